@@ -80,7 +80,7 @@ def collect_signals() -> Iterator[list[signal.Signals]]:
 def wait(
     children: Sequence[subprocess.Popen[bytes]],
     signals: Sequence[signal.Signals],
-    on_failure: Callable[[int, int], None],
+    on_failure: Callable[[int, int], None] = lambda *_: None,
 ) -> list[int]:
     """Wait for processes; signals are passed on, and the third Ctrl-C kills them."""
     passed, deadline = 0, math.inf

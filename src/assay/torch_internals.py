@@ -118,6 +118,12 @@ def tcp_store(*arguments: Any, **options: Any) -> TCPStore:
     return store
 
 
+def within(store: TCPStore, prefix: str) -> Store:
+    """The keys of a store that begin with a prefix, as a store of their own."""
+    inside: Store = torch.distributed.PrefixStore(prefix, store)  # type: ignore[attr-defined]  # it is there
+    return inside
+
+
 def metadata_of(state_dict: dict[Any, Any]) -> Any:
     """Versions of modules that `Module.state_dict` keeps beside the tensors; None where there are none."""
     return getattr(state_dict, "_metadata", None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from assay.run.gang import Gang
 from assay.run.ranks import launch
+from assay.run.world import World
 
 RANK = """import os, pathlib, signal, socket, sys, time
 from assay.process import end_with_parent
@@ -28,4 +30,5 @@ def main() -> None:
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{place}/rank.py" "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     sys.executable = str(python)
-    print(launch(place, 2))
+    with Gang(World(), "node") as gang:
+        print(launch(place, gang, 2))

@@ -12,7 +12,10 @@ from assay.config.serialize import value_of
 from assay.config.unread_keys import SHARDED
 from assay.errors import AssayError
 
-WORLD_SIZES: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE")
+WORLD_SIZES: Final = (
+    *("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
+    "JSM_NAMESPACE_SIZE",
+)
 """How torchrun, srun, mpirun and jsrun tell a process how many of it there are."""
 RUN_ID: Final = "assay.run.ranks"
 """What `TORCHELASTIC_RUN_ID` is in the ranks that assay starts."""

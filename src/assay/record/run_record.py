@@ -147,7 +147,8 @@ def cause_of_exception(error: BaseException) -> Cause:
     the disk was full can be written another time.
     """
     if isinstance(error, RankError):
-        return msgspec.convert(error.cause, Cause)
+        said: Cause = msgspec.convert(error.cause, Cause)
+        return said
     chain = [_cause_of(link) for link in causes(error)]
     for cause in chain:
         if cause not in ("exception", "machine"):

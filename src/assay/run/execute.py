@@ -287,6 +287,7 @@ def _train_together(config: DictConfig, gang: Gang, warnings: Sequence[str]) -> 
     with log_file(run_dir / FILE):
         for warning in warnings:
             log.warning("%s", warning)
+    error: BaseException | None
     try:
         number = num_local_processes(config) if gang.kind == "node" else 1
         gang.call(run_dir, number=number, threads=torch.get_num_threads())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -16,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import torch
 from omegaconf import OmegaConf
-from torch.distributed import DistError, PrefixStore
+from torch.distributed import DistError
 
 from assay.build.trainer_options import num_devices
 from assay.errors import AssayError, ConfigError, RankError, describe_error
-from assay.files.checksum import sha256
+from assay.files.symlinks import read_whole
 from assay.process import Stopped
 from assay.record.provenance import describe_code, describe_segment
 from assay.record.run_record import cause_of_exception, exit_code_of
 from assay.record.secrets import redact_tree
 from assay.run.world import address_of
-from assay.torch_internals import tcp_store
+from assay.torch_internals import tcp_store, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,8 @@ _BEAT: Final = 1.0
 """Seconds between two signs of life."""
 _GRACE: Final = 8.0
 """Seconds for a process to end by itself once another one has failed."""
+_LATE: Final = 30.0
+"""Seconds for others to come and hear that the job has failed before it began."""
 _SHARED: Final = 60.0
 """Seconds in which another machine must see a file: network file systems remember that there was none."""
 _TICK: Final = 0.05
@@ -169,8 +172,10 @@ class Gang:
         self._store = self._connect()
         self._left, self._ending = threading.Event(), False
         self._stirred, self._missed = time.monotonic(), dict[int, int]()
-        for target in (self._beat, self._watch_beat):
-            threading.Thread(target=target, daemon=True, name="gang").start()
+        targets = (self._beat, self._watch_beat)
+        self._threads = [threading.Thread(target=target, daemon=True, name="gang") for target in targets]
+        for thread in self._threads:
+            thread.start()
 
     def __enter__(self) -> Gang:
         return self
@@ -183,16 +188,24 @@ class Gang:
         try:
             if self.world.rank == 0:
                 self._put("end", self.exit_code)
-                others = [f"left/{rank}" for rank in range(1, self.world.size)]
-                if self._server is not None and not self._is_failed():
-                    self._wait(others, _GRACE)
+                deadline = time.monotonic() + (_GRACE if error is None else min(_LATE, self.timeout))
+                while self._server is not None and self._has_others() and time.monotonic() < deadline:
+                    time.sleep(_TICK)
             else:
                 self._put(f"left/{self.world.rank}", True)
             self._put(f"beat/{self.kind}/{self.world.rank}", "left")
         except (DistError, AssayError, TimeoutError):  # whoever is gone needs nothing any more
             pass
         self._left.set()
+        for thread in self._threads:  # one that the interpreter's end finds in the store aborts the process
+            thread.join(_GRACE)
         self._server = None
+
+    def _has_others(self) -> bool:
+        """Whether a process that lives, or may still come, has yet to hear how the job has ended."""
+        gone = [rank for rank, missed in self._missed.items() if missed >= _DEAD and rank in self._hosts]
+        rest = set(range(1, self.world.size)).difference(gone)
+        return any(not self._store.check([f"left/{rank}"]) for rank in rest)
 
     def name(self, rank: int | None = None) -> str:
         """What a process is called in messages."""
@@ -316,7 +329,7 @@ class Gang:
                     wait_for_workers=False,
                     timeout=timedelta(seconds=5),
                 )
-                return PrefixStore(f"assay/{world.job}", store)
+                return within(store, f"assay/{world.job}")
             except DistError as error:
                 if time.monotonic() > deadline:
                     raise AssayError(
@@ -388,7 +401,8 @@ class Gang:
             return
         self._missed[rank] = 0 if seen.get(rank) != beat else self._missed[rank] + 1
         seen[rank] = beat
-        self._hosts[rank] = beat.partition(" ")[0] or self._hosts.get(rank, "")
+        if beat:
+            self._hosts[rank] = beat.partition(" ")[0]
         most = min(_LOST, self.timeout / _BEAT) if beat else self.timeout / _BEAT
         if self._missed[rank] > most:
             self.fail(Failure(self.name(rank), f"no sign of life for {most * _BEAT:g} s"))
@@ -425,7 +439,7 @@ def _serve(world: World, interface: str) -> tuple[Any, int]:
 
 def _config_sha256(run_dir: Path) -> str:
     path = run_dir / "config.yaml"
-    return sha256(path) if path.is_file() else ""
+    return hashlib.sha256(read_whole(path)).hexdigest() if path.is_file() else ""
 
 
 def run_together(
@@ -446,13 +460,15 @@ def run_together(
         In rank 0 the run's result, in the others their exit code; they print nothing.
     """
     kind: Literal["rank", "node"] = "rank"
+    plan: Plan | AssayError
+    options: dict[str, Any] = {}
     try:
-        plan: Plan | AssayError = prepare()
-        trainer: Mapping[str, Any] = plan.config.trainer
-        kind = "node" if ranks_per_process(world, plan.config) > 1 else "rank"
+        plan = ready = prepare()
+        trainer = ready.config.trainer
+        kind = "node" if ranks_per_process(world, ready.config) > 1 else "rank"
+        options = {"timeout_s": trainer.get("timeout_s"), "interface": trainer.get("interface") or ""}
     except AssayError as error:
-        plan, trainer = error, {}
-    options = {"timeout_s": trainer.get("timeout_s"), "interface": trainer.get("interface") or ""}
+        plan = error
     try:
         with Gang(world, kind, **options) as gang:
             agreed = gang.agree(plan)

@@ -13,7 +13,7 @@ from assay.build.trainer_options import RUN_ID
 from assay.process import run_children
 from assay.record.run_record import signal_name
 from assay.run.gang import Failure
-from assay.run.world import GANG, World, interface_towards
+from assay.run.world import GANG, QUIET, World, interface_towards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +56,7 @@ def launch(
 def rank_environment(world: World, threads: int, interface: str) -> Mapping[str, str]:
     """What tells a process that it is a rank, in the words of torch's own launcher."""
     found = {GANG: world.to_json(), "OMP_NUM_THREADS": str(threads)}
+    found[QUIET[0]] = os.environ.get(*QUIET)
     found |= {"RANK": str(world.rank), "LOCAL_RANK": str(world.local_rank), "GROUP_RANK": str(world.node)}
     found |= {"WORLD_SIZE": str(world.size), "LOCAL_WORLD_SIZE": str(world.local_size)}
     found |= {"MASTER_ADDR": world.address, "MASTER_PORT": str(world.port)}

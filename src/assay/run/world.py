@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GANG: Final = "ASSAY_GANG"
 """Environment variable by which a launcher of assay's tells a job's process which node of a gang it is."""
+QUIET: Final = ("TORCH_CPP_LOG_LEVEL", "ERROR")
+"""Else torch writes a screenful about each connection that the end of a process closes."""
 _PORTS: Final = range(20_000, 30_000)
 """Where rank 0 listens in a step of Slurm: below those that systems hand out by themselves."""
 
@@ -88,8 +90,9 @@ def take_world() -> World | None:
     """As `find_world`; its words are taken out of the environment, where other code would act by them."""
     world = find_world()
     if world is not None:
-        for name in (*WORLD_SIZES, GANG, "TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS"):
+        for name in (*WORLD_SIZES, GANG, "TORCHELASTIC_RUN_ID"):
             os.environ.pop(name, None)
+        os.environ.setdefault(*QUIET)
     return world
 
 
@@ -108,7 +111,7 @@ def _world_of_torchrun(environment: Mapping[str, str]) -> World:
 
 
 def _world_of_srun(environment: Mapping[str, str]) -> World:
-    from lightning.fabric.plugins.environments import SLURMEnvironment
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
     def number(*names: str) -> int:
         return next((int(environment[name]) for name in names if name in environment), 1)
@@ -122,7 +125,7 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
             f"srun has started {size} tasks on {nodes} nodes: each needs as many",
             hint="srun --ntasks-per-node=…, one task per device or one per node",
         )
-    job = f"{environment.get('SLURM_JOB_ID', '')}.{environment['SLURM_STEP_ID']}"
+    job = ".".join(environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "RESTART_COUNT", "STEP_ID"))
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "127.0.0.1")
     address = environment.get("MASTER_ADDR") or SLURMEnvironment.resolve_root_node_address(hosts)
     port = environment.get("MASTER_PORT") or _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]

@@ -34,8 +34,9 @@ class JobSpec:
         output: File that takes what the job prints.
         cwd: Directory in which it runs.
         environment: Variables it gets beside those of the sweep's own process; None takes one away.
-        processes: It starts, one per device.
-        gpus: It needs; 0 for a job that runs on the CPU.
+        nodes: It runs on.
+        processes: It starts on each node, one per device.
+        gpus: It needs on each node; 0 for a job that runs on the CPU.
         threads: Of each of its processes.
         memory_gb: It may take at most; None for any amount.
         timeout_min: Minutes that it may run; None for any time.
@@ -54,6 +55,7 @@ class JobSpec:
     output: str = ""
     cwd: str = "."
     environment: dict[str, str | None] = field(default_factory=dict)
+    nodes: int = 1
     processes: int = 1
     gpus: int = 0
     threads: int = 1

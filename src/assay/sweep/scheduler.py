@@ -156,7 +156,7 @@ class Scheduler:
     def _job_spec(self, job_record: JobRecord, job: Job) -> JobSpec:
         if job.fingerprint not in self._specs:
             self._specs[job.fingerprint] = _reusable_spec(self._check(job))
-        trainer: dict[str, Any] = job.config.get("trainer") or {}
+        needs: dict[str, Any] = needs_of(job, has_gpus=self._launcher.has_gpus)
         return JobSpec(
             number=job_record.number,
             attempt=len(job_record.failures) + 1,
@@ -167,8 +167,7 @@ class Scheduler:
             spec=self._specs[job.fingerprint],
             output=str((self._directory / "logs" / f"{job_record.number}.txt").absolute()),
             cwd=str(Path.cwd()),
-            processes=num_processes(trainer, 1),
-            gpus=num_gpus(trainer, has_gpus=self._launcher.has_gpus),
+            **needs,
             memory_gb=self._policy.memory_gb,
             timeout_min=self._policy.timeout_min,
             trial=self._search.trial(job_record.token),
@@ -229,6 +228,16 @@ class Scheduler:
 def make_job_record(number: int, job: Job, token: str) -> JobRecord:
     """Make the journal's record of a new job."""
     return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))
+
+
+def needs_of(job: Job, *, has_gpus: bool) -> dict[str, int]:
+    """How many nodes a job runs on, and what it needs on each, as fields of a `JobSpec`."""
+    trainer: dict[str, Any] = job.config.get("trainer") or {}
+    return {
+        "nodes": int(trainer.get("num_nodes") or 1),
+        "processes": num_processes(trainer, 1),
+        "gpus": num_gpus(trainer, has_gpus=has_gpus),
+    }
 
 
 def _reusable_spec(report: Report) -> dict[str, Any]:

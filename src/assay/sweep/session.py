@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -29,9 +29,10 @@ from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import RunRecord, exit_code_of
 from assay.run.result import print_warnings
 from assay.sweep.definition import SweepDefinition, check_same_loss, read_definition
+from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.progress import SweepProgress, ignore_closed_output
-from assay.sweep.scheduler import Scheduler, make_job_record
+from assay.sweep.scheduler import Scheduler, make_job_record, needs_of
 from assay.sweep.summary import SweepResult, gather_folds, print_results, write_results
 from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 from assay.targets.trust import KEY, trust, typed_packages
@@ -217,7 +218,13 @@ def _check_new_sweep(
     checker.names(jobs)
     if any(job.config.get("enforce_clean_git") for job in jobs.values()):
         check_clean(Path.cwd())
-    return jobs, tokens, sweep.make_launcher()
+    launcher = sweep.make_launcher()
+    for number, job in jobs.items():
+        needs: dict[str, Any] = needs_of(job, has_gpus=False)
+        if needs["nodes"] > 1:
+            with name_source(job.overrides, sweep.config_dir):
+                launcher.check_nodes(JobSpec(number, 1, "", "", list(job.overrides), job.choices, **needs))
+    return jobs, tokens, launcher
 
 
 def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int, Report]:

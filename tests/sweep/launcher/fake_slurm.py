@@ -13,10 +13,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-NAMES = ("sbatch", "srun", "squeue", "scancel", "scontrol")
+NAMES = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 
 
 def install(folder: Path) -> None:
@@ -50,12 +51,16 @@ def main(folder: Path, program: str, *words: str) -> None:
         case "run":
             run(jobs / words[0])
         case "srun":  # the options, then the command
-            number, start = os.environ["SLURM_JOB_ID"], words.index(sys.executable)
-            options = dict(itertools.pairwise(words))
-            for descriptor, option in ((1, "--output"), (2, "--error")):
-                log_file = options[option].replace("%j", number).replace("%t", "0")
-                os.dup2(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
-            os.execv(sys.executable, words[start:])  # noqa: S606 - submitit's command
+            start, options = words.index(sys.executable), dict(itertools.pairwise(words))
+            text = (jobs / f"{os.environ['SLURM_JOB_ID']}.script").read_text()
+            asked = re.search(r"--nodes=(\d+)", text)
+            nodes = int(asked[1]) if asked else 1
+            tasks = [
+                subprocess.Popen(words[start:], **of_task(options, task, nodes)) for task in range(nodes)
+            ]
+            sys.exit(max([task.wait() for task in tasks], key=abs))
+        case "sinfo":
+            print(2)
         case "squeue":
             for path in jobs.glob("*.name"):
                 state = "COMPLETED" if path.with_suffix(".over").exists() else "RUNNING"
@@ -66,6 +71,26 @@ def main(folder: Path, program: str, *words: str) -> None:
                     step.send_signal(signal.Signals[f"SIG{words[0].partition('=')[2] or 'KILL'}"])
         case "scontrol":
             (jobs / f"{words[1]}.again").touch()
+
+
+def of_task(options: dict[str, str], task: int, nodes: int) -> dict[str, Any]:
+    """Output and environment of a task, each of which is a node's."""
+    number = os.environ["SLURM_JOB_ID"]
+    files = {
+        name: os.open(
+            options[f"--{option}"].replace("%j", number).replace("%t", str(task)),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+        )
+        for name, option in (("stdout", "output"), ("stderr", "error"))
+    }
+    words = {
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"), str(nodes)),
+        **dict.fromkeys(("SLURM_PROCID", "SLURM_NODEID"), str(task)),
+        "SLURM_LOCALID": "0",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": "127.0.0.1",
+    }
+    return {**files, "env": os.environ | words}
 
 
 def run(job: Path) -> None:

@@ -75,7 +75,7 @@ def check_saves_when_stopped(launcher: Launcher, job_spec: JobSpec) -> None:
     launcher.stop(0, now=False)
     outcome = next_end(launcher)
     assert outcome.status == "interrupted", outcome.reason
-    assert outcome.signal in ("SIGTERM", "SIGUSR1"), "Slurm sends the latter to all processes of a job"
+    assert outcome.signal in ("SIGTERM", "SIGUSR1"), f"Slurm sends the latter to all of a job: {outcome}"
     assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
 
 

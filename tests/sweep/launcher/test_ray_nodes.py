@@ -13,6 +13,7 @@ import socket
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,9 @@ from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 from assay.errors import AssayError, ProcessError
 from assay.process import keep_handlers
 from assay.record.journal import Journal
+from assay.record.run_record import RunRecord
 from assay.sweep.launcher import ray as ray_launcher
+from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.launcher.ray import RayLauncher
 
 if TYPE_CHECKING:
@@ -125,6 +128,46 @@ def test_a_node_that_dies_takes_nothing_along_but_what_ran_there(
     nodes.join(num_gpus=1)
     until(lambda: on_nodes.has_gpus)
     begun(on_nodes, large)
+
+
+GANG = ("trainer.strategy=ddp", "trainer.num_nodes=2", "trainer.devices=1", "trainer.timeout_s=60")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_a_job_on_two_nodes_ends_with_either_and_goes_on_from_its_checkpoint(
+    on_nodes: RayLauncher, nodes: Nodes, make_job_spec: MakeJobSpec, which: str
+) -> None:
+    alike = make_job_spec("trainer.strategy=ddp", "trainer.devices=2", number=8)
+    launcher = LocalLauncher(jobs_at_once=1)
+    launcher.start(replace(alike, processes=2))
+    assert next_end(launcher).status == "finished"
+    whole = begun(on_nodes, make_job_spec(*GANG, number=9, nodes=2))
+    assert next_end(on_nodes).status == "finished", Path(whole.output).read_text()
+    assert (
+        RunRecord.load(Path(whole.run_dir)).weights_sha256
+        == RunRecord.load(Path(alike.run_dir)).weights_sha256
+    )
+
+    gang = begun(on_nodes, make_job_spec(*GANG, *ENDLESS, number=1, nodes=2))
+    assert not on_nodes.has_room(make_job_spec(number=2)), "it holds both nodes"
+    until(Path(gang.run_dir, "checkpoints", "last.ckpt").is_file)
+    first = nodes.node_of(gang)
+    nodes.die(first if which == "first" else next(node for node in nodes.nodes if node is not first))
+    lost = on_nodes.wait(120.0)[1]
+    assert (lost.status, lost.cause, lost.transient) == ("failed", "killed", True), lost.reason
+    until(lambda: len(on_nodes._machines()) == 2)  # the head, and one node
+    with pytest.raises(AssayError, match=r"job 1 needs 2 nodes with 1 CPU each, for which"):
+        on_nodes.has_room(gang)
+    nodes.join()
+    until(lambda: on_nodes.slots == 2)
+    again = replace(gang, attempt=2, resume=True)
+    assert on_nodes.has_room(again)
+    on_nodes.start(again)
+    until(lambda: "going on from step" in Path(gang.output).read_text())
+    until(lambda: RunRecord.load(Path(gang.run_dir)).status == "running")
+    on_nodes.stop(1, now=False)
+    assert next_end(on_nodes).status == "interrupted"
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +146,49 @@ def test_a_machine_that_dies_costs_one_attempt(
     send(programs, "KILL")
     told = next_end(launcher)
     assert (told.status, told.cause, told.transient) == ("failed", "killed", True)
+
+
+GANG = ("trainer.strategy=ddp", "trainer.num_nodes=2", "trainer.devices=1")
+
+
+@pytest.mark.long
+def test_a_job_on_two_nodes_is_one_of_two_ranks(
+    launcher: SlurmLauncher, programs: Path, make_job_spec: MakeJobSpec
+) -> None:
+    """It ends as on one machine; stopped, it saves; a node that is lost costs one attempt, not the steps."""
+    job_spec = make_job_spec(*GANG, nodes=2)
+    assert run(launcher, job_spec)[0].status == "finished", Path(job_spec.output).read_text()
+    alike = make_job_spec("trainer.strategy=ddp", "trainer.devices=2", processes=2)
+    assert run(launcher, alike)[0].status == "finished"
+    assert weights(job_spec.run_dir) == weights(alike.run_dir)
+
+    stopped = make_job_spec(*GANG, *ENDLESS, nodes=2)
+    launcher.start(stopped)
+    until(Path(stopped.run_dir, "metrics.csv").is_file)
+    check_saves_when_stopped(launcher, stopped)
+
+    lost = make_job_spec(*GANG, *ENDLESS, "trainer.timeout_s=30", nodes=2)
+    launcher.start(lost)
+    until(Path(lost.run_dir, "checkpoints", "last.ckpt").is_file)
+    [script] = fake_slurm.steps(int((programs / "jobs" / "4.pid").read_text()))[:1]
+    tasks = sorted(script.children()[-1].children(), key=lambda task: task.environ()["SLURM_PROCID"])
+    for process in [*tasks[1].children(recursive=True), tasks[1]]:
+        process.kill()
+    told = next_end(launcher)
+    assert (told.status, told.cause, told.transient) == ("failed", "killed", True), told.reason
+    assert "rank 1 of 2" in told.reason
+    launcher.start(replace(lost, attempt=2, resume=True))
+    until(lambda: "going on from step" in Path(lost.output).read_text())
+    until(lambda: RunRecord.load(Path(lost.run_dir)).status == "running")
+    check_saves_when_stopped(launcher, lost)
+
+
+def test_more_nodes_than_there_are(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
+    launcher.check_nodes(make_job_spec(nodes=2))
+    with pytest.raises(ConfigError, match=r"trainer.num_nodes: job 0 needs 3 nodes, and Slurm has 2"):
+        launcher.check_nodes(make_job_spec(nodes=3))
+    with pytest.raises(ConfigError, match="needs 2 nodes, and this launcher has one machine"):
+        SerialLauncher().check_nodes(make_job_spec(nodes=2))
 
 
 def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 
 from assay.config.serialize import MOST_THREADS
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -50,6 +51,19 @@ class Launcher(ABC):
         Raises:
             AssayError: It can never run here: it asks for more than there is.
         """
+
+    def check_nodes(self, job_spec: JobSpec) -> None:
+        """Refuse a job on more nodes than there are.
+
+        Raises:
+            ConfigError: There are never so many, or none that has what the job needs on each.
+        """
+        if job_spec.nodes > 1:
+            raise ConfigError(
+                f"job {job_spec.number} needs {job_spec.nodes} nodes, and this launcher has one machine",
+                key="trainer.num_nodes",
+                hint="hydra/launcher=slurm, hydra/launcher=ray, or trainer.num_nodes=1",
+            )
 
     @abstractmethod
     def start(self, job_spec: JobSpec) -> None:

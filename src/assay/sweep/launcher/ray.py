@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
@@ -43,12 +43,19 @@ _OF_RAY: Final = (signal.SIGINT, signal.SIGTERM)
 @final
 @dataclass(eq=False)
 class _Place:
-    """An actor with its share of the cluster, and the job that it runs or has run last."""
+    """An actor with its share of the cluster, and the job that it runs or has run last.
+
+    That of a job on several nodes has others beside it, in a placement group, and runs no second job.
+    """
 
     cluster_worker: Any
     needs: Mapping[str, float]
     ready: Any
     job_spec: JobSpec
+    others: list[Any] = field(default_factory=list)
+    group: Any = None
+    shares: list[Any] = field(default_factory=list)
+    """What the others' runs return."""
     start: float = 0.0
     signal_sent: str = ""
     gave_up: bool = False
@@ -96,8 +103,8 @@ class RayLauncher(Launcher):
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
         self._node_wait_min = node_wait_min
-        self._given_up: list[Mapping[str, float]] = []
-        """Needs for which no machine has joined in time."""
+        self._given_up: list[tuple[Mapping[str, float], int]] = []
+        """Needs, and nodes that have them, for which no machine has joined in time."""
         self._ray = _import_ray()
         self._must_leave = not self._ray.is_initialized()
         if self._must_leave:
@@ -121,12 +128,11 @@ class RayLauncher(Launcher):
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
         needs = self._needs(job_spec)
-        if not self._fits(needs) and (not self._node_wait_min or needs in self._given_up):
-            raise self._too_large(f"job {job_spec.number} needs", needs)
+        self.check_nodes(job_spec)
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
         if all(
-            amount + sum(place.needs.get(name, 0) for place in self._running.values()) <= self._total(name)
+            amount * job_spec.nodes + self._leased(name) <= self._total(name)
             for name, amount in needs.items()
         ):
             return True
@@ -135,21 +141,38 @@ class RayLauncher(Launcher):
         return self._node_wait_min > 0 and waiting < max(1, len(self._running) - waiting)
 
     @override
+    def check_nodes(self, job_spec: JobSpec) -> None:
+        needs = self._needs(job_spec)
+        has_given_up = (needs, job_spec.nodes) in self._given_up
+        if not self._fits(needs, job_spec.nodes) and (not self._node_wait_min or has_given_up):
+            raise self._too_large(f"job {job_spec.number} needs", needs, job_spec.nodes)
+
+    @override
     def start(self, job_spec: JobSpec) -> None:
         job_spec = replace(job_spec, threads=self._threads)
-        place = self._place(job_spec)
+        place = self._place(job_spec) if job_spec.nodes == 1 else self._place_gang(job_spec)
         place.job_spec, place.start = job_spec, time.monotonic()
         place.signal_sent, place.has_moved = "", False
-        self._running[place.cluster_worker.run.remote(place.key, job_spec)] = place
+        meeting = place.cluster_worker.meeting_place.remote(job_spec) if place.others else None
+        place.shares = [
+            other.run.remote(place.key, job_spec, node, meeting)
+            for node, other in enumerate(place.others, start=1)
+        ]
+        self._running[place.cluster_worker.run.remote(place.key, job_spec, 0, meeting)] = place
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
         self._retire_idle()
         self._give_up_waiting()
-        ready, _ = self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
+        shares = {share: result for result, place in self._running.items() for share in place.shares}
+        waited = [*self._running, *shares]
+        ready, _ = self._ray.wait(waited, timeout=seconds) if waited else ([], [])
         if ready:  # and whatever else has ended
-            ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
-        ended = [(self._running.pop(result), result) for result in ready]
+            ready, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
+        lost = [
+            shares[share] for share in ready if share in shares and self._note_share(shares[share], share)
+        ]
+        ended = [(self._running.pop(result), result) for result in {*lost, *ready} if result in self._running]
         outcomes = {place.job_spec.number: self._end(place, result) for place, result in ended}
         return {number: outcome for number, outcome in outcomes.items() if outcome is not None}
 
@@ -158,9 +181,10 @@ class RayLauncher(Launcher):
         for place in [place for place in self._running.values() if place.job_spec.number == number]:
             place.signal_sent = "SIGKILL" if now else place.signal_sent or "SIGTERM"
             if self._ray.wait([place.ready], timeout=0)[0]:
-                place.cluster_worker.stop.remote(place.key, now=now)
+                for cluster_worker in (place.cluster_worker, *place.others):
+                    cluster_worker.stop.remote(place.key, now=now)
             else:
-                self._ray.kill(place.cluster_worker)
+                self._release(place)
 
     @override
     def close(self) -> None:
@@ -180,16 +204,25 @@ class RayLauncher(Launcher):
     def _total(self, name: str) -> float:
         return sum(machine.get(name, 0) for machine in self._machines())
 
-    def _fits(self, needs: Mapping[str, float]) -> bool:
-        """Whether a machine has what a job needs, leased or not."""
-        return any(all(has.get(name, 0) >= needs[name] for name in needs) for has in self._machines())
+    def _leased(self, name: str) -> float:
+        places = self._running.values()
+        return sum(place.needs.get(name, 0) * place.job_spec.nodes for place in places)
 
-    def _too_large(self, subject: str, needs: Mapping[str, float]) -> AssayError:
+    def _fits(self, needs: Mapping[str, float], nodes: int = 1) -> bool:
+        """Whether the machines have what the nodes of a job need, leased or not."""
+        return sum(_count_fits(has, needs) for has in self._machines()) >= nodes
+
+    def _too_large(self, subject: str, needs: Mapping[str, float], nodes: int) -> AssayError:
         have = "; ".join(dict.fromkeys(_format_amounts(has, needs) for has in self._machines())) or "none"
         waited = f" and none has joined in {self._node_wait_min:g} min" if self._node_wait_min else ""
         return AssayError(
-            f"{subject} {_format_amounts(needs, needs)}, which no machine of the Ray cluster has{waited} "
-            f"(there is: {have})",
+            (
+                f"{subject} {_format_amounts(needs, needs)}, which no machine of the Ray cluster has{waited} "
+                f"(there is: {have})"
+                if nodes == 1
+                else f"{subject} {nodes} nodes with {_format_amounts(needs, needs)} each, for which the Ray "
+                f"cluster has no room{waited} (its machines have: {have})"
+            ),
             hint="device=cpu, trainer.devices=…, or add such a machine to the cluster; if the cluster adds "
             "machines by itself: hydra.launcher.node_wait_min=20",
         )
@@ -210,7 +243,27 @@ class RayLauncher(Launcher):
                 self._idle.remove(place)
                 return place
         self._retire_idle()  # they hold what the new one needs
-        cluster_worker = (
+        cluster_worker = self._start_worker(needs)
+        return _Place(cluster_worker, needs, cluster_worker.ready.remote(), job_spec)
+
+    def _place_gang(self, job_spec: JobSpec) -> _Place:
+        """Actors that hold what each node of a job needs: all of them or none, on machines of their own."""
+        from ray.util.placement_group import placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        self._retire_idle()
+        needs = self._needs(job_spec)
+        machines = sum(_count_fits(machine, needs) > 0 for machine in self._machines())
+        strategy = "STRICT_SPREAD" if machines >= job_spec.nodes else "SPREAD"
+        group = placement_group([needs] * job_spec.nodes, strategy=strategy)
+        first, *others = [
+            self._start_worker(needs, scheduling_strategy=PlacementGroupSchedulingStrategy(group, node))
+            for node in range(job_spec.nodes)
+        ]
+        return _Place(first, needs, group.ready(), job_spec, others, group)
+
+    def _start_worker(self, needs: Mapping[str, float], **options: Any) -> Any:
+        return (
             self._ray.remote(ClusterWorker)
             .options(
                 num_cpus=needs["CPU"],
@@ -219,10 +272,10 @@ class RayLauncher(Launcher):
                 max_concurrency=3,  # run, stop and ready
                 max_restarts=0,
                 max_task_retries=0,
+                **options,
             )
             .remote()
         )
-        return _Place(cluster_worker, needs, cluster_worker.ready.remote(), job_spec)
 
     def _waiting(self) -> list[_Place]:
         """Places that the cluster has not placed yet."""
@@ -234,29 +287,53 @@ class RayLauncher(Launcher):
         """End places for which no machine has joined in time."""
         too_early = time.monotonic() - self._node_wait_min * 60
         for place in self._waiting() if self._node_wait_min else ():
-            if place.start <= too_early and not place.gave_up and not self._fits(place.needs):
+            nodes = place.job_spec.nodes
+            if place.start <= too_early and not place.gave_up and not self._fits(place.needs, nodes):
                 place.gave_up = True
-                self._given_up.append(place.needs)
-                self._ray.kill(place.cluster_worker)
+                self._given_up.append((place.needs, nodes))
+                self._release(place)
 
     def _retire_idle(self) -> None:
         """Give back what places hold that no job has taken at once."""
         for place in self._idle:
-            self._ray.kill(place.cluster_worker)
+            self._release(place)
         self._idle = []
+
+    def _release(self, place: _Place) -> None:
+        """End what runs in a place, and give back what it holds."""
+        for cluster_worker in (place.cluster_worker, *place.others):
+            self._ray.kill(cluster_worker)
+        if place.group is not None:
+            from ray.util.placement_group import remove_placement_group
+
+            remove_placement_group(place.group)
+
+    def _is_lost(self, result: Any, share: Any) -> bool:
+        """Whether a node of a job is lost, and with it the job; one that has done its share is no more."""
+        place = self._running[result]
+        place.shares.remove(share)
+        try:
+            self._ray.get(share)
+        except self._ray.exceptions.RayError:
+            self._release(place)
+            return True
+        return False
 
     def _end(self, place: _Place, result: Any) -> Outcome | None:
         """How a job ended; None if it begins anew, as its machine died before it began."""
         try:
             outcome: Outcome = self._ray.get(result)
         except self._ray.exceptions.RayError as error:
-            self._ray.kill(place.cluster_worker)  # one that merely cannot be reached would go on
+            self._release(place)  # one that merely cannot be reached would go on
             if self._can_move(place):
                 self.start(place.job_spec)
                 next(reversed(self._running.values())).has_moved = True
                 return None
             return self._lost(place, error)
-        self._idle.append(place)
+        if place.group is None:
+            self._idle.append(place)
+        else:
+            self._release(place)
         return outcome
 
     def _can_move(self, place: _Place) -> bool:
@@ -273,7 +350,7 @@ class RayLauncher(Launcher):
         """The outcome of a job whose cluster worker died, once no process writes to its run."""
         job_spec = place.job_spec
         if place.gave_up:
-            reason = self._too_large("it needs", place.needs).message
+            reason = self._too_large("it needs", place.needs, job_spec.nodes).message
             return outcome_of_lost_job(job_spec, 0.0, place.signal_sent, "exception", reason)
         deadline = time.monotonic() + LEAVE
         while is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
@@ -283,6 +360,11 @@ class RayLauncher(Launcher):
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             cause, reason = "out_of_memory", "Ray ended it, as its machine ran out of memory"
         return outcome_of_lost_job(job_spec, time.monotonic() - place.start, place.signal_sent, cause, reason)
+
+
+def _count_fits(machine: Mapping[str, float], needs: Mapping[str, float]) -> int:
+    """How many nodes of a job a machine could be, leased or not."""
+    return min(int(machine.get(name, 0) / amount) for name, amount in needs.items() if amount)
 
 
 def _format_amounts(amounts: Mapping[str, float], names: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from assay.files.atomic import write_text
 from assay.process import handle_signals
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome
+from assay.run.world import GANG, find_world
 from assay.sweep.job_spec import JobSpec, outcome_of_lost_job
 from assay.sweep.launcher.launcher import Count, Launcher, Threads
 from assay.sweep.worker.fork_client import ClusterWorker
@@ -60,10 +61,18 @@ class SlurmJob:
         token = files.with_suffix(".token")
         if not token.is_file() or token.read_text(encoding="ascii") != self.token:
             return  # the sweep was killed before it could note this job, and has submitted another one
+        environment = JobEnvironment()
+        if job_spec.nodes > 1 and (world := find_world()) is not None:
+            # Each node's process starts its own ranks; Slurm says where the first one is.
+            gang = replace(world, launcher="assay", job=f"{world.job}.{self.token}")
+            job_spec = replace(job_spec, environment={**job_spec.environment, GANG: gang.to_json()})
+            if gang.rank > 0:
+                self._run(job_spec)
+                return
         was_running = files.with_suffix(".running").exists()
         has_record = Path(job_spec.cwd, job_spec.run_dir, RECORD).is_file()
         job_spec = replace(job_spec, resume=has_record and (job_spec.resume or was_running))
-        write_text(files.with_suffix(".running"), str(JobEnvironment().job_id))
+        write_text(files.with_suffix(".running"), str(environment.job_id))
         stop, warning = _stop_signals()
         outcome, signals = self._run(job_spec)
         if outcome.status == "interrupted" and stop not in signals:
@@ -255,6 +264,20 @@ class SlurmLauncher(Launcher):
         return len(self._running) < self._jobs_at_once
 
     @override
+    def check_nodes(self, job_spec: JobSpec) -> None:
+        partition = self._parameters.get("slurm_partition")
+        options = [f"--partition={partition}"] if partition else []
+        answer = _run_slurm("sinfo", "--noheader", "--format=%D", *options)
+        counts = [int(line) for line in (answer or "").split() if line.isdecimal()]
+        if counts and sum(counts) < job_spec.nodes:
+            raise ConfigError(
+                f"job {job_spec.number} needs {job_spec.nodes} nodes, and Slurm has {sum(counts)}"
+                + f" in {partition}" * bool(partition),
+                key="trainer.num_nodes",
+                hint=f"trainer.num_nodes={sum(counts)}, or hydra.launcher.partition=…",
+            )
+
+    @override
     def start(self, job_spec: JobSpec) -> None:
         files = self._folder / f"{job_spec.number}-{job_spec.attempt}"
         ready = replace(job_spec, threads=self._threads)
@@ -320,7 +343,7 @@ class SlurmLauncher(Launcher):
             self._executor.update_parameters(
                 **self._parameters,
                 name=f"{NAME}{job_spec.number}",
-                nodes=1,
+                nodes=job_spec.nodes,
                 tasks_per_node=1,
                 cpus_per_task=cpus,
                 gpus_per_node=job_spec.gpus,

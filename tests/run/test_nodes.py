@@ -1,0 +1,262 @@
+"""One job on several nodes: launched as torchrun and srun do, on ports of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from tests.forks import Forks
+from tests.interrupting import outcome
+from tests.run.test_ranks import wait_for
+
+from assay.errors import AssayError
+from assay.run.world import GANG, World, find_world, interface_towards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+HOST = socket.gethostname()
+JOB = (
+    *("data=breast_cancer", "model=mlp", "model.hidden=[8]", "device=ddp_cpu", "trainer.max_epochs=3"),
+    *("optimizer=sgd", "optimizer.lr=0.1", "callbacks=[checkpoint,last_checkpoint]", "seed=3"),
+    *("trainer.log_every_n_steps=1", "baseline=none", "callbacks.last_checkpoint.every_n_train_steps=1"),
+)
+
+
+def two(nodes: int, devices: int = 1) -> tuple[str, ...]:
+    return (f"trainer.num_nodes={nodes}", f"trainer.devices={devices}")
+
+
+def torchrun(rank: int, nodes: int, each: int, port: int) -> dict[str, str]:
+    """What torchrun tells a process, without a store of its own."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank % each),
+        "GROUP_RANK": str(rank // each),
+        "WORLD_SIZE": str(nodes * each),
+        "LOCAL_WORLD_SIZE": str(each),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    }
+
+
+def srun(task: int, nodes: int, each: int, port: int) -> dict[str, str]:
+    """What srun tells a task."""
+    return {
+        "SLURM_JOB_ID": "77",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": "127.0.0.1",
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"), str(nodes * each)),
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_STEP_NUM_NODES"), str(nodes)),
+        "SLURM_PROCID": str(task),
+        "SLURM_LOCALID": str(task % each),
+        "SLURM_NODEID": str(task // each),
+        "MASTER_PORT": str(port),
+    }
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class Processes:
+    """The processes that a launcher starts, as forks; each prints into a file of its own."""
+
+    def __init__(self, forks: Sequence[Forks]) -> None:
+        self.forks = forks
+
+    def start(self, cwd: Path, *words: str, more: Mapping[int, Sequence[str]] | None = None) -> None:
+        for rank, fork in enumerate(self.forks):
+            Path(f"{cwd}/{rank}.txt").unlink(missing_ok=True)
+            fork.start(*words, *(more or {}).get(rank, ()), cwd=cwd, output=Path(f"{rank}.txt"))
+
+    def wait(self) -> list[int]:
+        return [fork.wait().code for fork in self.forks]
+
+    def process(self, rank: int) -> psutil.Process:
+        """Of a rank."""
+        [process] = psutil.Process(self.forks[rank].pid).children()
+        return process
+
+
+@contextmanager
+def launched(
+    nodes: int, each: int = 1, launcher: Any = torchrun, size: int | None = None
+) -> Iterator[Processes]:
+    """As many processes as there are, or the first `size` of them."""
+    port = free_port()
+    with ExitStack() as stack:
+        words = [launcher(rank, nodes, each, port) for rank in range(nodes * each)][:size]
+        yield Processes([stack.enter_context(Forks(**one)) for one in words])
+
+
+def printed(cwd: Path, count: int = 2) -> list[str]:
+    return [Path(f"{cwd}/{rank}.txt").read_text() for rank in range(count)]
+
+
+def record(cwd: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((cwd / "run" / "record.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def one_machine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What two ranks on one machine come to."""
+    folder = tmp_path_factory.mktemp("one")
+    with Forks() as forks:
+        ended = forks.command("train", *JOB, "hydra.run.dir=run", cwd=folder, forked_children=2)
+    assert ended.code == 0, (folder / "output.txt").read_text()
+    return outcome(folder / "run")
+
+
+@pytest.mark.always("torchrun")
+@pytest.mark.long
+@pytest.mark.parametrize("launcher", [torchrun, srun])
+def test_two_nodes_are_two_ranks_of_one_machine(
+    one_machine: dict[str, str], tmp_path: Path, launcher: Any
+) -> None:
+    with launched(2, launcher=launcher) as processes:
+        processes.start(tmp_path, "train", *JOB, *two(2), "hydra.run.dir=run", "trainer.timeout_s=60")
+        assert processes.wait() == [0, 0], printed(tmp_path)
+        first, second = printed(tmp_path)
+        assert "accuracy" in first
+        assert second == "", "rank 0 alone says anything"
+        assert outcome(tmp_path / "run") == one_machine
+        processes.start(tmp_path, "resume", "run", "trainer.max_epochs=4")
+        assert processes.wait() == [0, 0], printed(tmp_path)
+        assert "going on from step" in printed(tmp_path)[0]
+    assert record(tmp_path)["resumed"][-1]["changed"]["trainer.max_epochs"] == [3, 4]
+
+
+BAD: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
+    "config": (
+        two(2),
+        ("optimizer.lr=0.2",),
+        "differs from rank 0 of 2 on {host}: optimizer.lr: 0.2",
+    ),
+    "word": (two(2), ("optimzer.lr=0.2",), "optimzer.lr: unknown key or group"),
+    "world": (
+        two(2, 2),
+        (),
+        "torchrun has started 2 × 1 processes (nodes × each), and the job",
+    ),
+    "strategy": (("device=cpu", "trainer.num_nodes=2"), (), "expected a distributed strategy"),
+}
+
+
+@pytest.mark.always("config")
+@pytest.mark.long
+@pytest.mark.parametrize("kind", BAD)
+def test_ranks_that_do_not_fit_together(tmp_path: Path, kind: str) -> None:
+    words, of_second, message = BAD[kind]
+    with launched(2) as processes:
+        processes.start(tmp_path, "train", *JOB, *words, "hydra.run.dir=run", more={1: of_second})
+        codes = processes.wait()
+    assert codes[0] == codes[1] != 0
+    first, second = printed(tmp_path)
+    assert message.format(host=HOST) in first
+    assert first.count("error:") == 1
+    assert second == ""
+    assert not (tmp_path / "run").exists()
+    if of_second:
+        assert f"rank 1 of 2 on {HOST}" in first
+
+
+def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
+    with launched(2, size=1) as processes:
+        processes.start(tmp_path, "train", *JOB, *two(2), "hydra.run.dir=run", "trainer.timeout_s=1")
+        assert processes.wait() == [1]
+    assert f"rank 1 of 2 has not come within 1 s, says rank 0 of 2 on {HOST}" in printed(tmp_path, 1)[0]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.long
+def test_a_first_rank_that_never_comes_is_named(tmp_path: Path) -> None:
+    with launched(2) as processes:
+        processes.forks[1].start(
+            "train", *JOB, *two(2), "trainer.timeout_s=1", cwd=tmp_path, output=Path("1.txt")
+        )
+        assert processes.forks[1].wait().code == 1
+    said = Path(tmp_path / "1.txt").read_text()
+    assert re.search(r"rank 1 of 2 on \S+: rank 0 does not answer at 127.0.0.1:\d+ after 1 s", said)
+
+
+@pytest.mark.long
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with Forks(**srun(0, 2, 1, port)) as forks:
+            ended = forks.command("train", *JOB, *two(2), cwd=tmp_path)
+    assert ended.code == 1
+    said = (tmp_path / "output.txt").read_text()
+    assert f"rank 0 on {HOST} cannot listen at 127.0.0.1:{port}: Address already in use" in said
+    assert "MASTER_PORT" in said
+
+
+@pytest.mark.long
+def test_a_run_directory_that_is_not_shared_is_found_out_before_training(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with launched(2) as processes:
+        words = ("train", *JOB, *two(2), "hydra.run.dir=run", "trainer.timeout_s=3")
+        for rank, (fork, cwd) in enumerate(zip(processes.forks, (tmp_path, tmp_path / "other"), strict=True)):
+            fork.start(*words, cwd=cwd, output=tmp_path / f"{rank}.txt")
+        assert processes.wait() == [1, 1]
+    first, second = printed(tmp_path)
+    assert (
+        f"rank 1 of 2 on {HOST}: {tmp_path}/other/run is not the run directory that rank 0 has written"
+        in first
+    )
+    assert second == ""
+    assert record(tmp_path)["status"] == "failed"
+    assert not (tmp_path / "other" / "run").exists()
+
+
+@pytest.mark.long
+def test_a_rank_that_is_killed_is_named_and_the_run_goes_on(
+    one_machine: dict[str, str], tmp_path: Path
+) -> None:
+    with launched(2) as processes:
+        processes.start(tmp_path, "train", *JOB, *two(2), "hydra.run.dir=run")
+        wait_for((tmp_path / "run" / "checkpoints" / "last.ckpt").is_file)
+        processes.process(1).kill()
+        codes = processes.wait()
+    assert codes == [1, -9]
+    assert f"rank 1 of 2 on {HOST}: its process has ended without a word" in printed(tmp_path)[0]
+    assert (record(tmp_path)["status"], record(tmp_path)["cause"]) == ("failed", "killed")
+    with launched(2) as processes:
+        processes.start(tmp_path, "resume", "run")
+        assert processes.wait() == [0, 0], printed(tmp_path)
+    assert outcome(tmp_path / "run") == one_machine
+
+
+def test_who_a_process_is() -> None:
+    assert find_world({}) is None
+    assert find_world({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}) is None, "a batch script, not a step of it"
+    assert find_world(torchrun(0, 1, 1, 5)) is None
+    assert find_world(torchrun(5, 4, 2, 5)) == World(
+        rank=5, size=8, local_rank=1, local_size=2, node=2, port=5, launcher="torchrun"
+    )
+    task = srun(3, 2, 2, 5)
+    assert find_world(task) == World(3, 4, 1, 2, 1, port=5, launcher="srun", job="77.0.0")
+    del task["MASTER_PORT"]
+    task["SLURM_STEP_NODELIST"] = "gpu-[07-08,12]"
+    world = find_world(task)
+    assert world is not None
+    assert world.address == "gpu-07"
+    assert 20_000 <= world.port < 30_000
+    assert find_world({GANG: world.to_json()}) == world
+    with pytest.raises(AssayError, match="torchrun is to start failed ranks again"):
+        find_world(torchrun(0, 2, 1, 5) | {"TORCHELASTIC_MAX_RESTARTS": "3"})
+    assert interface_towards("127.0.0.1") == "lo" or os.name != "posix"
