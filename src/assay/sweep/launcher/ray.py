@@ -169,9 +169,8 @@ class RayLauncher(Launcher):
         ready, _ = self._ray.wait(waited, timeout=seconds) if waited else ([], [])
         if ready:  # and whatever else has ended
             ready, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
-        lost = [
-            shares[share] for share in ready if share in shares and self._note_share(shares[share], share)
-        ]
+        done = [share for share in ready if share in shares]
+        lost = [shares[share] for share in done if self._is_lost(shares[share], share)]
         ended = [(self._running.pop(result), result) for result in {*lost, *ready} if result in self._running]
         outcomes = {place.job_spec.number: self._end(place, result) for place, result in ended}
         return {number: outcome for number, outcome in outcomes.items() if outcome is not None}
