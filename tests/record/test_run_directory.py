@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -28,7 +30,7 @@ from assay.record.run_lock import FILE, is_written, lock_run
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -140,6 +142,57 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(
     assert not is_written(tmp_path)
     with lock_run(tmp_path):
         assert (tmp_path / FILE).read_text().split()[0] == str(os.getpid())
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The lock of a run that a process on another machine has written, whose locks do not reach here."""
+    monkeypatch.setattr("assay.record.run_lock._BEAT", 0.1)
+    (tmp_path / FILE).write_text("77 far-away 4\n")
+    return tmp_path / FILE
+
+
+def test_a_run_that_is_written_on_another_machine_is_not_taken_over(elsewhere: Path) -> None:
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(0.02):
+            os.utime(elsewhere)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    told = "still being written by process 77 on far-away"
+    with pytest.raises(AssayError, match=told), lock_run(elsewhere.parent):
+        pass
+    ended.set()
+    thread.join()
+    assert elsewhere.read_text() == "77 far-away 4\n"
+
+
+def test_a_run_that_shows_no_sign_of_life_is_taken_over_once(elsewhere: Path) -> None:
+    with lock_run(elsewhere.parent):
+        assert elsewhere.read_text() == f"{os.getpid()} {socket.gethostname()} 5\n"
+        before = elsewhere.stat().st_mtime_ns
+        wait_until(lambda: elsewhere.stat().st_mtime_ns > before)
+    assert elsewhere.read_text() == "", "whoever comes next, wherever, does not wait"
+
+
+def test_whoever_was_taken_over_ends(elsewhere: Path) -> None:
+    process = os.fork()
+    if process == 0:
+        with lock_run(elsewhere.parent):
+            time.sleep(60)
+        os._exit(0)
+    wait_until(lambda: elsewhere.read_text().startswith(f"{process} "))
+    elsewhere.write_text("9 far-away 6\n")
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 1
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_what_loads_data_for_a_dead_process_keeps_no_lock(tmp_path: Path) -> None:

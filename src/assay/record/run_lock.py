@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import socket
+import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
@@ -17,9 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = ".lock"
-"""Says which processes write the run: one line each, process id and host."""
+"""Says which processes write the run: one line each, process id, host and attempt; touched at each beat."""
+_BEAT: Final = 10.0
+"""Seconds between two signs of life of the one that writes, for machines that see no lock of others."""
+_MISSED: Final = 3
+"""Signs of life of a process on another machine that are waited for before its run is taken over."""
 _PATIENCE: Final = 6.0
 """Seconds: what loads data for a process that was killed looks every five whether it is still there."""
+log = logging.getLogger(__name__)
 _held: set[int] = set()
 fcntl: Any = None if os.name == "nt" else importlib.import_module("fcntl")  # Windows has no such locks
 
@@ -39,11 +46,14 @@ def lock_run(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
         _open(run_dir, descriptors)
         if not shared and not all(map(_acquire, descriptors)):
             raise lock_error(run_dir)
-        _write_owner(descriptors[-1], joins=shared)
+        attempt = 0 if shared else _await_silence(run_dir) + 1
+        line = f"{os.getpid()} {socket.gethostname()} {attempt}\n"
+        _write_owner(descriptors[-1], line, joins=shared)
         for descriptor in descriptors:
             with suppress(OSError):  # a file system without locks; then nobody can be kept out
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
+        with nullcontext() if shared else _beating(run_dir, descriptors[-1], line):
+            yield
     finally:
         for descriptor in descriptors:
             _held.discard(descriptor)
@@ -101,11 +111,70 @@ def _acquire(descriptor: int) -> bool:
     return locked
 
 
-def _write_owner(descriptor: int, *, joins: bool) -> None:
+def _write_owner(descriptor: int, line: str, *, joins: bool) -> None:
     with suppress(OSError):  # a full disk: the lock holds all the same
         if not joins:
             os.truncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        os.write(descriptor, line.encode())
+
+
+def _await_silence(run_dir: Path) -> int:
+    """The attempt that wrote the run last, once it shows no sign of life; asked with the lock held.
+
+    Some network file systems keep locks to one machine, so that of another one says nothing here.
+
+    Raises:
+        AssayError: It lives, on another machine.
+    """
+    _, host, attempt = [*_read_owner(run_dir).split(), "", "", ""][:3]
+    number = int(attempt) if attempt.isdecimal() else 0
+    if host in ("", socket.gethostname()):
+        return number
+    before, deadline = _read_beat(run_dir), time.monotonic() + _MISSED * _BEAT
+    log.warning("%s was last written on %s: waiting %g s for a sign of life", run_dir, host, _MISSED * _BEAT)
+    while time.monotonic() < deadline:
+        if _read_beat(run_dir) != before:
+            raise lock_error(run_dir)
+        time.sleep(_BEAT / 10)
+    return number
+
+
+@contextmanager
+def _beating(run_dir: Path, descriptor: int, line: str) -> Iterator[None]:
+    """Show that this process lives, and end it where a later attempt has taken the run over."""
+    left = threading.Event()
+
+    def beat() -> None:
+        while not left.wait(_BEAT):
+            if (owner := _read_owner(run_dir)) and owner != line.strip():
+                os.write(2, f"\n{run_dir} was taken over by {owner}: this process ends\n".encode())
+                os._exit(1)
+            with suppress(OSError):
+                os.utime(descriptor)
+
+    thread = threading.Thread(target=beat, daemon=True, name="lock")
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        thread.join()
+        with suppress(OSError):
+            if _read_owner(run_dir) == line.strip():
+                os.truncate(descriptor, 0)  # whoever comes next, wherever, need not wait
+
+
+def _read_owner(run_dir: Path) -> str:
+    """The line of the process that has the lock; empty where none was there or it has let go."""
+    try:
+        return read_whole(run_dir / FILE)[:4096].decode(errors="replace").partition("\n")[0]
+    except OSError:
+        return ""
+
+
+def _read_beat(run_dir: Path) -> tuple[str, int]:
+    """What changes with each sign of life; the file is opened, so that a network file system asks anew."""
+    return _read_owner(run_dir), (run_dir / FILE).stat().st_mtime_ns
 
 
 def lock_error(run_dir: Path) -> AssayError:
@@ -127,8 +196,8 @@ def _holders(run_dir: Path) -> list[tuple[int, str]]:
         text = read_whole(run_dir / FILE)[:4096].decode(errors="replace")
     except OSError:
         return []
-    lines = [line.partition(" ") for line in text.splitlines()]
-    holders = [(int(pid), host) for pid, _, host in lines if pid.isdecimal() and host.isprintable()]
+    lines = [line.split() for line in text.splitlines()]
+    holders = [(int(line[0]), line[1]) for line in lines if len(line) > 1 and line[0].isdecimal()]
     here = socket.gethostname()
     alive = [(pid, host) for pid, host in holders if host != here or psutil.pid_exists(pid)]
     return alive[:1] if alive[:1] == holders[:1] else alive
