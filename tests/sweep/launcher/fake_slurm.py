@@ -53,8 +53,8 @@ def main(folder: Path, program: str, *words: str) -> None:
         case "srun":  # the options, then the command
             start, options = words.index(sys.executable), dict(itertools.pairwise(words))
             text = (jobs / f"{os.environ['SLURM_JOB_ID']}.script").read_text()
-            for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
-                signal.signal(number, lambda *_: None)  # they are for the tasks
+            for signal_number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+                signal.signal(signal_number, lambda *_: None)  # they are for the tasks
             asked = re.search(r"--nodes=(\d+)", text)
             nodes = int(asked[1]) if asked else 1
             tasks = [
