@@ -57,6 +57,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "check": ("check", "assay.check.report.Report"),
     "check_sweep": ("check -m", "tests.contract.json_page.Checked"),
     "data": ("data", "assay.report.data_page.Survey"),
+    "profile": ("profile", "assay.run.profile.StepProfile"),
     "configs": ("configs", "tests.contract.json_page.Configs"),
     "explain": ("explain", "assay.compose.origin.Explanation"),
     "diff": ("diff", "assay.report.difference.Difference"),

@@ -1,0 +1,102 @@
+"""`assay profile` finds what was made slow, against the time that it was made slow by."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.conftest import unchanged_process
+from torch import nn
+from typer.testing import CliRunner
+
+from assay.callbacks.non_finite import NonFinite
+from assay.cli.app import app
+from assay.data.loaders import MemoryLoader
+from assay.loss.cross_entropy import CrossEntropy
+from assay.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=20", "data.batch_size=16")
+SLEEP, HOOK = 30.0, "on_train_batch_end"
+
+
+def profile(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    with chdir(folder), unchanged_process():
+        ran = CliRunner().invoke(app, ["profile", *JOB, *words, "--json"])
+    return ran.exit_code, json.loads(ran.stdout)
+
+
+def sleep() -> None:
+    time.sleep(SLEEP / 1000)
+
+
+def slow(kind: type, name: str) -> Any:
+    method = getattr(kind, name)
+
+    def sleep_and_call(*arguments: Any, **options: Any) -> Any:
+        sleep()
+        return method(*arguments, **options)
+
+    return sleep_and_call
+
+
+def slow_batches(loader: MemoryLoader) -> Iterator[Any]:
+    for batch in BATCHES(loader):
+        sleep()
+        yield batch
+
+
+BATCHES = MemoryLoader.__iter__
+SLOW = {
+    "forward": (nn.Linear, "forward", slow(nn.Linear, "forward"), "the model's own computing"),
+    "loss": (CrossEntropy, "forward", slow(CrossEntropy, "forward"), "the model's own computing"),
+    "callbacks": (NonFinite, HOOK, slow(NonFinite, HOOK), "most of it to NonFinite"),
+    "metrics": (Module, HOOK, slow(Module, HOOK), "tracking the metrics"),
+    "data": (MemoryLoader, "__iter__", slow_batches, "waiting for data"),
+}
+
+
+@pytest.mark.parametrize("part", SLOW)
+def test_what_is_slow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    kind, name, replacement, says = SLOW[part]
+    monkeypatch.setattr(kind, name, replacement)
+    code, found = profile(tmp_path, "--steps=8")
+    assert code == 0, found
+    first = found["parts"][0]
+    assert first["name"] == part, found["parts"]
+    assert first["ms"] >= SLEEP
+    assert found["step_ms"] >= SLEEP
+    assert says in found["bottleneck"]
+    assert sum(one["share"] for one in found["parts"]) == pytest.approx(1, abs=0.02)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_trace_and_the_operators(tmp_path: Path) -> None:
+    code, found = profile(tmp_path, "--steps=4", f"--trace={tmp_path / 'my trace.json'}")
+    assert code == 0
+    events = json.loads((tmp_path / "my trace.json").read_text())["traceEvents"]
+    traced = {event["name"] for event in events}
+    assert {one["name"] for one in found["operators"]} <= traced
+    assert {"aten::addmm", "aten::mm"} & {one["name"] for one in found["operators"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("trainer.max_steps=5", "trainer.val_check_interval=5"), 1, "the first 5 are not measured"),
+        (("device=ddp_cpu", "trainer.devices=2"), 2, "several processes"),
+        (("model=linea",), 2, "did you mean"),
+        (("--trace=here.txt",), 2, "here.json"),
+    ],
+)
+def test_what_cannot_be_profiled(tmp_path: Path, words: tuple[str, ...], code: int, says: str) -> None:
+    exit_code, found = profile(tmp_path, *words)
+    assert exit_code == code
+    assert says in f"{found['error']['message']} {found['error']['hint']}"
+    assert not [*tmp_path.iterdir()]
