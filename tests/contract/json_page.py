@@ -58,6 +58,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "check_sweep": ("check -m", "tests.contract.json_page.Checked"),
     "data": ("data", "assay.report.data_page.Survey"),
     "profile": ("profile", "assay.run.profile.StepProfile"),
+    "tune": ("tune", "assay.run.tune.Tuning"),
     "configs": ("configs", "tests.contract.json_page.Configs"),
     "explain": ("explain", "assay.compose.origin.Explanation"),
     "diff": ("diff", "assay.report.difference.Difference"),

@@ -12,7 +12,8 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from assay.cli.documents import Problem, print_problem
-from assay.cli.inspect import check, configs, data, diff, explain, info, profile
+from assay.cli.inspect import check, configs, data, diff, explain, info
+from assay.cli.measure import profile, tune
 from assay.cli.results import best, compare, ls, report, rm
 from assay.cli.train import reproduce, resume, train
 from assay.cli.use import evaluate, export, predict
@@ -93,10 +94,10 @@ def _root(
 
 
 for _verb in (
-    *(train, check, data, profile, configs, explain, diff, resume, reproduce, ls, compare, best, report),
-    *(evaluate, predict, export, rm, info),
+    *(train, check, data, profile, tune, configs, explain, diff, resume, reproduce, ls, compare, best),
+    *(report, evaluate, predict, export, rm, info),
 ):
-    _epilog = overrides_help() if _verb in (train, check, data, profile) else None
+    _epilog = overrides_help() if _verb in (train, check, data, profile, tune) else None
     app.command("eval" if _verb is evaluate else None, epilog=_epilog)(verb(_verb))
 
 

@@ -1,10 +1,10 @@
-"""Looking before training: `assay check`, `data`, `profile`, `configs`, `explain`, `diff` and `info`."""
+"""Looking before training: `assay check`, `data`, `configs`, `explain`, `diff` and `info`."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +12,6 @@ from assay.cli.documents import Document  # noqa: TC001 - typer reads the annota
 from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, show_loading
 from assay.errors import ConfigError
 from assay.terminal import Console
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from assay.run.profile import StepProfile
 
 
 def check(
@@ -86,72 +81,6 @@ def data(
     print_survey(Console(highlight=False), survey)
     page = str(out or "--out data.html writes one, with samples")
     print_lines(Console(highlight=False, soft_wrap=True), [("page", page), ("next", document.next[0])], 5)
-
-
-def profile(
-    document: Document,
-    overrides: Overrides = None,
-    *,
-    steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=2, help="To measure, after a warm-up.")
-    ] = 50,
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write a trace, which ui.perfetto.dev opens."),
-    ] = None,
-    config_dir: ConfigDir = None,
-) -> None:
-    """Measure where the time of a training step goes, and say what would shorten it.
-
-    The job trains for some steps, in a folder that is removed afterwards.
-    """
-    check_ending("--trace", trace, ".json")
-    with show_loading():
-        from assay.check.checker import Checker
-
-        checker = Checker(config_dir)
-        job = checker.job(overrides or [])
-        from assay.run.profile import profile_job
-
-    measured = profile_job(job, checker.check(job), steps=steps, trace=trace)
-    document.say("profile", measured)
-    document.next = [
-        f"assay profile {shlex.join([*job.overrides, override])}" for override in measured.try_next
-    ]
-    if not document.as_json:
-        _print_profile(measured, document.next)
-
-
-def _print_profile(measured: StepProfile, next_commands: Sequence[str]) -> None:
-    from rich.table import Table
-
-    from assay.quoting import format_bytes, format_number
-
-    console, (low, high) = Console(highlight=False, soft_wrap=True), measured.step_ms_range
-    step = f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
-    lines = [
-        ("device", measured.device),
-        ("step", f"{step}: {format_number(measured.samples_per_s, 3)} samples/s"),
-    ]
-    if measured.memory:
-        kinds = ", ".join(f"{name} {format_bytes(count)}" for name, count in measured.memory.items())
-        lines.append(("memory", f"about {format_bytes(sum(measured.memory.values()))}: {kinds}"))
-    if measured.peak_memory is not None:
-        lines.append(("peak", f"{format_bytes(measured.peak_memory)} on the GPU"))
-    print_lines(console, lines)
-    for title, columns, rows in (
-        ("part", ("ms", "share"), [(part.name, part.ms, f"{part.share:.0%}") for part in measured.parts]),
-        ("operator", ("ms", "calls"), [(op.name, op.ms, f"{op.calls:g}") for op in measured.operators]),
-    ):
-        table = Table(title, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for column in columns:
-            table.add_column(column, justify="right")
-        for name, milliseconds, last in rows:
-            table.add_row(name, f"{milliseconds:.3f}", last)
-        console.print(table)
-    lines = [("most", measured.bottleneck), *(("try", command) for command in next_commands)]
-    trace = f"{measured.trace}, for" if measured.trace else "--trace trace.json writes one for"
-    print_lines(console, [*lines, ("trace", f"{trace} ui.perfetto.dev")])
 
 
 def configs(

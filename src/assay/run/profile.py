@@ -113,7 +113,7 @@ class StepProfile:
 
 WARM_UP: Final = 5
 """Steps that are not measured: buffers are made and kernels chosen in them."""
-_FEWEST: Final = 2
+_FEWEST: Final = 3
 _TRACED: Final = 5
 _MOST_OPERATORS: Final = 10
 _MUCH: Final = 0.3
@@ -295,13 +295,16 @@ class StepTimer(Callback):
         seconds = {} if self.actions is None else self.actions.take()
         if self._profile is not None:
             self._trace_on()
-        elif len(self.milliseconds) == self._steps or sum(self.milliseconds) > self._enough:
+        elif len(self.milliseconds) == self._steps or self._has_enough():
             self._end(trainer.num_training_batches - batch_idx - 1)
         elif self._last is not None and trainer.fit_loop.epoch_loop.total_batch_idx >= WARM_UP:
             self.milliseconds.append(1000 * (now - self._last))
             for action, spent in seconds.items():
                 self.seconds[action] = self.seconds.get(action, 0.0) + spent
         self._last = time.perf_counter()
+
+    def _has_enough(self) -> bool:
+        return len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
 
     def _end(self, left_in_epoch: float) -> None:
         if not self._to_trace:

@@ -1,0 +1,173 @@
+"""Measuring on this machine: `assay profile` and `assay tune`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, show_loading
+from assay.errors import ConfigError
+from assay.files.atomic import write_text
+from assay.paths import project_conf
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.run.profile import StepProfile
+    from assay.run.tune import Tuning
+
+
+def profile(
+    document: Document,
+    overrides: Overrides = None,
+    *,
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=2, help="To measure, after a warm-up.")
+    ] = 50,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write a trace, which ui.perfetto.dev opens."),
+    ] = None,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Measure where the time of a training step goes, and say what would shorten it.
+
+    The job trains for some steps, in a folder that is removed afterwards.
+    """
+    check_ending("--trace", trace, ".json")
+    with show_loading():
+        from assay.check.checker import Checker
+
+        checker = Checker(config_dir)
+        job = checker.job(overrides or [])
+        from assay.run.profile import profile_job
+
+    measured = profile_job(job, checker.check(job), steps=steps, trace=trace)
+    document.say("profile", measured)
+    document.next = [
+        f"assay profile {shlex.join([*job.overrides, override])}" for override in measured.try_next
+    ]
+    if not document.as_json:
+        _print_profile(measured, document.next)
+
+
+def _print_profile(measured: StepProfile, next_commands: Sequence[str]) -> None:
+    from rich.table import Table
+
+    from assay.quoting import format_bytes, format_number
+
+    console, (low, high) = Console(highlight=False, soft_wrap=True), measured.step_ms_range
+    step = f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
+    lines = [
+        ("device", measured.device),
+        ("step", f"{step}: {format_number(measured.samples_per_s, 3)} samples/s"),
+    ]
+    if measured.memory:
+        kinds = ", ".join(f"{name} {format_bytes(count)}" for name, count in measured.memory.items())
+        lines.append(("memory", f"about {format_bytes(sum(measured.memory.values()))}: {kinds}"))
+    if measured.peak_memory is not None:
+        lines.append(("peak", f"{format_bytes(measured.peak_memory)} on the GPU"))
+    print_lines(console, lines)
+    for title, columns, rows in (
+        ("part", ("ms", "share"), [(part.name, part.ms, f"{part.share:.0%}") for part in measured.parts]),
+        ("operator", ("ms", "calls"), [(op.name, op.ms, f"{op.calls:g}") for op in measured.operators]),
+    ):
+        table = Table(title, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for column in columns:
+            table.add_column(column, justify="right")
+        for name, milliseconds, last in rows:
+            table.add_row(name, f"{milliseconds:.3f}", last)
+        console.print(table)
+    lines = [("most", measured.bottleneck), *(("try", command) for command in next_commands)]
+    trace = f"{measured.trace}, for" if measured.trace else "--trace trace.json writes one for"
+    print_lines(console, [*lines, ("trace", f"{trace} ui.perfetto.dev")])
+
+
+def tune(
+    document: Document,
+    overrides: Overrides = None,
+    *,
+    budget: Annotated[
+        float, typer.Option("--budget", metavar="SECONDS", min=1, help="To measure for.")
+    ] = 60.0,
+    write: Annotated[
+        str | None,
+        typer.Option(
+            "--write", metavar="NAME", help="Write conf/experiment/NAME.yaml with the fastest settings."
+        ),
+    ] = None,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Measure which settings train fastest on this machine.
+
+    Workers, threads, memory format, precision, compilation and batch size are tried one after another, each
+    in turns with the best settings before it. Settings that change results, if only by rounding, are marked.
+    """
+    path = None if write is None else _new_experiment(write, config_dir)
+    with show_loading():
+        from assay.check.checker import Checker
+
+        checker = Checker(config_dir)
+        checker.job(overrides or [])
+        from assay.run.tune import commands_of, experiment_of, tune_job
+
+    tuning = tune_job(checker, overrides or [], budget)
+    document.say("tune", tuning)
+    document.next = commands_of(tuning)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, experiment_of(tuning))
+    if not document.as_json:
+        _print_tuning(tuning, document.next)
+
+
+def _new_experiment(name: str, config_dir: Path | None) -> Path:
+    """Where an experiment of this name will lie; refused where there is one."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"expected a name of letters, digits, - and _, got {name!r}", key="--write", hint="--write fast"
+        )
+    path = (config_dir or project_conf() or Path("conf")) / "experiment" / f"{name}.yaml"
+    if path.exists():
+        raise ConfigError(f"{path} exists; refusing to overwrite", key="--write", hint="choose another name")
+    return path
+
+
+_NAME = re.compile(r"[\w-]+", re.ASCII)
+
+
+def _print_tuning(tuning: Tuning, next_commands: Sequence[str]) -> None:
+    from rich.table import Table
+
+    from assay.quoting import format_number
+
+    console = Console(highlight=False, soft_wrap=True)
+    print_lines(console, [("device", tuning.device)])
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("setting", overflow="fold", min_width=24)
+    for column in ("samples/s", "slowest", "fastest", "gain"):
+        table.add_column(column, justify="right")
+    table.add_column("results")
+    table.add_column("")
+    for setting in tuning.settings:
+        rates = [setting.samples_per_s, *(setting.samples_per_s_range or ())]
+        numbers = ["" if rate is None else format_number(rate, 3) for rate in rates]
+        gain = "" if setting.gain is None else f"{setting.gain:.2f}"
+        results = "" if not setting.override else "the same" if setting.same_results else "differ"
+        mark = "chosen" if setting.chosen else setting.note.partition("\n")[0]
+        table.add_row(
+            setting.override or "as typed", *numbers, *[""] * (3 - len(numbers)), gain, results, mark
+        )
+    console.print(table)
+    lines = [("note", tuning.interrupted)] if tuning.interrupted else []
+    if tuning.fastest:
+        lines.append(("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}"))
+    else:
+        lines.append(("gain", "nothing that was measured is faster than the job as typed"))
+    print_lines(console, [*lines, *(("next", command) for command in next_commands)])

@@ -1,0 +1,258 @@
+"""The settings that train fastest on this machine, measured one after another: `assay tune`."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from torch import nn
+
+from assay.config.serialize import to_yaml, value_of
+from assay.data.data_module import DataModule
+from assay.data.loaders import MemoryLoader
+from assay.errors import AssayError
+from assay.paths import CONF_DIR
+from assay.record.provenance import cpu_model, usable_cores
+from assay.run.profile import StepTimer, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import lightning as L
+
+    from assay.build.assembly import Assembly
+    from assay.check.checker import Checker
+
+
+@final
+@dataclass(frozen=True)
+class TunedSetting:
+    """What was measured of one setting.
+
+    Attributes:
+        override: What sets it, such as `data.num_workers=2`; `OMP_NUM_THREADS=1` is typed before `assay`.
+        samples_per_s: The median of its repetitions; null where it was not measured.
+        samples_per_s_range: The slowest and the fastest repetition.
+        gain: How many times as fast as the best settings before it, from repetitions in turns.
+        same_results: Whether the run ends with the same numbers, bit for bit.
+        chosen: Whether it belongs to the best settings.
+        note: Why it was not measured.
+    """
+
+    override: str
+    samples_per_s: float | None = None
+    samples_per_s_range: tuple[float, float] | None = None
+    gain: float | None = None
+    same_results: bool = False
+    chosen: bool = False
+    note: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """The settings that train fastest on this machine.
+
+    Attributes:
+        overrides: What was typed.
+        device: The processor or GPU that it was measured on.
+        settings: In the order in which they were measured; the first one is the job as typed.
+        fastest: Overrides of the best settings, beside what was typed.
+        same_results: Those of them that change no result.
+        gain: How many times as fast as the job as typed the best settings are.
+        interrupted: Why not all was measured; empty where it was.
+        seconds: It took.
+    """
+
+    overrides: Sequence[str]
+    device: str
+    settings: Sequence[TunedSetting]
+    fastest: Sequence[str]
+    same_results: Sequence[str]
+    gain: float
+    interrupted: str
+    seconds: float
+
+
+_REPETITIONS: Final = 3
+_SECONDS: Final = 0.6
+"""That one repetition measures at most, after its warm-up."""
+_STEPS: Final = 200
+_WORTH: Final = 1.03
+"""Gain from which on a setting is chosen, where all its repetitions are faster, too."""
+THREADS: Final = "OMP_NUM_THREADS"
+
+
+def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tuning:
+    """Measure settings that may make a job faster, and keep what does; nothing is written.
+
+    Raises:
+        AssayError: The job cannot run, or the budget does not suffice for its first measurement.
+    """
+    start = time.monotonic()
+    tuner = _Tuner(checker, overrides, start + budget_s)
+    assembly, first = tuner.measure([])
+    settings, best = [_setting("", [first])], list[str]()
+    device = assembly.trainer.strategy.root_device
+    groups = list(_candidates(assembly))
+    for same_results, group in groups:
+        measured, winner = tuner.compare(best, group, same_results=same_results)
+        settings += measured
+        best += [winner] if winner else []
+    exact = [override for same, group in groups if same for override in group if override in best]
+    gain = 1.0
+    for setting in settings:
+        gain *= setting.gain if setting.chosen and setting.gain else 1.0
+    return Tuning(
+        overrides=list(overrides),
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model(),
+        settings=settings,
+        fastest=best,
+        same_results=exact,
+        gain=gain,
+        interrupted=tuner.stopped,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
+    """Settings of which one is chosen, and whether they leave the results as they are."""
+    config, module, data = assembly.config, assembly.module, assembly.datamodule
+    on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
+    cores = usable_cores()
+    if not _lies_in_memory(data):
+        now = int(value_of(config, "data.num_workers") or 0)
+        counts = sorted({0, 1, 2, cores // 2, cores, *([2 * cores] if on_gpu else [])} - {now})
+        yield True, [f"data.num_workers={count}" for count in counts]
+    if not on_gpu and cores > 1:
+        counts = sorted({1, cores // 2, cores} - {torch.get_num_threads()})
+        yield False, [f"{THREADS}={count}" for count in counts]
+    model = getattr(module, "model", module)
+    if any(isinstance(part, nn.Conv2d) for part in model.modules()):
+        last = bool(value_of(config, "trainer.channels_last"))
+        yield False, [f"trainer.channels_last={str(not last).lower()}"]
+    fused = value_of(config, "optimizer.fused")
+    if fused is not None:
+        yield False, [f"optimizer.fused={str(not fused).lower()}"]
+    if str(assembly.trainer.precision) == "32-true":
+        yield False, ["precision=bf16", *(["precision=tf32"] if on_gpu else [])]
+    if not value_of(config, "trainer.compile"):
+        yield False, ["trainer.compile=true"]
+    size = value_of(config, "data.batch_size")
+    if isinstance(size, int):
+        yield False, [f"data.batch_size={factor * size}" for factor in (2, 4, 8)]
+
+
+def _lies_in_memory(data: L.LightningDataModule) -> bool:
+    return isinstance(data, DataModule) and isinstance(data.train_dataloader(), MemoryLoader)
+
+
+@final
+class _Tuner:
+    """Measures jobs in turns, and reads the data once."""
+
+    def __init__(self, checker: Checker, overrides: Sequence[str], deadline: float) -> None:
+        self._checker, self._overrides, self._deadline = checker, overrides, deadline
+        self.stopped = ""
+        """Why no more is measured; empty as long as it is."""
+
+    def measure(self, settings: Sequence[str]) -> tuple[Assembly, float]:
+        """Samples a second of the job with these settings."""
+        typed = [override for override in settings if not override.startswith(THREADS)]
+        job = self._checker.job([*self._overrides, *typed])
+        proof = self._checker.check(job)
+        timer = StepTimer(_STEPS, seconds=_SECONDS)
+        with _threads(settings):
+            assembly = measure(job, proof.datamodule, timer)
+        return assembly, 1000 * proof.report.batch_size / statistics.median(timer.milliseconds)
+
+    def compare(
+        self, best: Sequence[str], group: Sequence[str], *, same_results: bool
+    ) -> tuple[list[TunedSetting], str]:
+        """What comes of each setting beside the best ones so far, and the one that is chosen."""
+        rates: dict[str, list[float]] = {override: [] for override in ("", *group)}
+        notes: dict[str, str] = {}
+        for override in [*rates] * _REPETITIONS:
+            if time.monotonic() > self._deadline and not self.stopped:
+                self.stopped = "the budget was spent before all was measured; --budget gives more"
+            if self.stopped or override in notes:
+                continue
+            try:
+                rates[override].append(self.measure([*best, *filter(None, [override])])[1])
+            except AssayError as error:
+                notes[override] = error.message
+            except KeyboardInterrupt:
+                self.stopped = "stopped by Ctrl-C"
+        before = rates.pop("")
+        settings, winner, highest = [], "", _WORTH
+        for override, found in rates.items():
+            gains = [now / then for now, then in zip(found, before, strict=False)]
+            if not gains:
+                settings.append(
+                    TunedSetting(
+                        override, same_results=same_results, note=notes.get(override, "not measured")
+                    )
+                )
+                continue
+            gain = statistics.median(gains)
+            settings.append(_setting(override, found, gain=gain, same_results=same_results))
+            if len(gains) == _REPETITIONS and gain >= highest and min(gains) > 1:
+                winner, highest = override, gain
+        return [
+            replace(setting, chosen=bool(winner) and setting.override == winner) for setting in settings
+        ], winner
+
+
+def _setting(override: str, rates: Sequence[float], **more: float | bool) -> TunedSetting:
+    return TunedSetting(override, statistics.median(rates), (min(rates), max(rates)), **more)  # type: ignore[arg-type]  # by name
+
+
+@contextmanager
+def _threads(settings: Sequence[str]) -> Iterator[None]:
+    """Compute with as many threads as the settings say."""
+    before = torch.get_num_threads()
+    for override in settings:
+        if override.startswith(THREADS):
+            torch.set_num_threads(int(override.partition("=")[2]))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def commands_of(tuning: Tuning) -> list[str]:
+    """What to type to train with the fastest settings, and with those of them that change no result."""
+    typed: dict[str, None] = {}
+    for settings in (tuning.same_results, tuning.fastest):
+        if settings:
+            threads = [setting for setting in settings if setting.startswith(THREADS)]
+            others = [setting for setting in settings if setting not in threads]
+            words = [*threads, "assay", "train", *map(shlex.quote, [*tuning.overrides, *others])]
+            typed[" ".join(words)] = None
+    return [*typed]
+
+
+def experiment_of(tuning: Tuning) -> str:
+    """The job with its fastest settings, as the YAML of an experiment."""
+    settings = [setting for setting in tuning.fastest if not setting.startswith(THREADS)]
+    config: dict[str, Any] = {}
+    defaults: list[dict[str, Any]] = []
+    for override in OverridesParser.create().parse_overrides([*tuning.overrides, *settings]):
+        key, value = override.key_or_group, override.value()
+        if (CONF_DIR / key).is_dir():
+            defaults.append({f"override /{key}": value})
+        else:
+            node = config
+            *parents, name = key.split(".")
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[name] = value
+    body = {**({"defaults": defaults} if defaults else {}), **config}
+    head = f"# @package _global_\n# Fastest on {tuning.device}, as `assay tune` has measured.\n"
+    return head + to_yaml(body)

@@ -1,0 +1,81 @@
+"""`assay tune` chooses what is faster, says what changes results, and writes what can be typed."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.conftest import unchanged_process
+from typer.testing import CliRunner
+
+from assay.callbacks.non_finite import NonFinite
+from assay.cli.app import app
+from assay.run import profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=50", "data.batch_size=4")
+
+
+def invoke(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    with chdir(folder), unchanged_process():
+        ran = CliRunner().invoke(app, [*words, "--json"])
+    return ran.exit_code, json.loads(ran.stdout)
+
+
+def sleep(*_: Any) -> None:
+    time.sleep(0.02)  # whatever the number of samples: larger batches are faster
+
+
+def test_the_job_as_typed_is_measured_within_any_budget(tmp_path: Path) -> None:
+    code, found = invoke(tmp_path, "tune", *JOB, "--budget=1", "--write=mine")
+    assert code == 0
+    first, *others = found["settings"]
+    assert first["override"] == ""
+    assert first["samples_per_s"] > 0
+    assert {one["override"] for one in others} >= {"trainer.compile=true", "data.batch_size=8"}
+    assert all(one["samples_per_s"] is None and one["note"] for one in others)
+    assert (found["fastest"], found["gain"]) == ([], 1.0)
+    assert "--budget" in found["interrupted"]
+    path = tmp_path / "conf" / "experiment" / "mine.yaml"
+    assert "batch_size: 4" in path.read_text()
+    assert invoke(tmp_path, "check", "experiment=mine")[1]["batch_size"] == 4
+    code, found = invoke(tmp_path, "tune", *JOB, "--budget=1", "--write=mine")
+    assert code == 2
+    assert "refusing to overwrite" in found["error"]["message"]
+
+
+def test_ctrl_c_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return profile.measure(*arguments)
+
+    monkeypatch.setattr("assay.run.tune.measure", interrupted)
+    code, found = invoke(tmp_path, "tune", *JOB)
+    assert code == 0
+    assert found["interrupted"] == "stopped by Ctrl-C"
+    assert found["settings"][0]["samples_per_s"] > 0
+    assert len(calls) == 4
+
+
+@pytest.mark.long
+def test_the_largest_batch_is_chosen_where_a_step_takes_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NonFinite, "on_train_batch_end", sleep)
+    code, found = invoke(tmp_path, "tune", *JOB, "--budget=300", "--write=mine")
+    assert code == 0
+    settings = {one["override"]: one for one in found["settings"]}
+    assert settings["data.batch_size=32"]["chosen"]
+    assert not settings["data.batch_size=32"]["same_results"]
+    assert 5 < settings["data.batch_size=32"]["gain"] < 9
+    assert "data.batch_size=32" in found["next"][-1]
+    assert invoke(tmp_path, "check", "experiment=mine")[1]["batch_size"] == 32
