@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import sys
 import time
 import zipfile
 from collections import Counter, OrderedDict
@@ -22,15 +24,15 @@ from omegaconf import OmegaConf
 
 from assay.checkpoint.shards import Shards, assemble, verify
 from assay.errors import AssayError, first_line
-from assay.files.atomic import Output, open_atomic, sync_directory
-from assay.files.checksum import SUFFIX, content_sums, describe_damage, sum_path, write_sums
+from assay.files.atomic import Output, open_atomic, sync_directory, temporary_name
+from assay.files.checksum import SUFFIX, content_sums, describe_damage, read_sums, sum_path, write_sums
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
 
-_AS_THEY_ARE = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.Size)
+_AS_THEY_ARE = (bool, int, float, complex, type(None), torch.dtype, torch.device, torch.Size)
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -38,6 +40,8 @@ def to_plain(
     value: Any, key: str = "", take: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
 ) -> Any:
     """A copy that `torch.load` reads back equal with its restricted reader, of tensors what `take` makes."""
+    if type(value) is str:
+        return sys.intern(value)  # so that equal checkpoints are equal bytes: pickle writes an object once
     if type(value) in _AS_THEY_ARE:
         return value
     if isinstance(value, torch.Tensor):
@@ -264,6 +268,8 @@ class CheckpointFile(CheckpointIO):
         self._writer = BackgroundWriter()
         self._large: Hashable = None
         """The moment of the last large checkpoint."""
+        self._latest: tuple[Hashable, Path] | None = None
+        """The moment and the path of the last checkpoint."""
         self._error: BaseException | None = None
 
     def save_checkpoint(
@@ -279,7 +285,9 @@ class CheckpointFile(CheckpointIO):
         copied, size = plain_copy(checkpoint)
         is_small = size <= _SMALL
         self._large = None if is_small else moment
-        self._do(partial(write, copied, target), target, moment, may_wait=is_small)
+        twin = self._latest[1] if self._latest is not None and self._latest[0] == moment else target
+        self._latest = moment, target
+        self._do(partial(write, copied, target, twin), target, moment, may_wait=is_small)
 
     def load_checkpoint(
         self,
@@ -368,19 +376,16 @@ def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = Fals
     return loaded
 
 
-def write(content: dict[str, Any], target: Path) -> None:
-    """Write a checkpoint and its sum; the one before is there until this one is on disk."""
+def write(content: dict[str, Any], target: Path, twin: Path | None = None) -> None:
+    """Write a checkpoint and its sum; the one before is there until this one is on disk.
+
+    `twin` is another checkpoint of the same step: if it is the same, the two become one file of two names.
+    """
     try:
+        if twin is not None and twin != target and _link(content, twin, target):
+            return
         with open_atomic(target) as file:
-            hashing = _Hashing(file)
-            try:
-                torch.save(content, hashing)  # type: ignore[arg-type]  # it only writes and flushes
-            except Exception:
-                if hashing.error is not None:
-                    raise hashing.error from None
-                raise
-            hashing.flush()
-            digest = hashing.hexdigest()
+            digest = _save(content, file)
             write_sums(target, [digest, *content_sums(target)])
         write_sums(target, [digest])
     except OSError as error:
@@ -388,6 +393,39 @@ def write(content: dict[str, Any], target: Path) -> None:
             f"the checkpoint {target} could not be written: {error.strerror or error}",
             hint="what was saved before can still be read; make room, then `assay resume` the run",
         ) from error
+
+
+def _save(content: dict[str, Any], file: Output | None) -> str:
+    """Write a checkpoint, or nothing; return the SHA-256 of what is or would be written."""
+    hashing = _Hashing(file)
+    try:
+        torch.save(content, hashing)  # type: ignore[arg-type]  # it only writes and flushes
+    except Exception:
+        if hashing.error is not None:
+            raise hashing.error from None
+        raise
+    hashing.flush()
+    return hashing.hexdigest()
+
+
+def _link(content: dict[str, Any], twin: Path, target: Path) -> bool:
+    """Give a checkpoint that has been written another name; return False if it is not the same."""
+    digest = _save(content, None)
+    if read_sums(twin) != [digest]:
+        return False
+    temporary = temporary_name(target)
+    try:
+        os.link(twin, temporary)
+    except OSError:  # a file system without hard links
+        return False
+    try:
+        write_sums(target, [digest, *content_sums(target)])
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)  # a rename leaves it if both names are of one file already
+    sync_directory(target.parent)
+    write_sums(target, [digest])
+    return True
 
 
 def remove(target: Path) -> None:
@@ -416,7 +454,7 @@ def _local_path(path: str | Path) -> Path:
 class _Hashing:
     """Takes the SHA-256 of what is written, so that nothing has to be read again."""
 
-    def __init__(self, file: Output) -> None:
+    def __init__(self, file: Output | None) -> None:
         self._file, self._digest, self._pieces = file, hashlib.sha256(), bytearray()
         self.error: OSError | None = None
         """Why a write failed, which PyTorch does not tell."""
@@ -439,7 +477,8 @@ class _Hashing:
     def _put(self, data: bytes | bytearray | memoryview) -> None:
         self._digest.update(data)
         try:
-            self._file.write(data)
+            if self._file is not None:
+                self._file.write(data)
         except OSError as error:
             self.error = self.error or error
             raise
@@ -503,7 +542,10 @@ def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     loaded = read_checkpoint(path, mmap=True)
     if (shards := Shards.of(loaded, path)) is not None:
         verify(path, shards)
-    loop = loaded.get("loops", {}).get("fit_loop", {})
-    batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)
-    epoch_lost = loop.get("state_dict", {}).get("epoch_lost", False)
-    return (batches, loaded.get("global_step", 0)), epoch_lost
+    try:
+        loop = loaded.get("loops", {}).get("fit_loop", {})
+        batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)
+        epoch_lost = bool(loop.get("state_dict", {}).get("epoch_lost", False))
+        return (int(batches), int(loaded.get("global_step", 0))), epoch_lost
+    except (AttributeError, TypeError, ValueError) as error:
+        raise AssayError(f"{path} does not say how far training was: it was changed") from error

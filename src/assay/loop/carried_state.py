@@ -63,7 +63,7 @@ def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
             if isinstance(value, Tensor)
         },
         "callbacks": {
-            callback.state_key: internals.bookkeeping(callback)
+            callback.state_key: _bookkeeping(trainer, callback)
             for callback in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, ModelCheckpoint)
         },
@@ -71,6 +71,14 @@ def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
         "gradients": _gradients(trainer, phase, sharded=True),
         "processes": _gather(_process_state(trainer, phase), trainer.world_size),
     }
+
+
+def _bookkeeping(trainer: L.Trainer, callback: ModelCheckpoint) -> dict[str, Any]:
+    # So that the best and the last checkpoint of one step hold the same, and are one file.
+    path = trainer.fit_loop.saves_to  # type: ignore[attr-defined]  # of assay's loop
+    if path is not None and _has_saved(callback, Path(path)):
+        return internals.bookkeeping_after(callback, path, trainer.global_step)
+    return internals.bookkeeping(callback)
 
 
 def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:

@@ -43,6 +43,8 @@ class FitLoop(LightningFitLoop):
         self.epoch_loop = EpochLoop(loop.trainer, loop.min_steps, loop.max_steps)
         self.changed = ChangedArguments()
         self.has_begun = False
+        self.saves_to: str | Path | None = None
+        """The checkpoint that is being saved."""
         self._loaded: dict[str, Any] | None = None
         self._built_schedulers: list[dict[str, Any]] = []
         self._csv: Any = None
@@ -185,7 +187,17 @@ class FitLoop(LightningFitLoop):
 
 def install(trainer: L.Trainer, micro_batch: int | Literal["auto"] | None = None) -> None:
     """Give a trainer loops that do what Lightning's do, and can go on after any step."""
-    trainer.fit_loop = FitLoop(trainer.fit_loop)
+    trainer.fit_loop = loop = FitLoop(trainer.fit_loop)
+    save = trainer.save_checkpoint
+
+    def save_checkpoint(filepath: str | Path, *args: Any, **kwargs: Any) -> None:
+        loop.saves_to = filepath
+        try:
+            save(filepath, *args, **kwargs)
+        finally:
+            loop.saves_to = None
+
+    trainer.save_checkpoint = save_checkpoint  # type: ignore[method-assign]  # as Lightning calls it
     trainer.fit_loop.epoch_loop.micro_batch = None if micro_batch is None else MicroBatch(micro_batch)
     trainer.validate_loop = EvaluationLoop.like(trainer.validate_loop)
     trainer.test_loop = EvaluationLoop.like(trainer.test_loop)

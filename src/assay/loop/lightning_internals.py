@@ -345,6 +345,11 @@ def bookkeeping(callback: ModelCheckpoint) -> dict[str, Any]:
     return {name: getattr(callback, name) for name in _KEPT}
 
 
+def bookkeeping_after(callback: ModelCheckpoint, path: str | Path, step: int) -> dict[str, Any]:
+    """The same, once it has saved what it is saving."""
+    return bookkeeping(callback) | {"_last_global_step_saved": step, "_last_checkpoint_saved": path}
+
+
 def restore_bookkeeping(callback: ModelCheckpoint, state: Mapping[str, Any]) -> None:
     """Give a callback back what a checkpoint says of it."""
     for name in state.keys() & {*_KEPT}:
