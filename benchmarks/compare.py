@@ -1,10 +1,12 @@
-"""Tables of many runs: seconds and memory of `assay compare` and `assay ls` over 1,000 and 10,000 runs.
+"""Tables and pages of many runs: seconds and memory of `assay compare`, `ls` and `report`.
 
     uv run python benchmarks/compare.py
 
 One run is trained, and its directory is copied: every copy has its own learning rate (one of 200), seed and
-scores. Each command is a process of its own, from its start to its end, the fastest of three; CPU seconds are
-held against the goals, which on an idle machine is what the clock says. Exit code 1 where one is missed.
+scores. Of the 2,000 runs of a report each has a learning rate of its own; once more with configs that were
+edited, and with records that do not have the SHA-256 they say. Each command is a process of its own, from its
+start to its end, the fastest of three; CPU seconds are held against the goals, which on an idle machine is
+what the clock says. Exit code 1 where one is missed.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ GOALS = {1_000: 1.0, 10_000: 5.0}
 """Seconds for a number of runs."""
 MEMORY = 500
 """MB."""
+REPORTED, REPORT_GOAL, LARGEST = 2_000, 5.0, 6.0
+"""Runs of a report, its seconds, and the MB of its page."""
 MAIN = "from assay.cli.app import main; main()"
 NO_TORCH = "import sys; import atexit; atexit.register(lambda: 'torch' in sys.modules and print('TORCH')); "
 COMMANDS = (
     ("compare",),
     ("ls",),
+    ("ls", "--limit", "0"),
     ("compare", "--where", "data.batch_size>1", "--format", "csv"),
 )
 
@@ -43,14 +48,14 @@ def trained(folder: Path) -> Path:
     return run
 
 
-def copied(run: Path, number: int, folder: Path) -> None:
-    """Copies of a run, without its checkpoints, below a folder."""
+def copied(run: Path, number: int, folder: Path, rates: int = 200) -> None:
+    """Copies of a run, without its checkpoints, below a folder; so many learning rates, then other seeds."""
     plain = json.loads((run / "record.json").read_text(encoding="utf-8"))
     config = (run / "config.yaml").read_text(encoding="utf-8").rpartition("# sha256")[0]
     typed = plain["overrides"]
     del plain["sha256"]
     for index in range(number):
-        lr, seed = f"{(index % 200 + 1) / 1000}", index // 200
+        lr, seed = f"{(index % rates + 1) / 1000}", index // rates
         again = folder / f"{index // 1000}" / f"{index}"
         again.mkdir(parents=True)
         plain |= {
@@ -58,7 +63,7 @@ def copied(run: Path, number: int, folder: Path) -> None:
             "seed": seed,
             "overrides": [*typed, f"optimizer.lr={lr}", f"seed={seed}"],
             "fingerprint": f"{index:064x}",
-            "config_fingerprint": f"{index % 200:064x}",
+            "config_fingerprint": f"{index % rates:064x}",
             "metrics": {
                 name: value + index % 7 / 100 + seed / 1000 for name, value in plain["metrics"].items()
             },
@@ -83,10 +88,39 @@ def measured(words: tuple[str, ...], folder: Path) -> tuple[float, float, float]
         cpu = min(cpu, usage.ru_utime + usage.ru_stime)
         memory = max(memory, usage.ru_maxrss / 1024)
         text = (folder / "out.txt").read_text(encoding="utf-8")
-        if status or "TORCH" in text or text.count("\n") < 200:
+        lines = {"report": 3, "ls": 50}.get(words[0], 200)
+        if status or "TORCH" in text or text.count("\n") < lines:
             sys.exit(f"assay {' '.join(words)} has failed or imported torch: {text[-1000:]}")
     (folder / "out.txt").unlink()
     return clock, cpu, memory
+
+
+def edited(folder: Path, name: str, old: str, new: str) -> None:
+    """Change a file of every run, each a little differently, so that its SHA-256 is not what it says."""
+    for index, path in enumerate(sorted(folder.rglob(name))):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, f"{new}{index}"), encoding="utf-8")
+
+
+def reported(run: Path, folder: Path) -> bool:
+    """Print a line for each kind of damage; whether all goals are kept."""
+    all_kept = True
+    for kind, change in (
+        ("sealed", ()),
+        ("edited configs", ("config.yaml", "\n  lr: ", "\n  lr: 0.")),
+        ("damaged records", ("record.json", '"seconds": ', '"seconds": 1')),
+    ):
+        runs = folder / kind.replace(" ", "_")
+        copied(run, REPORTED, runs, REPORTED)
+        if change:
+            edited(runs, *change)
+        clock, cpu, memory = measured(("report",), runs)
+        size = (runs / "report.html").stat().st_size / 1e6
+        kept = cpu <= REPORT_GOAL and size <= LARGEST and memory <= MEMORY
+        all_kept &= kept
+        said = f"{clock:5.2f} s, {cpu:5.2f} s of CPU, {memory:4.0f} MB, a page of {size:.1f} MB"
+        goals = f"goal {REPORT_GOAL:.0f} s, {LARGEST:.0f} MB: {'kept' if kept else 'missed'}"
+        print(f"{REPORTED:>6} runs, assay report, {kind:<46} {said}; {goals}", flush=True)
+    return all_kept
 
 
 def main() -> None:
@@ -105,6 +139,7 @@ def main() -> None:
                 said = f"{clock:5.2f} s, {cpu:5.2f} s of CPU, {memory:4.0f} MB"
                 goals = f"goal {goal:.0f} s, {MEMORY} MB: {'kept' if kept else 'missed'}"
                 print(f"{number:>6} runs, assay {' '.join(words):<52} {said}; {goals}", flush=True)
+        missed |= not reported(run, Path(temporary))
     sys.exit(1 if missed else 0)
 
 

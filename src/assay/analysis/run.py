@@ -254,6 +254,8 @@ class ConfigValues:
         self._read: dict[tuple[str, str], Any] = {}
         self._pieces: dict[str, dict[str, Any]] = {}
         self._losses: dict[Path, Mapping[str, str]] = {}
+        self._opened: tuple[Path | None, str, dict[Any, Any] | None] = (None, "", None)
+        """The config that was asked for last: its path, its text, and all of it unless assay wrote it."""
 
     def value(self, run: Run, key: str) -> str | None:
         """One value as it is typed; None where the config has no such key, or a whole node under it."""
@@ -292,16 +294,18 @@ class ConfigValues:
 
     def _block(self, run: Run, group: str) -> Any:
         """The value of one top-level key; only its lines are parsed if assay wrote the file."""
-        content = _read_config(run)
-        if is_yaml_intact(content):
-            text = content.decode("utf-8", "surrogateescape")
+        if self._opened[0] != run.path:
+            content = _read_config(run)
+            whole = None if is_yaml_intact(content) else self._load(run)
+            self._opened = run.path, content.decode("utf-8", "surrogateescape"), whole
+        _, text, whole = self._opened
+        if whole is None:
             match = re.search(rf"^{re.escape(group)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
             if match is None:
                 return _ABSENT
             piece = self._piece(match[0])
-            if piece is not None and group in piece:
-                return piece[group]
-        return self._load(run).get(group, _ABSENT)
+            whole = piece if piece is not None and group in piece else self._load(run)
+        return whole.get(group, _ABSENT)
 
     def _load(self, run: Run) -> dict[Any, Any]:
         """A whole config, piece by piece where that says the same: most pieces are those of other runs."""
