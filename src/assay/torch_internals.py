@@ -124,6 +124,13 @@ def within(store: TCPStore, prefix: str) -> Store:
     return inside
 
 
+def begin_fake_world(size: int) -> None:
+    """Be the first of so many processes, none of which is there: what they are to send is made up."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
+
+
 def metadata_of(state_dict: dict[Any, Any]) -> Any:
     """Versions of modules that `Module.state_dict` keeps beside the tensors; None where there are none."""
     return getattr(state_dict, "_metadata", None)

@@ -6,6 +6,7 @@ import copy
 import json
 import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -44,12 +45,13 @@ from assay.check.callbacks import (
 )
 from assay.check.optimization import follow_lr, unfinished_schedule_warnings
 from assay.check.report import Proof, Report
-from assay.check.sharded import check_sharded
+from assay.check.sharded import check_sharded, error_in_shards, in_shards, shard_fake
 from assay.check.signature import check_signatures
 from assay.check.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay.check.step import (
     FEW,
     Batch,
+    Memory,
     Step,
     StepError,
     as_fake,
@@ -70,6 +72,7 @@ from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.normalize import input_dtype
 from assay.errors import ConfigError
+from assay.quoting import format_bytes
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import name_of
 from assay.targets.resolve import resolve
@@ -200,6 +203,15 @@ class Prover:
         step, unproven = self._memoize(
             "step", proof_of, lambda: self._step(config, model, loss, batch, sizes, precision=precision)
         )
+        shards: list[str] = []
+        if step is not None and in_shards(config):
+            whole = step.memory.weights
+            memory = self._memory_in_shards(config, model, loss, batch, trainer=trainer)
+            step = replace(step, memory=memory)
+            shards = [
+                f"each of {world_size(config)} devices holds {format_bytes(step.memory.weights)} of the "
+                f"{format_bytes(whole)} of weights"
+            ]
         if step is not None:
             check_outputs(config, loss, step.outputs)
             warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
@@ -212,7 +224,7 @@ class Prover:
         ]
         return {
             **_count(model),
-            "notes": notes_on_parts(config, model, finetune),
+            "notes": [*notes_on_parts(config, model, finetune), *shards],
             "step": step,
             "unproven": unproven,
             "scores": scores,
@@ -307,6 +319,19 @@ class Prover:
             if of_values:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
             return None, f"fake tensors do not support it: {error}"
+
+    def _memory_in_shards(
+        self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, *, trainer: L.Trainer
+    ) -> Memory:
+        """What a step needs on each of several devices, none of which has to be there."""
+        precision = trainer.precision_plugin
+        fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
+        module = build_step_module(config, self._fake(model), fake_loss)
+        with shard_fake(config, module, trainer, self._mode):
+            try:
+                return take_step(module, batch, precision, config.model, self._mode).memory
+            except StepError as error:
+                raise error_in_shards(error) from error
 
     def _signatures(self, config: DictConfig, names: Sequence[str] = ()) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""

@@ -1,22 +1,34 @@
-"""What a model in shards does not go with."""
+"""What a model in shards does not go with, and what each of its devices holds: without any of them."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from lightning.pytorch.callbacks import WeightAveraging
+from torch.distributed.device_mesh import init_device_mesh
 
 from assay.build.trainer_options import is_sharded, world_size
 from assay.check.callbacks import classes_in
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA
+from assay.device.fsdp2 import FSDP2
 from assay.errors import ConfigError
 from assay.targets.optional_packages import require
 from assay.task.task_of import task_of
+from assay.torch_internals import begin_fake_world
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import lightning as L
     from omegaconf import DictConfig
+    from torch import nn
+
+    from assay.check.step import StepError
+    from assay.torch_internals import FakeTensorMode
 
 
 _PRECISIONS: Final = ("32-true", "32", "bf16-mixed", "bf16", "bf16-true")
@@ -76,3 +88,35 @@ def _check_batches(config: DictConfig) -> None:
                 key="data.eval_batch_size" if fewest else "trainer.devices",
                 hint="data.eval_batch_size=2" if fewest else f"trainer.devices={samples}",
             )
+
+
+@contextmanager
+def shard_fake(
+    config: DictConfig, module: nn.Module, trainer: L.Trainer, mode: FakeTensorMode
+) -> Iterator[None]:
+    """Have a fake module be the shards that the first process of a job would hold."""
+    strategy, hook = trainer.strategy, sys.excepthook
+    assert isinstance(strategy, FSDP2)  # noqa: S101 - the caller looked
+    begin_fake_world(world_size(config))
+    try:
+        mesh = init_device_mesh("cpu", (world_size(config),))
+        with mode:
+            strategy.sharding(mesh).module(module)
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+        sys.excepthook = hook  # torch's own would call this process a rank
+
+
+def in_shards(config: DictConfig) -> bool:
+    """Whether several processes will share a model, whose shards can be told apart in this one."""
+    return is_sharded(config.trainer) and world_size(config) > 1 and not torch.distributed.is_initialized()
+
+
+def error_in_shards(error: StepError) -> ConfigError:
+    """The error of a step that fails in shards alone."""
+    return ConfigError(
+        f"in shards a training step fails: {error}",
+        key="device",
+        hint="device=ddp, or a model that shards itself in configure_model(mesh)",
+    )

@@ -8,7 +8,7 @@ import traceback
 import weakref
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
@@ -24,6 +24,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.batch_order import should_drop_last
 from assay.data.normalize import TargetScale
 from assay.data.placement import device_memory
+from assay.device.fsdp2 import FSDP2
 from assay.errors import AssayError, ConfigError, first_line, user_frame
 from assay.quoting import format_bytes
 from assay.task.task_of import task_of
@@ -111,9 +112,31 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
     def _drop(self, name: int) -> None:
         self.live -= self._sizes.pop(name)
 
+    def __enter__(self) -> Self:
+        """Count from here on, also what is given back while its tensor lives, as gathered shards are."""
+        self._resize = resize = torch.UntypedStorage.resize_
 
-def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The tensors that have the memory: of a sparse one its indices and values, else itself."""
+        def counted(storage: torch.UntypedStorage, size: int) -> Any:
+            resize(storage, size)
+            if id(storage) in self._sizes:
+                self.live += storage.nbytes() - self._sizes[id(storage)]
+                self._sizes[id(storage)] = storage.nbytes()
+                self.peak = max(self.peak, self.live)
+            return storage
+
+        torch.UntypedStorage.resize_ = counted  # type: ignore[method-assign]  # until it is left
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]  # as it was
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors that have the memory: of a sparse one its indices and values, of shards what is here."""
+    if hasattr(tensor, "to_local"):
+        return (tensor.to_local(),)
     return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
 
 
@@ -186,8 +209,8 @@ _FAR, _NEAR = 1.5, 0.8
 
 def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) -> list[str]:
     """Refuse a step far beyond the memory of the device."""
-    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-        return []  # sharded, so that each device holds a part of it
+    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | FSDP2) or trainer.num_nodes > 1:
+        return []  # which may hold a part of it, or be on machines unlike this one
     device = trainer.strategy.root_device
     available = device_memory(device)
     processes = trainer.num_devices if device.type == "cpu" else 1  # these share it
@@ -335,7 +358,8 @@ def take_step(
         values = [value for state in optimizer.state.values() for value in state.values()]
         state = [value for value in values if isinstance(value, torch.Tensor)]
         grads = [part for p in parameters if p.grad is not None for part in dense_parts(p.grad)]
-        parts = [*parameters, *module.buffers()], grads, state
+        held = [part for one in (*parameters, *module.buffers()) for part in dense_parts(one)]
+        parts = held, grads, [part for one in state for part in dense_parts(one)]
         with LiveMemory(itertools.chain(*parts)) as memory, FlopCounterMode(display=False) as flops:
             outputs = step()
     weights, gradients, kept_by_optimizer = map(_storage_bytes, parts)

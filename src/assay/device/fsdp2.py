@@ -79,13 +79,7 @@ class FSDP2(ModelParallelStrategy):
         module: Any = self.lightning_module
         self.model = self.precision_plugin.convert_module(module)
         if not any(isinstance(part, FSDPModule) for part in module.modules()):
-            mixed = isinstance(self.precision_plugin, MixedPrecision)
-            Sharding(
-                self.device_mesh["data_parallel"],
-                torch.bfloat16 if mixed else None,
-                self.activation_checkpointing,
-                self.cpu_offload,
-            ).module(module)
+            self.sharding(self.device_mesh["data_parallel"], offload=self.cpu_offload).module(module)
         self.model_to_device()
         self.barrier()
         if trainer.state.fn == TrainerFn.FITTING:
@@ -94,6 +88,11 @@ class FSDP2(ModelParallelStrategy):
         # Weights that were gathered in inference mode could not be trained.
         for loop in (trainer.validate_loop, trainer.test_loop, trainer.fit_loop.epoch_loop.val_loop):
             loop.inference_mode = False
+
+    def sharding(self, mesh: DeviceMesh, *, offload: bool = False) -> Sharding:
+        """How a module is sharded between the devices of a mesh."""
+        mixed = isinstance(self.precision_plugin, MixedPrecision)
+        return Sharding(mesh, torch.bfloat16 if mixed else None, self.activation_checkpointing, offload)
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
