@@ -71,6 +71,11 @@ class ShardWriter:
             remove(path)
             _remove_unnamed(path.parent)
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
     def wait(self) -> None:
         """Return when all that was saved is on disk, from whichever process."""
         if self._thread is not None:
