@@ -27,6 +27,7 @@ _MASKS: Final = [
         (r'("(?:size|\w*bytes\w*)": )\d+', r"\1<bytes>"),
         (r"\d[\d.,]* ([KMG]i?)?B\b", "<bytes>"),
         (r"\b\d+\.\d+\.\d+\b", "<version>"),
+        (r"(?<=Available names are: )[\w, ]+", "<names>"),  # in the order of a set
         (r"(?<=CUDA )\d+\.\d+", "<version>"),
         (r"\d+ physical, \d+ usable", "<cores>"),
         (r"^(  model {10}|  \"model\": )\S.*(?=\n  \"?cores)", r"\1<processor>"),

@@ -280,7 +280,7 @@ def test_metrics(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool)
     edit_record(run_dir, lambda record: record["files"].pop("metrics.csv"))
     result = lab.reproduce(run_dir, trust_code=True)
     assert not result.identical
-    assert result.different[0].startswith(f"step {step}, epoch ")
+    assert result.different[0].startswith(f"step {step}: val/loss 0.125 then")
     assert f"val/loss 0.125 then, {value} now" in result.different[0]
     assert "a record that was changed" in result.likely[0]
     assert result.kept is not None
