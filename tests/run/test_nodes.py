@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
+import signal
 import socket
+import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,7 @@ from tests.run.test_ranks import wait_for
 
 from assay.errors import AssayError
 from assay.run.world import GANG, World, find_world, interface_towards
+from assay.torch_internals import tcp_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,10 +81,14 @@ class Processes:
     def __init__(self, forks: Sequence[Forks]) -> None:
         self.forks = forks
 
-    def start(self, cwd: Path, *words: str, more: Mapping[int, Sequence[str]] | None = None) -> None:
+    def start(
+        self, cwd: Path, *words: str, more: Mapping[int, Sequence[str]] | None = None, ranks: int = 0
+    ) -> None:
+        """Start a command in each; `ranks` are what each starts itself."""
         for rank, fork in enumerate(self.forks):
             Path(f"{cwd}/{rank}.txt").unlink(missing_ok=True)
-            fork.start(*words, *(more or {}).get(rank, ()), cwd=cwd, output=Path(f"{rank}.txt"))
+            words_of_rank = (*words, *(more or {}).get(rank, ()))
+            fork.start(*words_of_rank, cwd=cwd, output=Path(f"{rank}.txt"), forked_children=ranks)
 
     def wait(self) -> list[int]:
         return [fork.wait().code for fork in self.forks]
@@ -89,6 +97,10 @@ class Processes:
         """Of a rank."""
         [process] = psutil.Process(self.forks[rank].pid).children()
         return process
+
+    def alive(self, rank: int) -> psutil.Process | None:
+        """Of a rank, where it has not ended."""
+        return next(iter(psutil.Process(self.forks[rank].pid).children()), None)
 
 
 @contextmanager
@@ -100,6 +112,16 @@ def launched(
     with ExitStack() as stack:
         words = [launcher(rank, nodes, each, port) for rank in range(nodes * each)][:size]
         yield Processes([stack.enter_context(Forks(**one)) for one in words])
+
+
+def serve(port: int) -> int:
+    """A process with a store, as torchrun's agent on the first node has one."""
+    process = os.fork()
+    if process == 0:
+        store = tcp_store("127.0.0.1", port, is_master=True, wait_for_workers=False)
+        time.sleep(600)
+        os._exit(len(store.host))
+    return process
 
 
 def printed(cwd: Path, count: int = 2) -> list[str]:
@@ -128,7 +150,7 @@ def test_two_nodes_are_two_ranks_of_one_machine(
     one_machine: dict[str, str], tmp_path: Path, launcher: Any
 ) -> None:
     with launched(2, launcher=launcher) as processes:
-        processes.start(tmp_path, "train", *JOB, *two(2), "hydra.run.dir=run", "trainer.timeout_s=60")
+        processes.start(tmp_path, "train", *JOB, *two(2), "hydra.run.dir=run", "trainer.timeout_s=25")
         assert processes.wait() == [0, 0], printed(tmp_path)
         first, second = printed(tmp_path)
         assert "accuracy" in first
@@ -239,6 +261,78 @@ def test_a_rank_that_is_killed_is_named_and_the_run_goes_on(
         processes.start(tmp_path, "resume", "run")
         assert processes.wait() == [0, 0], printed(tmp_path)
     assert outcome(tmp_path / "run") == one_machine
+
+
+MODES: dict[str, tuple[tuple[str, ...], int]] = {
+    "ranks": (two(2), 0),
+    "store": (two(2), 0),
+    "agents": (("trainer.num_nodes=2", "trainer.devices=2"), 2),
+}
+"""How a job's processes are started: as ranks at a store of rank 0's or of torchrun's, or as agents."""
+
+
+@contextmanager
+def started(mode: str) -> Iterator[tuple[Processes, list[int]]]:
+    """Processes of two nodes, and those that launch them."""
+    if mode != "store":
+        with launched(2, launcher=srun) as processes:
+            yield processes, []
+        return
+    port = free_port()
+    agent = serve(port)
+    with ExitStack() as stack:
+        stack.callback(os.waitpid, agent, 0)
+        stack.callback(os.kill, agent, signal.SIGKILL)
+        words = [torchrun(rank, 2, 1, port) | {"TORCHELASTIC_USE_AGENT_STORE": "True"} for rank in (0, 1)]
+        yield Processes([stack.enter_context(Forks(**one)) for one in words]), [agent]
+
+
+@pytest.fixture(scope="module")
+def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What four ranks on one machine come to."""
+    folder = tmp_path_factory.mktemp("four")
+    with Forks() as forks:
+        words = ("train", *JOB, "trainer.devices=4", "hydra.run.dir=run")
+        ended = forks.command(*words, cwd=folder, forked_children=4)
+    assert ended.code == 0, (folder / "output.txt").read_text()
+    return outcome(folder / "run")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(36))
+def test_whatever_is_killed_nothing_hangs_and_the_run_goes_on(
+    one_machine: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path, number: int
+) -> None:
+    """A rank, a node's agent, or the store's host; at any moment from the start to the test."""
+    draw = random.Random(number)
+    mode = list(MODES)[number % len(MODES)]
+    words, ranks = MODES[mode]
+    words = (*JOB, *words, "hydra.run.dir=run", "trainer.timeout_s=25")
+    with started(mode) as (processes, launchers):
+        begin = time.monotonic()
+        processes.start(tmp_path, "train", *words, ranks=ranks)
+        if number % 2:  # rendezvous is half of a short run
+            wait_for((tmp_path / "run" / "metrics.csv").is_file)
+        time.sleep(draw.uniform(0.0, 2.0 if number % 2 else 4.0))
+        victims = [process for rank in (0, 1) if (process := processes.alive(rank))]
+        victims += [child for process in victims for child in process.children()]
+        victims += map(psutil.Process, launchers)
+        if victims:
+            draw.choice(victims).kill()
+        codes = processes.wait()
+        seconds = time.monotonic() - begin
+    print(mode, codes, f"{seconds:.0f} s", (tmp_path / "run" / "record.json").is_file())
+    for _ in range(2):
+        has_record = (tmp_path / "run" / "record.json").is_file()
+        if has_record and record(tmp_path)["status"] == "finished":
+            break
+        with started(mode) as (processes, _):
+            again = ("resume", "run") if has_record else ("train", *words)
+            processes.start(tmp_path, *again, ranks=ranks)
+            assert processes.wait() == [0, 0], printed(tmp_path)
+    expected = request.getfixturevalue("four_ranks") if mode == "agents" else one_machine
+    assert outcome(tmp_path / "run") == expected
 
 
 def test_who_a_process_is() -> None:

@@ -61,7 +61,10 @@ class Nodes:
     def node_of(self, job_spec: JobSpec) -> Any:
         """Where a job runs: its raylet is an ancestor of the job's process."""
         line = Path(job_spec.output).read_text(encoding="utf-8").rpartition(", process ")[2]
-        above = {parent.pid for parent in psutil.Process(int(line.partition(":")[0])).parents()}
+        return self.node_of_process(int(line.partition(":")[0]))
+
+    def node_of_process(self, pid: int) -> Any:
+        above = {parent.pid for parent in psutil.Process(pid).parents()}
         return next(node for node in self.nodes if node.all_processes["raylet"][0].process.pid in above)
 
     def close(self) -> None:
@@ -134,6 +137,7 @@ GANG = ("trainer.strategy=ddp", "trainer.num_nodes=2", "trainer.devices=1", "tra
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_a_job_on_two_nodes_ends_with_either_and_goes_on_from_its_checkpoint(
     on_nodes: RayLauncher, nodes: Nodes, make_job_spec: MakeJobSpec, which: str
@@ -152,9 +156,9 @@ def test_a_job_on_two_nodes_ends_with_either_and_goes_on_from_its_checkpoint(
     gang = begun(on_nodes, make_job_spec(*GANG, *ENDLESS, number=1, nodes=2))
     assert not on_nodes.has_room(make_job_spec(number=2)), "it holds both nodes"
     until(Path(gang.run_dir, "checkpoints", "last.ckpt").is_file)
-    first = nodes.node_of(gang)
+    first = nodes.node_of_process(int(Path(gang.run_dir, ".lock").read_text().split()[0]))
     nodes.die(first if which == "first" else next(node for node in nodes.nodes if node is not first))
-    lost = on_nodes.wait(120.0)[1]
+    lost = next_end(on_nodes)
     assert (lost.status, lost.cause, lost.transient) == ("failed", "killed", True), lost.reason
     until(lambda: len(on_nodes._machines()) == 2)  # the head, and one node
     with pytest.raises(AssayError, match=r"job 1 needs 2 nodes with 1 CPU each, for which"):

@@ -152,6 +152,7 @@ GANG = ("trainer.strategy=ddp", "trainer.num_nodes=2", "trainer.devices=1")
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_job_on_two_nodes_is_one_of_two_ranks(
     launcher: SlurmLauncher, programs: Path, make_job_spec: MakeJobSpec
 ) -> None:
