@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -52,6 +53,8 @@ _LATE: Final = 30.0
 """Seconds for others to come and hear that the job has failed before it began."""
 _SHARED: Final = 60.0
 """Seconds in which another machine must see a file: network file systems remember that there was none."""
+_GONE: Final = "gone"
+"""The last sign of life."""
 _TICK: Final = 0.05
 _MOST: Final = 3
 """Differences to name."""
@@ -172,7 +175,8 @@ class Gang:
         self._store = self._connect()
         self._left, self._ending = threading.Event(), False
         self._stirred, self._missed = time.monotonic(), dict[int, int]()
-        targets = (self._beat, self._watch_beat)
+        # On one machine a store that is gone closes its connections; one that is merely stopped may go on.
+        targets = [self._beat] if world.address == "127.0.0.1" else [self._beat, self._watch_beat]
         self._threads = [threading.Thread(target=target, daemon=True, name="gang") for target in targets]
         for thread in self._threads:
             thread.start()
@@ -183,29 +187,31 @@ class Gang:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ending = True
         if error is not None:
             self.fail(Failure.of(self.name(), error))
-        try:
+        with suppress(DistError):  # whoever is gone needs nothing any more
             if self.world.rank == 0:
                 self._put("end", self.exit_code)
                 deadline = time.monotonic() + (_GRACE if error is None else min(_LATE, self.timeout))
                 while self._server is not None and self._has_others() and time.monotonic() < deadline:
                     time.sleep(_TICK)
-            else:
-                self._put(f"left/{self.world.rank}", True)
-            self._put(f"beat/{self.kind}/{self.world.rank}", "left")
-        except (DistError, AssayError, TimeoutError):  # whoever is gone needs nothing any more
-            pass
         self._left.set()
         for thread in self._threads:  # one that the interpreter's end finds in the store aborts the process
             thread.join(_GRACE)
+        with suppress(DistError):
+            self._store.set(f"beat/{self.kind}/{self.world.rank}", _GONE)
         self._server = None
 
     def _has_others(self) -> bool:
         """Whether a process that lives, or may still come, has yet to hear how the job has ended."""
-        gone = [rank for rank, missed in self._missed.items() if missed >= _DEAD and rank in self._hosts]
-        rest = set(range(1, self.world.size)).difference(gone)
-        return any(not self._store.check([f"left/{rank}"]) for rank in rest)
+        beats = {rank: f"beat/{self.kind}/{rank}" for rank in range(1, self.world.size)}
+        living = [key for rank, key in beats.items() if rank not in self._silent()]
+        return any(not self._store.check([key]) or self._store.get(key) != _GONE.encode() for key in living)
+
+    def _silent(self) -> list[int]:
+        """Processes that have come, and whose signs of life have stopped."""
+        return [rank for rank, missed in self._missed.items() if missed >= _DEAD and rank in self._hosts]
 
     def name(self, rank: int | None = None) -> str:
         """What a process is called in messages."""
@@ -299,8 +305,7 @@ class Gang:
                 return error
             deadline = time.monotonic() + (_DEAD + 2) * _BEAT
             while time.monotonic() < deadline and not self._is_failed():
-                silent = [rank for rank, missed in self._missed.items() if missed >= _DEAD]
-                if silent:
+                if silent := self._silent():
                     self.fail(Failure(self.name(silent[0]), "its process has ended without a word"))
                 time.sleep(_TICK)
             if not self._is_failed():
@@ -315,7 +320,9 @@ class Gang:
         return Failure(**self._get("failed")).error() if self._is_failed() else None
 
     def _is_failed(self) -> bool:
-        return bool(self._store.check(["failed"]))
+        with suppress(DistError):
+            return bool(self._store.check(["failed"]))
+        return False
 
     # -- the store -------------------------------------------------------------------------------------------
 
@@ -395,7 +402,7 @@ class Gang:
     def _look(self, store: Any, rank: int, seen: dict[int, str], watched: set[int]) -> None:
         key = f"beat/{self.kind}/{rank}"
         beat = store.get(key).decode() if store.check([key]) else ""
-        if beat == "left":
+        if beat == _GONE:
             watched.discard(rank)
             self._missed.pop(rank, None)
             return
@@ -467,6 +474,8 @@ def run_together(
         trainer = ready.config.trainer
         kind = "node" if ranks_per_process(world, ready.config) > 1 else "rank"
         options = {"timeout_s": trainer.get("timeout_s"), "interface": trainer.get("interface") or ""}
+        if world.rank == 0:
+            options["on_end"] = lambda failure: sys.stderr.write(f"error: {failure.error()}\n")
     except AssayError as error:
         plan = error
     try:
