@@ -51,7 +51,8 @@ def test_every_argument_of_lightnings_trainer_is_checked(composed: DictConfig) -
     assert injected is not None
     checked = {key.partition(".")[2] for key in VALUES if key.startswith("trainer.")}
     known = {*checked, *SIGNATURE, *ELSEWHERE, *injected.names}
-    assert known == {*inspect.signature(L.Trainer).parameters, "compile", "channels_last", "micro_batch"}
+    ours = {"compile", "channels_last", "interface", "micro_batch", "timeout_s"}
+    assert known == {*inspect.signature(L.Trainer).parameters, *ours}
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,8 @@ def test_a_run_without_a_number_of_epochs_needs_another_end(
 def test_custom_trainers_and_accelerators_are_left_alone(job: DictConfig) -> None:
     job.trusted_packages, job.trainer.accelerator = ["my_project"], "abacus"
     check_trainer(job)
-    job.trainer._target_, job.trainer.num_nodes = "my_project.Trainer", 2
-    with pytest.raises(ConfigError, match="num_nodes: expected int <= 1, got 2"):
+    job.trainer._target_, job.trainer.num_nodes = "my_project.Trainer", 0
+    with pytest.raises(ConfigError, match="num_nodes: expected int >= 1, got 0"):
         check_trainer(job)
     job.trainer.num_nodes, job.data = 1, {"_target_": "my_project.Data", "batch_size": "all"}
     check_values(job)

@@ -410,7 +410,8 @@ class Gang:
         seen[rank] = beat
         if beat:
             self._hosts[rank] = beat.partition(" ")[0]
-        most = min(_LOST, self.timeout / _BEAT) if beat else self.timeout / _BEAT
+        # Of one that has not come, `agree` says so first.
+        most = min(_LOST, self.timeout / _BEAT) if beat else 2 * self.timeout / _BEAT
         if self._missed[rank] > most:
             self.fail(Failure(self.name(rank), f"no sign of life for {most * _BEAT:g} s"))
 

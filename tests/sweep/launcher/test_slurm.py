@@ -171,8 +171,8 @@ def test_a_job_on_two_nodes_is_one_of_two_ranks(
     lost = make_job_spec(*GANG, *ENDLESS, "trainer.timeout_s=30", nodes=2)
     launcher.start(lost)
     until(Path(lost.run_dir, "checkpoints", "last.ckpt").is_file)
-    [script] = fake_slurm.steps(int((programs / "jobs" / "4.pid").read_text()))[:1]
-    tasks = sorted(script.children()[-1].children(), key=lambda task: task.environ()["SLURM_PROCID"])
+    [srun] = fake_slurm.steps(int((programs / "jobs" / "4.pid").read_text()))[:1]
+    tasks = sorted(srun.children(), key=lambda task: task.environ()["SLURM_PROCID"])
     for process in [*tasks[1].children(recursive=True), tasks[1]]:
         process.kill()
     told = next_end(launcher)
