@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import os
 import pickle
 import shutil
 import tarfile
@@ -20,6 +22,7 @@ from PIL import Image
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
 
+import assay
 from assay.data.batch_order import BatchOrder
 from assay.data.data_module import DataModule
 from assay.data.image_shards import ImageShards
@@ -27,6 +30,8 @@ from assay.data.loaders import StreamLoader
 from assay.data.shard_files import ShardReader
 from assay.data.table_shards import TableShards
 from assay.errors import AssayError, DataError
+from assay.report.data_page import survey_data
+from assay.run.evaluate import evaluate
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -275,14 +280,9 @@ def test_interrupted_in_mid_epoch_it_ends_the_same_to_the_bit(
 
 
 def test_a_run_does_what_every_run_does(train: Train, shards: Path, all_rows: pd.DataFrame) -> None:
-    import assay
-    from assay.run.evaluate import evaluate
-
     run = train(*job(shards), "data.source.target=price", "baseline=auto", "predictions.max_megabytes=1")
     record = run.record
     digests = [shard["sha256"] for shard in json.loads((shards / ".assay_index.json").read_text())["shards"]]
-    import hashlib
-
     assert record["data_sha256"] == hashlib.sha256("\n".join(digests).encode()).hexdigest()
     assert digests[0] == hashlib.sha256((shards / "part-0.parquet").read_bytes()).hexdigest()
     assert "baseline/r2" in record["metrics"]
@@ -324,6 +324,29 @@ def test_a_changed_shard_keeps_a_run_from_going_on(train: Train, tmp_path: Path)
         pytest.raises(AssayError, match="not what the run began with"),
     ):
         resume(run_dir)
+
+
+def test_an_address_of_a_run_is_typed_again(train: Train, shards: Path) -> None:
+    address = f"data.source.path=file://{shards}"
+    run_dir = train(*job(shards, "trainer.limit_train_batches=2"), address).run_dir
+    with chdir(run_dir.parent), unchanged_process():
+        for again in (evaluate, resume):
+            with pytest.raises(AssayError, match="was not given on the command line, and it is an address"):
+                again(run_dir, ["trainer.max_epochs=3"] if again is resume else [])
+        assert evaluate(run_dir, [address]).same_data
+        assert resume(run_dir, [address, "trainer.max_epochs=3"]).status == "finished"
+
+
+def test_all_of_a_stream_is_read_when_that_is_asked_for(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    data = open_shards(tmp_path)
+    surveys = survey_data(data, "shards", {}, full=True).subsets
+    assert [one.num_samples for one in surveys] == [1200, 150, 150]
+    assert not surveys[0].unreadable
+    os.utime(tmp_path / "part-0.parquet", (0, 0))
+    assert not survey_data(data, "shards", {}).subsets[0].unreadable
+    (train, *_) = survey_data(data, "shards", {}, full=True).subsets
+    assert "the shard part-0.parquet has changed" in train.unreadable[0]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def data(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write an HTML page with samples, too.")
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Read all of a stream, not a sample of it.")] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Look at the data of an experiment before it is trained."""
@@ -73,7 +74,7 @@ def data(
 
         job = Checker(config_dir).job(typed)
         from assay.report.data_page import print_survey, survey_job
-    survey = survey_job(job, out)
+    survey = survey_job(job, out, full=full)
     document.say("data", survey)
     document.next = [f"assay train {shlex.join(job.overrides)}"]
     if document.as_json:

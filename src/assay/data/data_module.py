@@ -268,8 +268,10 @@ class DataModule(L.LightningDataModule):
         varies = ", other ones in each epoch" if self.shuffle else ""
         left_out = (
             f"data.drop_last={str(self.drop_last).lower()}: {remainder} of {self.spec.num_train:,} training "
-            f"samples do not fill a batch and are left out{varies}; data.drop_last=false trains them too"
+            f"samples do not fill a batch and are left out{varies}"
         )
+        if self.splits.stream is None and self._global_batch_size is None:
+            left_out += "; data.drop_last=false trains them too"
         return (*source, *self.splits.notes, *self._scale_notes, *([left_out] if remainder else []))
 
     @property

@@ -103,7 +103,8 @@ class StreamLoader(SubsetLoader):
             keyed: Any = KeyedDataset(data.data, data.transforms, order.seed)
             options |= {"batch_sampler": _KeyedBatches(data, order, position), "collate_fn": collate}
         else:
-            most = max(1, _CHUNK_BYTES // max(1, order.batch_size * bytes_per_sample))
+            sample = max(data.row_bytes, bytes_per_sample)
+            most = max(1, _CHUNK_BYTES // (order.batch_size * sample))
             keyed = _Chunks(data, transforms or Transforms(), order)
             options |= {"batch_size": None, "sampler": _Chunk(data, order, position, most)}
         self._loader: DataLoader[Any] = DataLoader(keyed, worker_init_fn=ignore_stop_signals, **options)
@@ -129,7 +130,7 @@ class StreamLoader(SubsetLoader):
         end_workers(running)
 
 
-_CHUNK_BYTES: Final = 1 << 24
+_CHUNK_BYTES: Final = 1 << 22
 """Of samples that a worker hands over at a time."""
 
 

@@ -36,7 +36,7 @@ _WINDOW_BYTES: Final = 1 << 26
 _KEPT: Final = 64
 """Blocks for which it is kept which subset each row is in."""
 _WINDOW_ROWS: Final = 1 << 16
-_SAMPLE_ROWS: Final = 20_000
+_SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 1 << 25
 """Of the training rows, from which columns, encoder and statistics are learned."""
 
 
@@ -140,6 +140,7 @@ class ShardStream:
         digest: SHA-256 over those of the shards.
         window: Rows among which the order is drawn.
         columns: That are read.
+        row_bytes: Of a row before it is decoded.
     """
 
     # Blocks follow each other in an order that is drawn for each epoch, and so do the rows of each window of
@@ -151,9 +152,12 @@ class ShardStream:
         division: Division,
         columns: Sequence[str],
         decode: Callable[[Any, Rows], tuple[Any, Tensor]],
+        *,
         window: int,
+        row_bytes: int,
     ) -> None:
         self._reader, self._division, self._decode = reader, division, decode
+        self.row_bytes = row_bytes
         self.columns = list(columns)
         self.window, self.digest = window, reader.digest
         self.class_counts: tuple[int, ...] = ()
@@ -179,7 +183,7 @@ class ShardStream:
         """Where a window starts and ends, and which positions within it make up batches of this rank."""
         step, steps = order.batch_size * order.world_size, self.steps_per_window(order)
         start = first // steps * steps * step
-        end = min(start + steps * step, len(order) * step)
+        end = min(start + steps * step, len(order) * step, order.num_samples)
         drawn = np.arange(end - start)
         if order.shuffle:
             drawn = np.random.default_rng(mix(order.seed, epoch, start + 1)).permutation(drawn)
@@ -297,10 +301,10 @@ class ShardSource(ABC):
         size = max(1, sum(shard.num_bytes for shard in reader.shards) // int(reader.rows.sum()))
         held = _WINDOW_ROWS if reader.is_random else max(64, _WINDOW_BYTES // size)
         window = self._window or min(_WINDOW_ROWS, held)
-        self.stream = ShardStream(reader, division, trained, self._decode, window)
+        self.stream = ShardStream(reader, division, trained, self._decode, window=window, row_bytes=size)
         sampled, counts = {}, dict(zip(SUBSETS, division.counts.sum(0).tolist(), strict=True))
         for name in SUBSETS if counts["train"] else ():
-            most = min(_SAMPLE_ROWS, max(256, _WINDOW_BYTES // size)) if name == "train" else self._eval_rows
+            most = min(_SAMPLE_ROWS, max(32, _SAMPLE_BYTES // size)) if name == "train" else self._eval_rows
             if drawn := division.draw(name, most):
                 columns = trained if name == "train" else evaluated
                 table = pa.concat_tables([reader.read(block, rows, columns) for block, rows in drawn.items()])

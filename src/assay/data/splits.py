@@ -258,7 +258,7 @@ def read_splits(
         shared["all"], rows["all"] = encoded["train"], np.arange(len(training))
     encoder = training.encoder if isinstance(training, Unfitted) else getattr(source, "fitted", None)
     # A baseline is fitted to texts; of other data only the test is shown.
-    wants_all = trained is not None or getattr(shared["train"], "vocab_size", 0) > 0
+    wants_all = bool(trained or stream) or getattr(shared["train"], "vocab_size", 0) > 0
     shown = rows if wants_all else ("test",)
     frames: dict[str, Any] = {name: getattr(all_data.get(name, training), "raw", None) for name in shown}
     raw = {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import numpy as np
 import pandas as pd
@@ -161,8 +161,10 @@ class Survey:
     page: Path | None = None
 
 
-def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]) -> Survey:
-    """Survey the data as a run would get it."""
+def survey_data(
+    datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame], *, full: bool = False
+) -> Survey:
+    """Survey the data as a run would get it; `full`: read all of a stream."""
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
     subsets = {name: datamodule.subset(name) for name in SUBSETS}
     train, surveys = subsets["train"], []
@@ -172,6 +174,7 @@ def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataF
             continue
         targets, hashed, training = (subset.data.targets[subset.rows], hashes[subset_name], hashes["train"])
         inputs, unreadable = _read_inputs(subset)
+        unreadable += _read_stream(datamodule) if full and subset is train else []
         if getattr(subset.data, "vocab_size", 0):
             inputs = [(tensor != 0).sum() for tensor in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
@@ -181,8 +184,10 @@ def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataF
         surveys.append(
             SubsetSurvey(
                 subset_name,
-                len(subset.rows),
-                tuple(task.sizes(targets, spec.class_names).get("class_counts") or ()),
+                spec.num_train if subset is train else len(subset.rows),
+                spec.class_counts
+                if subset is train
+                else tuple(task.sizes(targets, spec.class_names).get("class_counts") or ()),
                 tuple(map(summarize_values, real)),
                 summarize_values(torch.cat([tensor.double().flatten() for tensor in inputs]).numpy())
                 if inputs
@@ -225,6 +230,18 @@ def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
         except DataError as error:
             unreadable.append(error.message)
     return inputs, unreadable
+
+
+def _read_stream(datamodule: DataModule) -> list[str]:
+    """Read all training samples of a stream; what cannot be read."""
+    stream, problems = datamodule.splits.stream, []
+    order = replace(datamodule.train_dataloader().order, drop_last=False)
+    for step in range(len(order) if stream is not None else 0):
+        try:
+            cast("Any", stream).batches(order, 0, step, 1, Transforms())
+        except DataError as error:
+            problems.append(error.message)
+    return problems
 
 
 def _spread_positions(subset: Subset, most: int) -> Tensor:
@@ -273,6 +290,8 @@ def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame |
 
 def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
     """The rows of each subset as they stand in their table; none where the data is none."""
+    if datamodule.splits.stream is not None:
+        return dict(datamodule.splits.raw)
     if datamodule.encoder is None:
         return {}
     tables_read = datamodule.source.read()
@@ -339,7 +358,7 @@ _MOST_PRINTED: Final = 20
 _TEACHER: Final = "assay.augment.teacher.Teacher"
 
 
-def survey_job(job: Job, out: Path | None = None) -> Survey:
+def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Survey:
     """Read the data of a job and survey it."""
     if out is not None:
         check_overwrite(out)
@@ -352,7 +371,7 @@ def survey_job(job: Job, out: Path | None = None) -> Survey:
         )
     name = str(job.choices.get("data") or type(datamodule.source).__name__)
     tables = raw_tables(datamodule)
-    survey = survey_data(datamodule, name, tables)
+    survey = survey_data(datamodule, name, tables, full=full)
     if out is None:
         return survey
     add_spec(config, datamodule.spec)

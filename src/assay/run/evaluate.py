@@ -43,8 +43,9 @@ from assay.run.load import checkpoint_path, explain_misfit, read_weights, source
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
+from assay.targets.external_values import check_addresses
 from assay.targets.trust import KEY as TRUSTED
-from assay.targets.trust import typed_packages
+from assay.targets.trust import trust, typed_packages
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ def evaluate(
     ended = describe_ending(run_dir, path)
     other = change_data(config, overrides, config_dir)
     of_config = nullcontext() if other else name_file_in_errors(run_dir / "config.yaml")
+    check_addresses(config, trust(overrides))
     check_links(run_dir)
     is_writable = os.access(run_dir, os.W_OK)
     with (

@@ -149,7 +149,8 @@ def _apply(config: DictConfig, override: Override) -> None:
             "another option cannot be chosen in a run that has begun", key=key, hint=f"{key}.KEY=VALUE"
         )
     root = key.partition(".")[0].partition("[")[0]
-    fixed = root in _FIXED and key not in _FREE
+    # What is typed again, such as an address, may be said so.
+    fixed = root in _FIXED and key not in _FREE and value_of(config, key) != override.value()
     if fixed or key.endswith("_target_"):
         raise ConfigError(
             "cannot be changed in a run that has begun",

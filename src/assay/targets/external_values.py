@@ -51,6 +51,13 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
             refuse_untyped(entry.key, value, why, person)
 
 
+def check_addresses(config: DictConfig, person: Trust) -> None:
+    """Refuse data behind an address that a run's config names and nobody has typed."""
+    for entry, value in follow(config):
+        if entry.key.startswith("data.") and isinstance(value, str) and "://" in value:
+            refuse_untyped(entry.key, value, "it is an address outside of the run", person)
+
+
 def check_name(config: DictConfig) -> None:
     """Refuse a name that would lead elsewhere as a part of a path."""
     name = config.get("name")

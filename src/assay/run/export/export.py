@@ -27,6 +27,8 @@ from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.run.export.exportable import Original, quiet, table_inputs, text_codes, trace, unknown_code
 from assay.run.export.model_card import MARK, Agreement, Exported, describe, model_card
+from assay.targets.external_values import check_addresses
+from assay.targets.trust import trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -293,6 +295,7 @@ class CheckSamples:
 def read_samples(original: Original) -> CheckSamples:
     """Up to 1,000 samples of the run's test subset; made-up ones where its data cannot be read."""
     try:
+        check_addresses(original.config, trust(()))
         with quiet():
             datamodule: Any = open_data(original.config, prepare=False)
             if isinstance(datamodule, DataModule):
