@@ -125,8 +125,8 @@ CASES = {
         (),
     ),
 }
-RANKS = ("processes.buffers", "processes.buffers_due")
-"""Of several processes: `tests/training/test_killed_ranks.py` tries them."""
+RANKS = ("gradients", "processes.buffers", "processes.buffers_due")
+"""Of several processes, in part of shards alone: the tests of killed ranks and of shards try them."""
 LIGHTNING = ("combined_loader",)
 """Of Lightning's own state of a loop."""
 
