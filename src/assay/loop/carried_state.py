@@ -96,7 +96,10 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
     process_state = state["processes"][trainer.global_rank % len(state["processes"])]
-    internals.restore_logged(trainer.fit_loop.epoch_loop, process_state["logged"])
+    if (
+        len(state["processes"]) == trainer.world_size
+    ):  # what one of several has logged says little about others
+        internals.restore_logged(trainer.fit_loop.epoch_loop, process_state["logged"])
     if "module" in process_state:
         module.load_epoch_state(process_state["module"])  # type: ignore[operator]  # it gave that state
     gradients = {**process_state.get("gradients", {}), **state.get("gradients", {})}

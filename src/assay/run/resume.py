@@ -359,7 +359,7 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
             number = pluralize(before, "process", "processes")
             notes.append(
                 f"{number} until here, {world_size(job.config)} from here on: steps take the same samples, "
-                "and their sums are rounded differently"
+                "their sums are rounded differently, and what an epoch logs is of the steps from here on"
             )
         notes.append(f"going on from step {newest.step}: {newest.path}")
     notes += job.notes
