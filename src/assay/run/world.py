@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import zlib
 from dataclasses import asdict, dataclass
@@ -111,8 +112,6 @@ def _world_of_torchrun(environment: Mapping[str, str]) -> World:
 
 
 def _world_of_srun(environment: Mapping[str, str]) -> World:
-    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-
     def number(*names: str) -> int:
         return next((int(environment[name]) for name in names if name in environment), 1)
 
@@ -127,7 +126,8 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
         )
     job = ".".join(environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "RESTART_COUNT", "STEP_ID"))
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "127.0.0.1")
-    address = environment.get("MASTER_ADDR") or SLURMEnvironment.resolve_root_node_address(hosts)
+    # The first of such as `gpu-[07-08,12],cpu3`.
+    address = environment.get("MASTER_ADDR") or re.sub(r"\[([^],-]+)[^]]*\]", r"\1", hosts).split(",")[0]
     port = environment.get("MASTER_PORT") or _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
     return World(
         rank=number("SLURM_PROCID"),
