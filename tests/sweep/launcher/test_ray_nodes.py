@@ -153,7 +153,7 @@ def test_a_job_on_two_nodes_ends_with_either_and_goes_on_from_its_checkpoint(
         == RunRecord.load(Path(alike.run_dir)).weights_sha256
     )
 
-    gang = begun(on_nodes, make_job_spec(*GANG, *ENDLESS, number=1, nodes=2))
+    gang = begun(on_nodes, make_job_spec(*GANG, "trainer.max_epochs=100000", number=1, nodes=2))
     assert not on_nodes.has_room(make_job_spec(number=2)), "it holds both nodes"
     until(Path(gang.run_dir, "checkpoints", "last.ckpt").is_file)
     first = nodes.node_of_process(int(Path(gang.run_dir, ".lock").read_text().split()[0]))

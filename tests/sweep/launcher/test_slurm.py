@@ -168,7 +168,7 @@ def test_a_job_on_two_nodes_is_one_of_two_ranks(
     until(Path(stopped.run_dir, "metrics.csv").is_file)
     check_saves_when_stopped(launcher, stopped)
 
-    lost = make_job_spec(*GANG, *ENDLESS, "trainer.timeout_s=30", nodes=2)
+    lost = make_job_spec(*GANG, "trainer.max_epochs=100000", "trainer.timeout_s=30", nodes=2)
     launcher.start(lost)
     until(Path(lost.run_dir, "checkpoints", "last.ckpt").is_file)
     [srun] = fake_slurm.steps(int((programs / "jobs" / "4.pid").read_text()))[:1]
