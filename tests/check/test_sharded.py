@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 JOB = ("data=digits", "model=mlp", "model.hidden=[8]", "device=fsdp2", "trainer.accelerator=cpu")
 
 
+@pytest.fixture(scope="module")
+def checker() -> Checker:
+    """One that has looked at the data, and at most parts, once."""
+    return Checker()
+
+
+@pytest.mark.always(
+    "words0-callbacks.ema-whole copy of the model", "words4-trainer.strategy.cpu_offload-there is no GPU"
+)
 @pytest.mark.parametrize(
     ("words", "key", "says"),
     [
@@ -36,16 +45,14 @@ JOB = ("data=digits", "model=mlp", "model.hidden=[8]", "device=fsdp2", "trainer.
         (("task=reconstruction",), "device", "parts of the model alone"),
     ],
 )
-def test_is_refused(words: tuple[str, ...], key: str, says: str) -> None:
-    checker = Checker()
+def test_is_refused(checker: Checker, words: tuple[str, ...], key: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         checker.check(checker.job([*JOB, *words]))
     assert (caught.value.key, says in caught.value.message) == (key, True), str(caught.value)
     assert caught.value.hint
 
 
-def test_64_devices_that_are_not_there() -> None:
-    checker = Checker()
+def test_64_devices_that_are_not_there(checker: Checker) -> None:
     small = ("data.batch_size=1", "optimizer.fused=null", "data.drop_last=false", "scheduler=none")
     words = (*JOB[:2], "model.hidden=[640,640,640]", *JOB[3:], "trainer.devices=64", *small)
     report = checker.check(checker.job(words)).report

@@ -134,9 +134,8 @@ def resume(forks: Forks, run: Path, *words: str, ranks: int = 2) -> str:
 ANY_NUMBER = (*LONG, "data.batch_size=auto", "data.global_batch_size=16", "optimizer.lr=0.001")
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [(2, 1), *(pytest.param(*pair, marks=pytest.mark.long) for pair in [(4, 2), (2, 4)])]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (4, 2), (2, 4)])
 def test_goes_on_in_another_number_of_processes(
     forks: Forks, tmp_path: Path, before: int, after: int
 ) -> None:
@@ -166,3 +165,14 @@ def test_every_verb_takes_it_on_one_machine(forks: Forks, tmp_path: Path) -> Non
         "identical: 4 rows of metrics.csv, all scores and the weights"
         in (run.parent / "output.txt").read_text()
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", [("model=small_cnn",), TEXT])
+def test_bfloat16_is_near_that_of_one_process(forks: Forks, tmp_path: Path, model: tuple[str, ...]) -> None:
+    runs = [train(forks, tmp_path / str(ranks), ranks, *model, "precision=bf16") for ranks in (0, 2)]
+    losses = [json.loads((run / "record.json").read_bytes())["metrics"]["val/loss"] for run in runs]
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+    assert {value.dtype for value in weights(runs[1]).values() if value.is_floating_point()} == {
+        torch.float32
+    }

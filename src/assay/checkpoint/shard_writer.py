@@ -66,10 +66,13 @@ class ShardWriter:
 
     def remove(self, path: Path) -> None:
         """Remove a checkpoint and its shards after what was saved before is on disk."""
-        self.wait()
-        if self._rank == 0:
+
+        def work() -> None:
             remove(path)
             _remove_unnamed(path.parent)
+
+        if self._rank == 0:
+            self._start(work)
 
     @property
     def is_saving(self) -> bool:
@@ -86,9 +89,14 @@ class ShardWriter:
             raise error
 
     def _start(self, work: Callable[[], None]) -> None:
+        before = self._thread
+
         def run() -> None:
+            if before is not None:
+                before.join()
             try:
-                work()
+                if self._error is None:  # else the old checkpoint is the one that stays
+                    work()
             except BaseException as error:  # told where training can be stopped, not in this thread
                 self._error = error
 

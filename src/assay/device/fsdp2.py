@@ -245,9 +245,12 @@ class Sharding:
         if hasattr(model, "configure_model"):
             model.configure_model(self.mesh)  # type: ignore[operator]  # a method
         else:
-            precision = MixedPrecisionPolicy(self.dtype, torch.float32 if self.dtype else None)
             offload = CPUOffloadPolicy() if self.offload else OffloadPolicy()
-            for part in (*blocks, model):
+            # Batch norm computes with its statistics, which stay in single precision.
+            norms = [part for part in model.modules() if _is_batch_norm(part) and part not in blocks]
+            for part in (*norms, *blocks, model):
+                as_is = self.dtype is None or _is_batch_norm(part)
+                precision = MixedPrecisionPolicy(*(() if as_is else (self.dtype, torch.float32)))
                 fully_shard(part, mesh=self.mesh, mp_policy=precision, offload_policy=offload)
         saved = model.state_dict().keys()
         if buffers := [buffer for name, buffer in model.named_buffers() if name in saved]:
@@ -265,9 +268,13 @@ def repeated_blocks(model: nn.Module) -> Iterator[nn.Module]:
             yield from repeated_blocks(part)
 
 
+def _is_batch_norm(part: nn.Module) -> bool:
+    return getattr(part, "running_mean", None) is not None and next(part.parameters(), None) is not None
+
+
 def _recompute_activations(block: nn.Module) -> None:
     for name, part in block.named_modules():
-        if getattr(part, "running_mean", None) is not None:
+        if _is_batch_norm(part):
             raise ConfigError(
                 f"{type(part).__name__} {name} would count each batch twice",
                 key="trainer.strategy.activation_checkpointing",
