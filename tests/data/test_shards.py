@@ -144,6 +144,19 @@ def test_a_column_divides_the_rows(tmp_path: Path, by: str) -> None:
         assert subsets == {"train": {"train"}, "val": {"train"}, "test": {"test"}}
 
 
+def test_names_of_shards_divide_them(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    (tmp_path / "part-1.parquet").rename(tmp_path / "test-1.parquet")
+    for split in ({}, {"group": "customer"}):
+        data = open_shards(tmp_path, split=split)
+        stream, order = data.splits.stream, order_of(data)
+        trained = {int(row) for step in range(len(order)) for row in stream.rows(order, 0, step)}
+        in_test = {*range(1000, 1500)}  # the last by their names
+        assert not trained & in_test
+        assert in_test <= {int(name) for name in data.splits.data["test"].names}
+        assert data.spec.num_val > 0
+
+
 def picture(number: int, size: int = 12) -> bytes:
     """A PNG of the colour of its class."""
     pixels = np.full((size, size, 3), 20, np.uint8)

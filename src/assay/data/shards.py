@@ -112,7 +112,7 @@ class Division:
     def keyed(self, block: int) -> NDArray[np.int8]:
         """The same, before any are drawn."""
         size = self._reader.rows[block]
-        if not self._column:
+        if not self._column or self._layout[block]:
             return np.full(size, self._layout[block], np.int8)
         values = self._reader.read_column(block, self._column, self._key)
         if self._key.endswith(".column"):
