@@ -130,7 +130,7 @@ class StreamLoader(SubsetLoader):
         end_workers(running)
 
 
-_CHUNK_BYTES: Final = 1 << 22
+_CHUNK_BYTES: Final = 1 << 23
 """Of samples that a worker hands over at a time."""
 
 
