@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import HashStore  # public, but not so for type 
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from assay.checkpoint import shard_writer
+from assay.checkpoint import checkpoint_file, shard_writer
 from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint, read_checkpoint, write
 from assay.checkpoint.shard_writer import ShardWriter
 from assay.errors import AssayError
@@ -233,13 +233,16 @@ def test_the_pickle_does_run_where_it_is_trusted(tmp_path: Path, monkeypatch: py
     assert (tmp_path / MARKER).exists()
 
 
-def test_a_full_disk_leaves_what_was_there(group: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["save", "open_atomic"])
+def test_a_full_disk_leaves_what_was_there(
+    group: Any, run: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard_writer, "save", full)
+    monkeypatch.setattr(shard_writer if what == "save" else checkpoint_file, what, full)
     writer = ShardWriter(group)
     writer.save(checkpoint(6), run / "checkpoints" / "last.ckpt")
     with pytest.raises(

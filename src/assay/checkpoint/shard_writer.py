@@ -119,6 +119,7 @@ class ShardWriter:
         if wrong := [(rank, problem) for rank, (_, problem) in enumerate(told) if problem]:
             if self._rank == 0:
                 shutil.rmtree(unfinished, ignore_errors=True)
+                _remove_unnamed(path.parent)
             rank, reason = wrong[0]
             raise AssayError(
                 f"the checkpoint {path} could not be written: {reason} (rank {rank})",
@@ -197,5 +198,7 @@ def _remove_unnamed(folder: Path) -> None:
 def _reason(error: BaseException) -> str:
     """What went wrong, and on which machine."""
     error = root_of(error)
+    if isinstance(error, AssayError) and error.__cause__ is not None:  # which names the checkpoint again
+        error = error.__cause__
     text = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
     return f"{text} on {socket.gethostname()}"
