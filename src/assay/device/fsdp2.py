@@ -31,7 +31,7 @@ from assay.checkpoint.shards import Part, Shards, fill, read, verify
 from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import lightning as L
     from torch.distributed.device_mesh import DeviceMesh
@@ -105,20 +105,10 @@ class FSDP2(ModelParallelStrategy):
     def lightning_restore_optimizer(self) -> bool:
         return True
 
-    @override
-    def lightning_module_state_dict(self) -> dict[str, Any]:
-        """Weights, as shards, and buffers."""
-        return Strategy.lightning_module_state_dict(self)
-
-    @override
-    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """As the optimizer gives it, in shards."""
-        return Strategy.optimizer_state(self, optimizer)
-
-    @override
-    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Give the optimizers back what `load_checkpoint` has read."""
-        Strategy.load_optimizer_state_dict(self, checkpoint)
+    # What the module and its optimizers give: shards, which `save_checkpoint` tells from the rest.
+    lightning_module_state_dict = Strategy.lightning_module_state_dict
+    optimizer_state = Strategy.optimizer_state
+    load_optimizer_state_dict = Strategy.load_optimizer_state_dict
 
     @override
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
