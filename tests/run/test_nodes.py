@@ -170,7 +170,6 @@ KINDS: dict[str, tuple[Any, int, int, tuple[str, ...]]] = {
 
 
 @pytest.mark.always("torchrun")
-@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_nodes_are_ranks_of_one_machine(references: References, tmp_path: Path, kind: str) -> None:
     launcher, nodes, each, more = KINDS[kind]
@@ -182,7 +181,7 @@ def test_nodes_are_ranks_of_one_machine(references: References, tmp_path: Path, 
         assert "accuracy" in first
         assert not any(others), "rank 0 alone says anything"
         assert outcome(tmp_path / "run") == references.of(nodes * each, *more)
-        if kind == "torchrun":
+        if kind == "srun":
             processes.start(tmp_path, "resume", "run", "trainer.max_epochs=4")
             assert processes.wait() == [0, 0], printed(tmp_path)
             assert "going on from step" in printed(tmp_path)[0]
@@ -206,7 +205,6 @@ BAD: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
 
 
 @pytest.mark.always("config")
-@pytest.mark.long
 @pytest.mark.parametrize("kind", BAD)
 def test_ranks_that_do_not_fit_together(tmp_path: Path, kind: str) -> None:
     words, of_second, message = BAD[kind]
