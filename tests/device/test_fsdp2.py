@@ -99,7 +99,8 @@ def test_equals_one_process(forks: Forks, tmp_path: Path, words: tuple[str, ...]
 def test_batch_norm_equals_that_of_ddp(forks: Forks, tmp_path: Path) -> None:
     words = ("model=small_cnn", "trainer.channels_last=true")
     ddp = train(forks, tmp_path / "ddp", 2, *words, device=("device=ddp_cpu",))
-    assert_equal(ddp, train(forks, tmp_path / "shards", 2, *words))
+    # Sums of convolutions are rounded differently, and the running statistics take them up.
+    assert_equal(ddp, train(forks, tmp_path / "shards", 2, *words), within=1e-5)
 
 
 def whole_outcome(run: Path) -> dict[str, str]:
