@@ -38,7 +38,7 @@ DATA: dict[str, tuple[str, bool]] = {
     "diabetes": ("regression", False),
     "arrays": ("multilabel", False),
     **dict.fromkeys(IMAGES, ("multiclass", True)),
-    "table": ("multiclass", False),
+    **dict.fromkeys(("table", "table_shards"), ("multiclass", False)),
 }
 """The task of a data set, and whether its samples are images."""
 ANY_SHAPE = ("linear", "mlp", "table_mlp")

@@ -85,7 +85,7 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
 
 _REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}
 _OF_A_RUN = ("resume", "reproduce", "ls", "compare", "report", "eval", "export", "rm")
-_WRONG = {"--out": "{file}", "--png": "{file}", "--csv": "{file}", "--plot": "{file}"}
+_WRONG = {"--out": "{file}", "--png": "{file}", "--csv": "{file}", "--plot": "{file}", "--write": "no name"}
 
 
 def options_with_a_value() -> Iterator[tuple[str, str]]:

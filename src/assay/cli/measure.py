@@ -36,9 +36,9 @@ def profile(
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Measure where the time of a training step goes, and say what would shorten it.
+    """Measure where the time of a training step goes.
 
-    The job trains for some steps, in a folder that is removed afterwards.
+    The job trains for some steps, in a folder that is removed afterwards; what would shorten a step is said.
     """
     check_ending("--trace", trace, ".json")
     with show_loading():
