@@ -90,6 +90,7 @@ def test_a_trace_and_the_operators(tmp_path: Path) -> None:
     ("words", "code", "says"),
     [
         (("trainer.max_steps=5", "trainer.val_check_interval=5"), 1, "the first 5 are not measured"),
+        (("trainer.max_steps=56", "trainer.val_check_interval=7"), 1, "were to be traced"),
         (("device=ddp_cpu", "trainer.devices=2"), 2, "several processes"),
         (("model=linea",), 2, "did you mean"),
         (("--trace=here.txt",), 2, "here.json"),

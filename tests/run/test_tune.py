@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from typer.testing import CliRunner
 
 from assay.callbacks.non_finite import NonFinite
 from assay.cli.app import app
-from assay.run import profile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,21 +49,34 @@ def test_the_job_as_typed_is_measured_within_any_budget(tmp_path: Path) -> None:
     assert "refusing to overwrite" in found["error"]["message"]
 
 
+def test_an_experiment_stays_what_it_was(tmp_path: Path) -> None:
+    words = ("experiment=wine_multitask", "device=cpu", "+tags=[mine]", "--budget=1", "--write=mine")
+    assert invoke(tmp_path, "tune", *words)[0] == 0
+    (mine,) = invoke(tmp_path, "train", "--cfg", "experiment=mine")[1]["configs"]
+    (typed,) = invoke(tmp_path, "train", "--cfg", *words[:3])[1]["configs"]
+    for config in (mine, typed):
+        del config["run_dir"]
+    assert mine == typed
+    code, found = invoke(tmp_path, "tune", *JOB, "~scheduler", "--budget=1", "--write=other")
+    assert (code, found["error"]["key"]) == (2, "--write")
+
+
 def test_ctrl_c_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[None] = []
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupt(*_: Any) -> None:
         calls.append(None)
-        if len(calls) == 4:
+        if len(calls) == 700:  # in the midst of the fourth measurement
             raise KeyboardInterrupt
-        return profile.measure(*arguments)
 
-    monkeypatch.setattr("assay.run.tune.measure", interrupted)
+    monkeypatch.setattr(NonFinite, "on_train_batch_end", interrupt)
+    before = signal.getsignal(signal.SIGINT)
     code, found = invoke(tmp_path, "tune", *JOB)
     assert code == 0
     assert found["interrupted"] == "stopped by Ctrl-C"
     assert found["settings"][0]["samples_per_s"] > 0
-    assert len(calls) == 4
+    assert len(calls) == 700
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.long

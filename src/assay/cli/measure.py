@@ -13,7 +13,7 @@ from assay.cli.documents import Document  # noqa: TC001 - typer reads the annota
 from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, show_loading
 from assay.errors import ConfigError
 from assay.files.atomic import write_text
-from assay.paths import project_conf
+from assay.paths import CONF_DIR, project_conf
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def profile(
     measured = profile_job(job, checker.check(job), steps=steps, trace=trace)
     document.say("profile", measured)
     document.next = [
-        f"assay profile {shlex.join([*job.overrides, override])}" for override in measured.try_next
+        shlex.join(["assay", "profile", *_options(config_dir), *job.overrides, override])
+        for override in measured.try_next
     ]
     if not document.as_json:
         _print_profile(measured, document.next)
@@ -119,12 +120,17 @@ def tune(
 
     tuning = tune_job(checker, overrides or [], budget)
     document.say("tune", tuning)
-    document.next = commands_of(tuning)
+    document.next = commands_of(tuning, *_options(config_dir))
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, experiment_of(tuning))
+        folders = [folder for folder in (CONF_DIR, config_dir or project_conf()) if folder is not None]
+        write_text(path, experiment_of(tuning, folders))
     if not document.as_json:
         _print_tuning(tuning, document.next)
+
+
+def _options(config_dir: Path | None) -> list[str]:
+    return [] if config_dir is None else ["--config-dir", str(config_dir)]
 
 
 def _new_experiment(name: str, config_dir: Path | None) -> Path:

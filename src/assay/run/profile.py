@@ -22,9 +22,12 @@ from typing_extensions import override
 from assay.build.assembly import assemble
 from assay.build.trainer import silence_lightning
 from assay.build.trainer_options import num_local_processes
+from assay.data.data_module import DataModule
+from assay.data.loaders import MemoryLoader
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import temporary_folder
 from assay.module import Module
+from assay.process import keep_handlers
 from assay.record.provenance import cpu_model, usable_cores
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import lightning as L
-    from omegaconf import DictConfig
 
     from assay.build.assembly import Assembly
     from assay.check.report import Proof
@@ -82,12 +84,12 @@ class StepProfile:
         overrides: What was typed.
         device: The processor or GPU that it was measured on.
         batch_size: Samples of each batch.
-        steps: That were measured.
-        step_ms: Median milliseconds from one step to the next, without any profiler.
-        step_ms_range: The quartiles around it.
-        samples_per_s: Of the median step.
+        steps: Number of steps that were measured.
+        step_ms: Mean milliseconds from one step to the next, without any profiler.
+        step_ms_range: The quartiles.
+        samples_per_s: Of the mean step.
         parts: What a step consists of, measured with a timer around each.
-        operators: The ten that take longest.
+        operators: The ten with the longest time.
         memory: Bytes at the peak by kind, as the check computes them; empty where it cannot.
         peak_memory: Bytes at the peak on a GPU, measured; null on a CPU.
         bottleneck: One sentence.
@@ -119,12 +121,12 @@ _MOST_OPERATORS: Final = 10
 _MUCH: Final = 0.3
 _HALF: Final = 0.5
 _PART_OF: Final = {
+    "callbacks": r"^\[Callback\]",
     "data": r"train_dataloader_next",
     "copy": r"batch_to_device|_batch_transfer|transfer_batch_to_device",
     "forward": r"training_step|^forward",
     "loss": r"^loss",
     "backward": r"backward",
-    "callbacks": r"^\[Callback\]",
     "optimizer": r"optimizer_step|optimizer_zero_grad|gradient_clip",
     "metrics": r"\[LightningModule\].*on_train_batch_end",
 }
@@ -141,14 +143,14 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it writes when it starts and stops
     plain = StepTimer(steps, traced=_TRACED, trace=trace)
     assembly = measure(job, proof.datamodule, plain)
-    config, device = assembly.config, assembly.trainer.strategy.root_device
+    device = assembly.trainer.strategy.root_device
     timed = StepTimer(steps, actions=_Actions(device))
     measure(job, assembly.datamodule, timed)
-    step_ms = statistics.median(plain.milliseconds)
+    step_ms = statistics.fmean(plain.milliseconds)
     low, _, high = statistics.quantiles(plain.milliseconds, n=4)
     parts = _divide(timed)
     batch_size, step = proof.report.batch_size, proof.report.step
-    bottleneck, try_next = _diagnose(parts, config, device)
+    bottleneck, try_next = _diagnose(parts, assembly)
     return StepProfile(
         overrides=list(job.overrides),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model(),
@@ -165,6 +167,11 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
         try_next=try_next,
         trace=trace,
     )
+
+
+def lies_in_memory(data: L.LightningDataModule) -> bool:
+    """Whether batches are taken from memory, which no worker does faster."""
+    return isinstance(data, DataModule) and isinstance(data.train_dataloader(), MemoryLoader)
 
 
 class _Measured(Exception):  # noqa: N818 - it is not an error
@@ -200,11 +207,20 @@ def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer
             trainer.profiler = steps.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
                 steps.actions.time_calls(forward=module.model, loss=module.loss)
-        with suppress(_Measured):
-            trainer.fit(module, datamodule=assembly.datamodule)
-    if len(steps.milliseconds) < _FEWEST:
+        with keep_handlers(), suppress(_Measured):  # Lightning ignores Ctrl-C once there was one
+            try:
+                trainer.fit(module, datamodule=assembly.datamodule)
+            except SystemExit as stop:
+                if isinstance(stop.__context__, KeyboardInterrupt):
+                    raise KeyboardInterrupt from stop
+                raise
+            finally:
+                steps.close()
+    if len(steps.milliseconds) < _FEWEST or steps.to_trace:
+        traced = f" and {steps.to_trace} more were to be traced" if steps.to_trace else ""
         raise AssayError(
-            f"the run ends after {trainer.global_step} steps, of which the first {WARM_UP} are not measured",
+            f"the run ends after {trainer.global_step} steps, of which the first {WARM_UP} are not "
+            f"measured{traced}",
             hint="let it be longer, as by trainer.max_epochs=100, or make data.batch_size smaller",
         )
     return assembly
@@ -280,7 +296,7 @@ class StepTimer(Callback):
         self.operators: list[Operator] = []
         self.actions = actions
         self._steps, self._enough = steps, 1000 * seconds
-        self._trace, self._to_trace = trace, traced
+        self._trace, self.to_trace = trace, traced
         self._last: float | None = None
         self._waits = traced
         self._profile: torch.profiler.profile | None = None
@@ -307,9 +323,9 @@ class StepTimer(Callback):
         return len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
 
     def _end(self, left_in_epoch: float) -> None:
-        if not self._to_trace:
+        if not self.to_trace:
             raise _Measured
-        if left_in_epoch < self._to_trace and self._waits:
+        if left_in_epoch < self.to_trace and self._waits:
             self._waits -= 1  # for a new epoch: no validation is to be among the steps that are traced
             return
         activities = [ProfilerActivity.CPU]
@@ -320,8 +336,8 @@ class StepTimer(Callback):
 
     def _trace_on(self) -> None:
         assert self._profile is not None  # noqa: S101 - the caller looked
-        self._to_trace -= 1
-        if not self._to_trace:
+        self.to_trace -= 1
+        if not self.to_trace:
             self._profile.stop()
             self.operators = _operators(self._profile)
             if self._trace is not None:
@@ -329,6 +345,11 @@ class StepTimer(Callback):
                     self._profile.export_chrome_trace(str(folder / self._trace.name))
                     (folder / self._trace.name).replace(self._trace)
             raise _Measured
+
+    def close(self) -> None:
+        """Stop tracing, where the run has ended before."""
+        if self._profile is not None and self.to_trace:
+            self._profile.stop()
 
     @override
     def on_train_epoch_end(self, *_: Any, **__: Any) -> None:
@@ -373,16 +394,18 @@ def _divide(steps: StepTimer) -> list[Part]:
     return sorted(parts, key=lambda part: -part.ms)
 
 
-def _diagnose(parts: Sequence[Part], config: DictConfig, device: torch.device) -> tuple[str, list[str]]:
+def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]]:
     """What most of a step goes to, in a sentence, and what may shorten it."""
     share = {part.name: part.share for part in parts}
-    trainer, data, on_gpu = config.trainer, config.data, device.type == "cuda"
+    trainer, data = assembly.config.trainer, assembly.config.data
+    on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
     computing = share["forward"] + share["loss"] + share["backward"]
     waiting = share["data"] + share["copy"]
     if waiting > _MUCH:
         workers = int(data.get("num_workers") or 0)
         more = min(usable_cores(), max(2, 2 * workers))
-        hints = [f"data.num_workers={more}"] if more > workers else []
+        reads = not lies_in_memory(assembly.datamodule)
+        hints = [f"data.num_workers={more}"] if more > workers and reads else []
         hints += ["data.pin_memory=true"] if on_gpu and not data.get("pin_memory") else []
         return f"{waiting:.0%} of a step is waiting for data and preparing it on the device", hints
     if share["callbacks"] > _MUCH:

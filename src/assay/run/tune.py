@@ -14,17 +14,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from torch import nn
 
 from assay.config.serialize import to_yaml, value_of
-from assay.data.data_module import DataModule
-from assay.data.loaders import MemoryLoader
-from assay.errors import AssayError
-from assay.paths import CONF_DIR
+from assay.errors import AssayError, ConfigError
 from assay.record.provenance import cpu_model, usable_cores
-from assay.run.profile import StepTimer, measure
+from assay.run.profile import StepTimer, lies_in_memory, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import lightning as L
+    from pathlib import Path
 
     from assay.build.assembly import Assembly
     from assay.check.checker import Checker
@@ -67,7 +63,7 @@ class Tuning:
         same_results: Those of them that change no result.
         gain: How many times as fast as the job as typed the best settings are.
         interrupted: Why not all was measured; empty where it was.
-        seconds: It took.
+        seconds: Time that the measurements took.
     """
 
     overrides: Sequence[str]
@@ -93,16 +89,18 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     """Measure settings that may make a job faster, and keep what does; nothing is written.
 
     Raises:
-        AssayError: The job cannot run, or the budget does not suffice for its first measurement.
+        AssayError: The job cannot run.
     """
     start = time.monotonic()
     tuner = _Tuner(checker, overrides, start + budget_s)
-    assembly, first = tuner.measure([])
-    settings, best = [_setting("", [first])], list[str]()
+    assembly, _ = tuner.measure([])  # what is made once takes longer than all that follow
+    _, rate = tuner.measure([])
+    as_typed, settings, best = [rate], list[TunedSetting](), list[str]()
     device = assembly.trainer.strategy.root_device
     groups = list(_candidates(assembly))
     for same_results, group in groups:
-        measured, winner = tuner.compare(best, group, same_results=same_results)
+        measured, winner, before = tuner.compare(best, group, same_results=same_results)
+        as_typed += before if not best else []
         settings += measured
         best += [winner] if winner else []
     exact = [override for same, group in groups if same for override in group if override in best]
@@ -112,7 +110,7 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     return Tuning(
         overrides=list(overrides),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model(),
-        settings=settings,
+        settings=[_setting("", as_typed), *settings],
         fastest=best,
         same_results=exact,
         gain=gain,
@@ -126,7 +124,7 @@ def _candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
     config, module, data = assembly.config, assembly.module, assembly.datamodule
     on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
     cores = usable_cores()
-    if not _lies_in_memory(data):
+    if not lies_in_memory(data):
         now = int(value_of(config, "data.num_workers") or 0)
         counts = sorted({0, 1, 2, cores // 2, cores, *([2 * cores] if on_gpu else [])} - {now})
         yield True, [f"data.num_workers={count}" for count in counts]
@@ -149,10 +147,6 @@ def _candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
         yield False, [f"data.batch_size={factor * size}" for factor in (2, 4, 8)]
 
 
-def _lies_in_memory(data: L.LightningDataModule) -> bool:
-    return isinstance(data, DataModule) and isinstance(data.train_dataloader(), MemoryLoader)
-
-
 @final
 class _Tuner:
     """Measures jobs in turns, and reads the data once."""
@@ -170,12 +164,12 @@ class _Tuner:
         timer = StepTimer(_STEPS, seconds=_SECONDS)
         with _threads(settings):
             assembly = measure(job, proof.datamodule, timer)
-        return assembly, 1000 * proof.report.batch_size / statistics.median(timer.milliseconds)
+        return assembly, 1000 * proof.report.batch_size / statistics.fmean(timer.milliseconds)
 
     def compare(
         self, best: Sequence[str], group: Sequence[str], *, same_results: bool
-    ) -> tuple[list[TunedSetting], str]:
-        """What comes of each setting beside the best ones so far, and the one that is chosen."""
+    ) -> tuple[list[TunedSetting], str, list[float]]:
+        """Each setting beside the best ones so far, the one that is chosen, and the rates of those."""
         rates: dict[str, list[float]] = {override: [] for override in ("", *group)}
         notes: dict[str, str] = {}
         for override in [*rates] * _REPETITIONS:
@@ -204,9 +198,11 @@ class _Tuner:
             settings.append(_setting(override, found, gain=gain, same_results=same_results))
             if len(gains) == _REPETITIONS and gain >= highest and min(gains) > 1:
                 winner, highest = override, gain
-        return [
-            replace(setting, chosen=bool(winner) and setting.override == winner) for setting in settings
-        ], winner
+        return (
+            [replace(setting, chosen=bool(winner) and setting.override == winner) for setting in settings],
+            winner,
+            before,
+        )
 
 
 def _setting(override: str, rates: Sequence[float], **more: float | bool) -> TunedSetting:
@@ -226,28 +222,38 @@ def _threads(settings: Sequence[str]) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def commands_of(tuning: Tuning) -> list[str]:
+def commands_of(tuning: Tuning, *options: str) -> list[str]:
     """What to type to train with the fastest settings, and with those of them that change no result."""
     typed: dict[str, None] = {}
     for settings in (tuning.same_results, tuning.fastest):
         if settings:
             threads = [setting for setting in settings if setting.startswith(THREADS)]
             others = [setting for setting in settings if setting not in threads]
-            words = [*threads, "assay", "train", *map(shlex.quote, [*tuning.overrides, *others])]
+            words = [*threads, "assay", "train", *map(shlex.quote, [*options, *tuning.overrides, *others])]
             typed[" ".join(words)] = None
     return [*typed]
 
 
-def experiment_of(tuning: Tuning) -> str:
-    """The job with its fastest settings, as the YAML of an experiment."""
+def experiment_of(tuning: Tuning, folders: Sequence[Path]) -> str:
+    """The job with its fastest settings, as the YAML of an experiment; groups lie in these folders.
+
+    Raises:
+        ConfigError: What was typed leaves a key out, which no YAML can.
+    """
     settings = [setting for setting in tuning.fastest if not setting.startswith(THREADS)]
     config: dict[str, Any] = {}
-    defaults: list[dict[str, Any]] = []
+    defaults: list[Any] = []
     for override in OverridesParser.create().parse_overrides([*tuning.overrides, *settings]):
         key, value = override.key_or_group, override.value()
-        if (CONF_DIR / key).is_dir():
-            defaults.append({f"override /{key}": value})
-        else:
+        if override.is_delete():
+            raise ConfigError(
+                f"an experiment cannot leave out ~{key}", key="--write", hint="type it each time"
+            )
+        if key == "experiment":
+            defaults.insert(0, value)
+        elif any((folder / key).is_dir() for folder in folders):
+            defaults.append({f"/{key}" if override.is_add() else f"override /{key}": value})
+        elif not key.startswith("hydra"):
             node = config
             *parents, name = key.split(".")
             for parent in parents:
