@@ -64,6 +64,7 @@ def two_saves(group: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_writer, "_FILE_BYTES", 64)
         writer = ShardWriter(group)
+        (run / "checkpoints" / "shards-3-mine.copy").mkdir(parents=True)
         writer.save(checkpoint(3), run / "checkpoints" / "best.ckpt")
         writer.save(checkpoint(4), run / "checkpoints" / "last.ckpt")
         writer.save(checkpoint(5, factor=2), run / "checkpoints" / "last.ckpt")
@@ -93,7 +94,7 @@ def test_comes_back_whole_without_any_process_group(run: Path) -> None:
 
 def test_shards_that_no_checkpoint_names_are_gone(run: Path) -> None:
     names = {path.name for path in (run / "checkpoints").iterdir() if path.is_dir()}
-    assert names == {folder_of(run, "best").name, folder_of(run, "last").name}
+    assert names == {folder_of(run, "best").name, folder_of(run, "last").name, "shards-3-mine.copy"}
 
 
 def first(folder: Path) -> Path:

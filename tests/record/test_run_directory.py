@@ -177,15 +177,18 @@ def test_a_run_that_shows_no_sign_of_life_is_taken_over_once(elsewhere: Path) ->
     assert elsewhere.read_text() == "", "whoever comes next, wherever, does not wait"
 
 
-def test_whoever_was_taken_over_ends(elsewhere: Path) -> None:
+def test_whoever_was_taken_over_ends(elsewhere: Path, capfd: pytest.CaptureFixture[str]) -> None:
     process = os.fork()
     if process == 0:
         with lock_run(elsewhere.parent):
             time.sleep(60)
         os._exit(0)
     wait_until(lambda: elsewhere.read_text().startswith(f"{process} "))
-    elsewhere.write_text("9 far-away 6\n")
+    elsewhere.write_text("9 far-away\x1b]0;title\a 6\n")
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 1
+    message = capfd.readouterr().err
+    assert r"taken over by 9 far-away\x1b]0;title\x07 6" in message
+    assert "\x1b" not in message
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ from tests.run.test_ranks import wait_for
 
 from assay.errors import AssayError
 from assay.run.world import GANG, World, find_world, interface_towards
+from assay.sweep.worker.fork_client import _OF_LAUNCHERS
 from assay.torch_internals import tcp_store
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ def test_nodes_are_ranks_of_one_machine(references: References, tmp_path: Path, 
         assert "accuracy" in first
         assert not any(others), "rank 0 alone says anything"
         assert outcome(tmp_path / "run") == references.of(nodes * each, *more)
+        processes.start(tmp_path, "resume", "run")
+        assert processes.wait() == [0] * nodes * each, printed(tmp_path)
+        assert "it is finished" in printed(tmp_path)[0]
         if kind == "srun":
             processes.start(tmp_path, "resume", "run", "trainer.max_epochs=4")
             assert processes.wait() == [0, 0], printed(tmp_path)
@@ -368,6 +372,8 @@ def test_who_a_process_is() -> None:
     assert world.address == "gpu-07"
     assert 20_000 <= world.port < 30_000
     assert find_world({GANG: world.to_json()}) == world
+    inherited = {name: value for name, value in task.items() if name not in _OF_LAUNCHERS}
+    assert find_world(inherited) is None, "a job of Ray's, which srun has started"
     with pytest.raises(AssayError, match="torchrun is to start failed ranks again"):
         find_world(torchrun(0, 2, 1, 5) | {"TORCHELASTIC_MAX_RESTARTS": "3"})
     assert interface_towards("127.0.0.1") == "lo" or os.name != "posix"

@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from assay.checkpoint.checkpoint_file import plain_copy, read_checkpoint, remove, write
-from assay.checkpoint.shards import KEY, MANIFEST, ShardFile, Shards, root_of, split
+from assay.checkpoint.shards import FOLDER, KEY, MANIFEST, ShardFile, Shards, root_of, split
 from assay.errors import AssayError, first_line
 from assay.files.atomic import sync_directory, temporary_name, write_text
 from assay.files.checksum import digest_of, seal_json
@@ -189,7 +189,7 @@ def _remove_unnamed(folder: Path) -> None:
             return
         named |= set() if shards is None else {shards.folder}
     for old in folder.glob("shards-*"):
-        if old.name not in named and not old.is_symlink():
+        if FOLDER.fullmatch(old.name) and old.name not in named and not old.is_symlink():
             gone = temporary_name(old)
             old.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)

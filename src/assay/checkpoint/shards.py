@@ -34,7 +34,7 @@ _Kind = TypeVar("_Kind")
 KEY: Final = "shards"
 """Of a checkpoint, what says where its shards are."""
 MANIFEST: Final = "manifest.json"
-_FOLDER: Final = re.compile(r"shards-\d+-[0-9a-f]{12}", re.ASCII)
+FOLDER: Final = re.compile(r"shards-\d+-[0-9a-f]{12}", re.ASCII)
 _FILE: Final = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
 
 
@@ -51,7 +51,7 @@ class Shards(msgspec.Struct, frozen=True):
         if KEY not in checkpoint:
             return None
         shards = _convert(checkpoint[KEY], cls, path)
-        if not _FOLDER.fullmatch(shards.folder):
+        if not FOLDER.fullmatch(shards.folder):
             raise AssayError(
                 f"{path} names {shards.folder!r} as the folder of its shards; refusing to look there"
             )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
 from assay.files.symlinks import open_append, read_whole
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,8 @@ def _await_silence(run_dir: Path) -> int:
     if host in ("", socket.gethostname()):
         return number
     before, deadline = _read_beat(run_dir), time.monotonic() + _MISSED * _BEAT
-    log.warning("%s was last written on %s: waiting %g s for a sign of life", run_dir, host, _MISSED * _BEAT)
+    seconds = _MISSED * _BEAT
+    log.warning("%s was last written on %s: waiting %g s for a heartbeat", run_dir, printable(host), seconds)
     while time.monotonic() < deadline:
         if _read_beat(run_dir) != before:
             raise lock_error(run_dir)
@@ -147,7 +149,8 @@ def _beating(run_dir: Path, descriptor: int, line: str) -> Iterator[None]:
     def beat() -> None:
         while not left.wait(_BEAT):
             if (owner := _read_owner(run_dir)) and owner != line.strip():
-                os.write(2, f"\n{run_dir} was taken over by {owner}: this process ends\n".encode())
+                text = f"\n{run_dir} was taken over by {printable(owner)}: this process ends\n"
+                os.write(2, text.encode(errors="replace"))
                 os._exit(1)
             with suppress(OSError):
                 os.utime(descriptor)
@@ -197,7 +200,8 @@ def _holders(run_dir: Path) -> list[tuple[int, str]]:
     except OSError:
         return []
     lines = [line.split() for line in text.splitlines()]
-    holders = [(int(line[0]), line[1]) for line in lines if len(line) > 1 and line[0].isdecimal()]
+    owners = [line[:2] for line in lines if len(line) > 1 and line[0].isdecimal() and line[1].isprintable()]
+    holders = [(int(process), host) for process, host in owners]
     here = socket.gethostname()
     alive = [(pid, host) for pid, host in holders if host != here or psutil.pid_exists(pid)]
     return alive[:1] if alive[:1] == holders[:1] else alive

@@ -65,7 +65,7 @@ from assay.run.gang import Gang
 from assay.run.kept_predictions import add_threshold
 from assay.run.result import RunResult, print_start
 from assay.run.saved_config import interpolations, read_config
-from assay.run.world import GANG, World
+from assay.run.world import World, find_world
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import current_objects, object_kinds
 from assay.task.task_of import task_of
@@ -242,7 +242,7 @@ def write_run(
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     """One rank of a distributed job, in a process of its own; the run directory is there already."""
-    config, world = read_config(run_dir, trusted_packages), World(**json.loads(os.environ[GANG]))
+    config, world = read_config(run_dir, trusted_packages), find_world() or World()
     with Gang(world, timeout_s=config.trainer.get("timeout_s")) as gang:
         return _train_rank(config, gang)
 
@@ -312,18 +312,21 @@ def follow(gang: Gang, plan: Plan) -> int:
         if gang.world.local_rank == 0:
             build(read_config(run_dir, plan.trusted), "data").prepare_data()
 
-    told = gang.follow(prepare)
-    config = read_config(Path(told["run_dir"]), plan.trusted)
+    call = gang.follow(prepare)
+    if call is None:
+        return gang.wait_for_end()
+    config = read_config(Path(call["run_dir"]), plan.trusted)
     with open_dict(config):
-        config.run_dir = told["run_dir"]
-    end = _run_ranks(config, gang, int(told["number"]), int(told["threads"]))
+        config.run_dir = call["run_dir"]
+    end = _run_ranks(config, gang, int(call["number"]), int(call["threads"]))
     return 1 if end == "failed" else gang.wait_for_end()
 
 
 def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str:
     """Run this process's ranks, itself where it is to be one; return how they ended."""
     run_dir, trusted = Path(config.run_dir), read_trusted_packages(config)
-    interface = str(config.trainer.get("interface") or "")
+    # Between the ranks of one machine it has no say: they would listen to a network for nothing.
+    interface = str(config.trainer.get("interface") or "") if gang.world.nodes > 1 else ""
     torch.set_num_threads(threads)
     if gang.kind == "node":
         return ranks.launch(run_dir, gang, number, trusted, interface)

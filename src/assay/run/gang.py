@@ -26,8 +26,9 @@ from assay.files.symlinks import read_whole
 from assay.process import Stopped
 from assay.record.provenance import describe_code, describe_segment
 from assay.record.run_record import cause_of_exception, exit_code_of
-from assay.record.secrets import redact_tree
+from assay.record.secrets import redact, redact_tree
 from assay.run.world import address_of
+from assay.terminal import printable
 from assay.torch_internals import tcp_store, within
 
 if TYPE_CHECKING:
@@ -171,9 +172,12 @@ class Gang:
         self._server, port = None, world.port
         if world.serves and world.rank == 0:
             self._server, port = _serve(world, interface)
+        # On one machine their launcher sees each death, and a process that is stopped for a while may go on.
+        self._is_watched = world.nodes == 1 and not world.serves
         self.world = replace(world, port=port)
         self._store = self._connect()
         self._left, self._ending = threading.Event(), False
+        self._ended: int | None = None
         self._stirred, self._missed = time.monotonic(), dict[int, int]()
         # On one machine a store that is gone closes its connections; one that is merely stopped may go on.
         targets = [self._beat] if world.address == "127.0.0.1" else [self._beat, self._watch_beat]
@@ -189,10 +193,12 @@ class Gang:
     ) -> None:
         self._ending = True
         if error is not None:
-            self.fail(Failure.of(self.name(), error))
+            failure = Failure.of(self.name(), error)
+            self.exit_code = failure.code or 1
+            self.fail(failure)
         with suppress(DistError):  # whoever is gone needs nothing any more
             if self.world.rank == 0:
-                self._put("end", self.exit_code)
+                self._put(f"end/{self.kind}", self.exit_code)
                 deadline = time.monotonic() + (_GRACE if error is None else min(_LATE, self.timeout))
                 while self._server is not None and self._has_others() and time.monotonic() < deadline:
                     time.sleep(_TICK)
@@ -221,22 +227,19 @@ class Gang:
 
     # -- before they train -----------------------------------------------------------------------------------
 
-    def agree(self, plan: Plan | AssayError) -> Plan:
+    def agree(self, plan: Plan | Exception) -> Plan:
         """Refuse processes that have composed something else, and those that do not come."""
-        if isinstance(plan, AssayError):
-            self._put(f"plan/{self.world.rank}", {"host": self.host, "error": asdict(Failure.of("", plan))})
+        if isinstance(plan, Exception):
             raise plan
         ours = plan.compared()
         if self.world.rank:
             self._put(f"plan/{self.world.rank}", {"host": self.host, "facts": ours})
             return plan
         ours = json.loads(json.dumps(ours, default=str))
+        self._wait_for("plan", "come", self.timeout)
         for rank in range(1, self.world.size):
-            self._wait_for("plan", "come", self.timeout)
             theirs = self._get(f"plan/{rank}")
             self._hosts[rank] = theirs["host"]
-            if "error" in theirs:
-                raise Failure(**{**theirs["error"], "who": self.name(rank)}).error()
             facts = theirs["facts"]
             keys = [key for key in {**ours, **facts} if ours.get(key) != facts.get(key)]
             if keys:
@@ -248,39 +251,39 @@ class Gang:
                 )
         return plan
 
-    def call(self, run_dir: Path, **told: Any) -> None:
+    def call(self, run_dir: Path, **options: Any) -> None:
         """Have the others begin, once each of them sees the run directory and has what it needs."""
-        told |= {"run_dir": str(run_dir), "cwd": str(Path.cwd()), "sha256": _config_sha256(run_dir)}
-        self._put("go", told)
+        options |= {"run_dir": str(run_dir), "cwd": str(Path.cwd()), "sha256": _config_sha256(run_dir)}
+        self._put("go", options)
         self._wait_for("ready", "got ready", None)
         self._put("start", True)
 
-    def follow(self, prepare: Callable[[Path], None]) -> Mapping[str, Any]:
+    def follow(self, prepare: Callable[[Path], None]) -> Mapping[str, Any] | None:
         """Wait for rank 0 to have written the run directory, look at it, and get ready.
 
         Returns:
-            What rank 0 has told `call`.
+            What was given to rank 0's `call`; None where rank 0 has ended before training.
         """
-        self._wait(["go"], None)
-        told: dict[str, Any] = self._get("go")
-        run_dir, deadline = Path(told["run_dir"]), time.monotonic() + min(_SHARED, self.timeout)
-        while _config_sha256(run_dir) != told["sha256"]:
+        call: dict[str, Any] | None = self._read_or_end("go")
+        if call is None:
+            return None
+        run_dir, deadline = Path(call["run_dir"]), time.monotonic() + min(_SHARED, self.timeout)
+        while _config_sha256(run_dir) != call["sha256"]:
             if time.monotonic() > deadline:
                 raise AssayError(
                     f"{run_dir.absolute()} is not the run directory that rank 0 has written "
-                    f"({Path(told['cwd'], run_dir)} there)",
+                    f"({Path(call['cwd'], run_dir)} there)",
                     hint="hydra.run.dir=… on a file system that all nodes share, from the same directory",
                 )
             time.sleep(_TICK)
         prepare(run_dir)
         self._put(f"ready/{self.world.rank}", True)
-        self._wait(["start"], None)
-        return told
+        return call if self._read_or_end("start") is not None else None
 
     def wait_for_end(self) -> int:
         """Wait until rank 0 is done, and return its exit code."""
-        self._wait(["end"], None)
-        return int(self._get("end"))
+        exit_code = self._read_or_end(f"end/{self.kind}")
+        return int(exit_code if self._ended is None else self._ended)
 
     # -- failures --------------------------------------------------------------------------------------------
 
@@ -365,17 +368,32 @@ class Gang:
                 hint="look at what was printed there; trainer.timeout_s=… waits longer",
             ) from error
 
-    def _wait(self, keys: Sequence[str], seconds: float | None) -> None:
+    def _read_or_end(self, key: str) -> Any:
+        """Wait for a value of rank 0's, and return it; None where rank 0 has ended."""
+        self._wait([key], None, or_end=True)
+        return self._get(key) if self._ended is None else None
+
+    def _has_ended(self, store: Any) -> bool:
+        """Whether rank 0 has ended the job."""
+        if self._ended is None and store.check([f"end/{self.kind}"]):
+            self._ended = int(store.get(f"end/{self.kind}"))
+        return self._ended is not None
+
+    def _wait(self, keys: Sequence[str], seconds: float | None, *, or_end: bool = False) -> None:
         """Wait for keys; without a time for as long as those who are to set them live."""
         deadline = time.monotonic() + (seconds or float("inf"))
         try:
             while keys and not self._store.check(list(keys)):
+                if or_end and self._has_ended(self._store):
+                    return
                 if self._is_failed():
                     raise Failure(**self._get("failed")).error()
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 time.sleep(_TICK)
         except DistError as error:
+            if or_end and self._ended is not None:
+                return
             raise Failure(self.name(0), "its store is gone").error() from error
 
     # -- signs of life ---------------------------------------------------------------------------------------
@@ -392,7 +410,10 @@ class Gang:
                     self._look(store, rank, seen, watched)
                 if store.check(["failed"]):
                     self._end(Failure(**json.loads(store.get("failed"))))
+                self._has_ended(store)
             except DistError:
+                if self._ended == 0:  # all is done; rank 0 has not waited for this process
+                    return
                 if not self._left.wait(_BEAT):
                     self._end(Failure(self.name(0), "its store is gone"))
             self._stirred = time.monotonic()
@@ -411,26 +432,28 @@ class Gang:
         if beat:
             self._hosts[rank] = beat.partition(" ")[0]
         # Of one that has not come, `agree` says so first.
-        most = min(_LOST, self.timeout / _BEAT) if beat else 2 * self.timeout / _BEAT
-        if self._missed[rank] > most:
-            self.fail(Failure(self.name(rank), f"no sign of life for {most * _BEAT:g} s"))
+        most = _LOST if beat else 2 * self.timeout / _BEAT
+        if self._missed[rank] > most and not (beat and self._is_watched):
+            self.fail(Failure(self.name(rank), f"no heartbeat for {most * _BEAT:g} s"))
 
     def _watch_beat(self) -> None:
         """End this process where its own beat hangs: the machine with the store is gone without a word."""
-        while not self._left.wait(_BEAT):
+        while not self._left.wait(_BEAT) and self._ended != 0:
             if time.monotonic() - self._stirred > _LOST * _BEAT:
                 self._end(Failure(self.name(0), "its machine is out of reach"))
 
     def _end(self, failure: Failure) -> None:
         """End this process, unless it does so by itself."""
         if not self._left.wait(_GRACE * (3 if self.kind == "node" else 1)) and not self._ending:
-            self.on_end(failure)
-            os._exit(failure.code or 1)
+            try:
+                self.on_end(failure)
+            finally:
+                os._exit(failure.code or 1)
 
 
 def _serve(world: World, interface: str) -> tuple[Any, int]:
     """A store that listens at one address alone, and its port."""
-    host = address_of(interface) if interface else world.address
+    host = address_of(interface) if interface and world.nodes > 1 else world.address
     try:
         with socket.create_server((host, world.port)) as listener:
             port = int(listener.getsockname()[1])
@@ -448,6 +471,10 @@ def _serve(world: World, interface: str) -> tuple[Any, int]:
 def _config_sha256(run_dir: Path) -> str:
     path = run_dir / "config.yaml"
     return hashlib.sha256(read_whole(path)).hexdigest() if path.is_file() else ""
+
+
+def _print_failure(failure: Failure) -> None:
+    sys.stderr.write(f"error: {printable(redact(str(failure.error())))}\n")
 
 
 def run_together(
@@ -468,7 +495,7 @@ def run_together(
         In rank 0 the run's result, in the others their exit code; they print nothing.
     """
     kind: Literal["rank", "node"] = "rank"
-    plan: Plan | AssayError
+    plan: Plan | Exception
     options: dict[str, Any] = {}
     try:
         plan = ready = prepare()
@@ -476,8 +503,8 @@ def run_together(
         kind = "node" if ranks_per_process(world, ready.config) > 1 else "rank"
         options = {"timeout_s": trainer.get("timeout_s"), "interface": trainer.get("interface") or ""}
         if world.rank == 0:
-            options["on_end"] = lambda failure: sys.stderr.write(f"error: {failure.error()}\n")
-    except AssayError as error:
+            options["on_end"] = _print_failure
+    except Exception as error:
         plan = error
     try:
         with Gang(world, kind, **options) as gang:

@@ -259,7 +259,10 @@ class CheckProcess:
         return answer
 
 
-_OF_LAUNCHERS: Final = (*WORLD_SIZES, "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID")
+_OF_LAUNCHERS: Final = (
+    *(*WORLD_SIZES, "SLURM_STEP_ID"),
+    *("SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID"),
+)
 """By these a job would take itself for one rank of several, as in an allocation in which a cluster runs."""
 
 
