@@ -10,6 +10,9 @@ import pickle
 import shutil
 import tarfile
 from contextlib import chdir
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import fsspec  # type: ignore[import-untyped]  # it ships no types
@@ -23,6 +26,7 @@ from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
 
 import assay
+from assay.compose.compose import compose
 from assay.data.batch_order import BatchOrder
 from assay.data.data_module import DataModule
 from assay.data.image_shards import ImageShards
@@ -35,6 +39,7 @@ from assay.run.evaluate import evaluate
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import Train
@@ -59,6 +64,14 @@ def write_shards(folder: Path, sizes: tuple[int, ...] = (400, 500, 600)) -> pd.D
     for number, frame in enumerate(frames):
         pq.write_table(pa.Table.from_pandas(frame), folder / f"part-{number}.parquet", row_group_size=110)
     return pd.concat(frames, ignore_index=True)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where indices are kept."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -147,14 +160,120 @@ def test_a_column_divides_the_rows(tmp_path: Path, by: str) -> None:
 def test_names_of_shards_divide_them(tmp_path: Path) -> None:
     write_shards(tmp_path)
     (tmp_path / "part-1.parquet").rename(tmp_path / "test-1.parquet")
-    for split in ({}, {"group": "customer"}):
-        data = open_shards(tmp_path, split=split)
-        stream, order = data.splits.stream, order_of(data)
-        trained = {int(row) for step in range(len(order)) for row in stream.rows(order, 0, step)}
-        in_test = {*range(1000, 1500)}  # the last by their names
-        assert not trained & in_test
-        assert in_test <= {int(name) for name in data.splits.data["test"].names}
-        assert data.spec.num_val > 0
+    data = open_shards(tmp_path)
+    stream, order = data.splits.stream, order_of(data)
+    trained = {int(row) for step in range(len(order)) for row in stream.rows(order, 0, step)}
+    in_test = {*range(1000, 1500)}  # the last by their names
+    assert not trained & in_test
+    assert in_test == {int(name) for name in data.splits.data["test"].names}
+    assert data.spec.num_val == 100
+    assert "data: the names of shards divide them: 2 train, 1 test" in data.notes
+    with pytest.raises(DataError, match=r"data.split.group=customer: the names of shards say which subset"):
+        open_shards(tmp_path, split={"group": "customer"})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train.parquet", "val.parquet", "test.parquet"),
+        ("train_0.parquet", "valid_0.parquet", "test_0.parquet"),
+        ("my-train-00.parquet", "imagenet1k-validation-00.parquet", "my-test-00000-of-00001.parquet"),
+        ("0.parquet", "Val/0.parquet", "Test/0.parquet"),
+    ],
+)
+def test_any_word_of_a_name_says_the_subset(tmp_path: Path, names: tuple[str, ...]) -> None:
+    write_shards(tmp_path, (600, 110, 120))
+    for number, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"part-{number}.parquet").rename(tmp_path / name)
+    spec = open_shards(tmp_path).spec
+    assert (spec.num_train, spec.num_val, spec.num_test) == (600, 110, 120)
+
+
+def test_the_name_of_a_single_file_does_not_divide_it(tmp_path: Path) -> None:
+    write_shards(tmp_path, (600,))
+    (tmp_path / "part-0.parquet").rename(tmp_path / "test.parquet")
+    assert open_shards(tmp_path / "test.parquet").spec.num_train == 480
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    """An address at which a folder is served, and what was asked of it."""
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            asked.append(self.requestline)
+
+        def do_GET(self) -> None:
+            content = (folder / self.path.strip("/")).read_bytes()
+            start, end = 0, len(content) - 1
+            if words := self.headers.get("Range"):
+                start, end = (int(word or end) for word in words.removeprefix("bytes=").split("-"))
+            self.send_response(206 if words else 200)
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Content-Range", f"bytes {start}-{end}/{len(content)}")
+            piece = content[start : end + 1]
+            self.send_header("Content-Length", str(len(piece)))
+            self.end_headers()
+            self.wfile.write(piece)
+
+    folder = tmp_path / "served"
+    write_shards(folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as http:
+        thread = Thread(target=http.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{http.server_port}/part-0.parquet", asked
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+def write_experiment(folder: Path, path: str) -> None:
+    (folder / "experiment").mkdir(parents=True)
+    (folder / "experiment" / "foreign.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /data: table_shards\n"
+        f"data:\n  source:\n    path: {path}\n    target: label\n"
+    )
+
+
+def test_an_address_is_not_contacted_before_it_is_refused(
+    tmp_path: Path, server: tuple[str, list[str]]
+) -> None:
+    address, asked = server
+    write_experiment(tmp_path / "conf", address)
+    with pytest.raises(AssayError, match="was not given on the command line, and it is an address"):
+        compose(["experiment=foreign"], tmp_path / "conf")
+    assert not asked
+    compose(["experiment=foreign", f"data.source.path={address}"], tmp_path / "conf")
+    assert asked
+
+
+def test_a_local_file_leads_to_no_address(tmp_path: Path, server: tuple[str, list[str]]) -> None:
+    address, asked = server
+    references = tmp_path / "references.json"
+    references.write_text(json.dumps({"part-0.parquet": [address]}))
+    with pytest.raises(DataError, match=r"data.source.path="):
+        ShardReader(f"reference::{references}")
+    assert not asked
+
+
+def test_nothing_is_written_beside_the_data(tmp_path: Path, shards: Path) -> None:
+    shutil.copytree(shards, tmp_path / "shards")
+    before = sorted(tmp_path.rglob("shards/**"))
+    write_experiment(tmp_path / "conf", str(tmp_path / "shards"))
+    compose(["experiment=foreign"], tmp_path / "conf")
+    open_shards(tmp_path / "shards")
+    assert sorted(tmp_path.rglob("shards/**")) == before
+
+
+def test_workers_read_from_an_address(server: tuple[str, list[str]]) -> None:
+    address, _ = server
+    data = open_shards(address)
+    alone = [inputs for inputs, _ in data.train_dataloader()]
+    forked = StreamLoader(data.splits.stream, order_of(data), lambda: (0, 0), num_workers=2)
+    assert len([*forked]) == len(alone)
 
 
 def picture(number: int, size: int = 12) -> bytes:
@@ -254,13 +373,13 @@ def test_a_url_is_read_and_pinned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_tar_that_ends_early_or_lacks_a_label_is_named(tmp_path: Path, as_json: bool) -> None:
+def test_a_tar_that_ends_early_or_lacks_a_label_is_named(tmp_path: Path, cache: Path, as_json: bool) -> None:
     write_tars(tmp_path, as_json=as_json)
     whole = (tmp_path / "part-1.tar").read_bytes()
     (tmp_path / "part-1.tar").write_bytes(whole[:20_000])
     with pytest.raises(DataError, match=r"the shard part-1.tar cannot be read: the tar ends early"):
         ShardReader(str(tmp_path))
-    assert not (tmp_path / ".assay_index.json").exists()
+    assert not list(cache.rglob("shards/*.json"))
     with tarfile.open(tmp_path / "part-1.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("1.png"))
     with pytest.raises(DataError, match=r"expected pictures with a .cls or .json file beside each; 1 lacks"):
@@ -292,10 +411,13 @@ def test_interrupted_in_mid_epoch_it_ends_the_same_to_the_bit(
     assert outcome(run_dir) == _whole[shards]
 
 
-def test_a_run_does_what_every_run_does(train: Train, shards: Path, all_rows: pd.DataFrame) -> None:
+def test_a_run_does_what_every_run_does(
+    train: Train, shards: Path, all_rows: pd.DataFrame, cache: Path
+) -> None:
     run = train(*job(shards), "data.source.target=price", "baseline=auto", "predictions.max_megabytes=1")
     record = run.record
-    digests = [shard["sha256"] for shard in json.loads((shards / ".assay_index.json").read_text())["shards"]]
+    (index,) = cache.rglob("shards/*.json")
+    digests = [shard["sha256"] for shard in json.loads(index.read_text())["shards"]]
     assert record["data_sha256"] == hashlib.sha256("\n".join(digests).encode()).hexdigest()
     assert digests[0] == hashlib.sha256((shards / "part-0.parquet").read_bytes()).hexdigest()
     assert "baseline/r2" in record["metrics"]

@@ -325,7 +325,7 @@ class JobComposer:
             composed = copy.deepcopy(composed)
             apply_overrides([item for item in values if not is_of_task(item.key_or_group)], composed)
         options = self._hydra.config_loader.get_group_options("task")
-        task = task_to_choose(composed, overrides, options)
+        task = task_to_choose(composed, overrides, options, self._trusted)
         return self._parse([*overrides, *task]) if task else (parsed, template)
 
     def _parse(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:

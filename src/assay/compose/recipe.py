@@ -16,10 +16,13 @@ from assay.config.unread_keys import OUR_MODULE, SHARDED
 from assay.data.source_info import are_vectors, info_of
 from assay.errors import ConfigError
 from assay.model.hf_folder import read_network_settings
+from assay.targets.external_values import ADDRESS, refuse_untyped
 from assay.task.task_of import TASKS, Binary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from assay.targets.trust import Trust
 
 RECIPE: Final = {
     "data.batch_size": ("batch_size", "auto"),
@@ -168,7 +171,9 @@ _CHOSEN: Final = ("model.", "loss.", "metrics.", "augment.")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collection[str]) -> list[str]:
+def task_to_choose(
+    config: DictConfig, overrides: Sequence[str], options: Collection[str], person: Trust
+) -> list[str]:
     """The overrides that choose the loss and metrics of the data's task, and a model that suits it."""
     if _typed("task", overrides) or _typed("data.task", overrides):
         return []
@@ -182,6 +187,9 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
         return []
     if name in ("auto", None):
         find = info_of(str(source.get("_target_"))).find_task
+        for key, value in source.items() if find is not None else ():  # before anything is looked at
+            if isinstance(value, str) and "://" in value:
+                refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
         name = find(source) if find is not None else ""
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []

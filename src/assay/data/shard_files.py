@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 PICTURE: Final = "image"
 """The column of a tar's pictures."""
 _PICTURES: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
-_INDEX: Final = ".assay_index.json"
 _NUMBERED: Final = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
 _BATCH: Final = 8192
 """Rows of a Parquet file that are decoded at a time."""
@@ -99,7 +98,10 @@ class _Folder:
 
         self.path, self.is_remote = path, "://" in path
         with _explain(path):
-            self._files, root = fsspec.core.url_to_fs(path)
+            if self.is_remote:
+                self._files, root = fsspec.core.url_to_fs(path)
+            else:  # fsspec would follow a chain such as reference::FILE to the addresses in it
+                self._files, root = fsspec.filesystem("file"), str(Path(path).expanduser().absolute())
             self._root = root.rstrip("/")
             self._is_file: bool = self._files.isfile(self._root)
 
@@ -157,13 +159,14 @@ class _Folder:
         # Only what is not decoded is mapped: it would end the process, were the file cut off meanwhile.
         return pa.memory_map(full) if name.endswith(".arrow") else pa.OSFile(full)
 
-    def index_files(self) -> list[Path]:
-        """Where the index may lie: beside the data, or in the user's cache folder."""
-        root = Path(self._root)
-        known = hashlib.sha256(os.fsencode(self.path if self.is_remote else root.resolve())).hexdigest()
-        cached = user_cache_path("assay") / "shards" / f"{known[:32]}.json"
-        beside = root.parent / f".{root.name}{_INDEX}" if self._is_file else root / _INDEX
-        return [cached] if self.is_remote else [beside, cached]
+    def index_file(self) -> Path:
+        """Where the index lies: not beside the data, as a config may name any folder."""
+        known = self.path if self.is_remote else Path(self._root).resolve()
+        return (
+            user_cache_path("assay")
+            / "shards"
+            / f"{hashlib.sha256(os.fsencode(known)).hexdigest()[:32]}.json"
+        )
 
 
 @final
@@ -311,7 +314,7 @@ class ShardReader:
         starts: Number of each block's first row, counted over all shards.
         schema: Of pyarrow, of the first shard.
         is_random: Whether any rows are read without those before them.
-        note: Where the index was written; empty where it was there before.
+        note: Where the index was written; empty if it was not.
     """
 
     def __init__(self, path: str) -> None:
@@ -404,6 +407,7 @@ class ShardReader:
 
     def _open(self, at: int) -> Any:
         if os.getpid() != self._process:  # what a process has open its children cannot share
+            self._folder = _Folder(self.path)
             self._opened, self._process = OrderedDict(), os.getpid()
         if at not in self._opened:
             shard = self.shards[at]
@@ -424,16 +428,15 @@ class ShardReader:
             )
 
     def _read_index(self) -> _Index:
-        listed, file, index = self._folder.list_shards(), None, _Index([], {})
-        for candidate in self._folder.index_files():
-            with suppress(OSError, msgspec.MsgspecError):  # it is made anew
-                if file is None and is_json_intact(content := candidate.read_bytes()):
-                    file, index = candidate, msgspec.json.decode(content, type=_Index)
+        listed, file, index = self._folder.list_shards(), self._folder.index_file(), _Index([], {})
+        with suppress(OSError, msgspec.MsgspecError):  # it is made anew
+            if is_json_intact(content := file.read_bytes()):
+                index = msgspec.json.decode(content, type=_Index)
         known = {shard.name: shard for shard in index.shards}
-        if lost := sorted(known.keys() - listed.keys()):
+        keep = {name: one for name, one in known.items() if (one.size, one.stamp) == listed.get(name, ())[:2]}
+        if keep and (lost := sorted(known.keys() - listed.keys())):  # otherwise it is of other data
             hint = f"restore it from a copy, or remove {file} to take the others alone"
             raise self._folder.missing(lost[0], f"which the index {file} lists", hint)
-        keep = {name: one for name, one in known.items() if (one.size, one.stamp) == listed[name][:2]}
         if len(keep) < len(listed):
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 scan = pool.map(lambda name: keep.get(name) or self._scan(name, *listed[name]), listed)
@@ -452,11 +455,9 @@ class ShardReader:
 
     def _save(self) -> None:
         text = seal_json(msgspec.json.format(msgspec.json.encode(self._index), indent=1).decode())
-        for file in self._folder.index_files():
-            with suppress(OSError):  # beside the data may not be writable, nor a home
-                write_text(file, text)
-                self.note = f"data.source.path={self.path}: the index of the shards is {file}"
-                return
+        with suppress(OSError):  # a home may not be writable
+            write_text(file := self._folder.index_file(), text)
+            self.note = f"data.source.path={self.path}: the index of the shards is {file}"
 
 
 def find_column(reader: ShardReader, option: str, asked: str, usual: Sequence[str]) -> str:

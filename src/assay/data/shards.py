@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from assay.data.shard_files import ShardReader
-from assay.data.subset import parse_subsets
+from assay.data.subset import SUBSET_WORDS, parse_subsets
 from assay.data.tabular.column_kind import check_columns
 from assay.data.transforms import stack
 from assay.errors import DataError, check_numbers
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 SUBSETS: Final = ("train", "val", "test")
-_FOLDERS: Final = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "testing": 2}
 _WINDOW_BYTES: Final = 1 << 26
 _KEPT: Final = 64
 """Blocks for which it is kept which subset each row is in."""
@@ -47,6 +46,7 @@ class Division:
     Attributes:
         counts: Rows of each block in training, validation and test, int64 `[blocks, 3]`.
         name: Of the column and how it divides; empty where none does.
+        note: How names divide the shards; empty where they do not.
         cut: Subsets that are drawn from the training rows.
     """
 
@@ -63,8 +63,21 @@ class Division:
         by_group = self._key.endswith(".group")
         self.name = f"{self._key}={self._column}" if self._column else ""
         self.name += f", {shares}, seed {seed}" if by_group else ""
+        by_shard = {one.name: _subset_of_name(one.name) for one in reader.shards if len(reader.shards) > 1}
         names = [reader.shard_of(block).name for block in range(len(reader.rows))]
-        self._layout = np.array([*map(_subset_of_name, names)])
+        self._layout = np.array([by_shard.get(name, 0) for name in names], np.int64)
+        self.note = ""
+        if self._layout.any():
+            if by_group:
+                raise DataError(
+                    f"{self._key}={self._column}: the names of shards say which subset each is in",
+                    hint=f"{self._key}=null",
+                )
+            tally = [[*by_shard.values()].count(code) for code in range(3)]
+            said = ", ".join(
+                f"{number} {name}" for name, number in zip(SUBSETS, tally, strict=True) if number
+            )
+            self.note = f"data: the names of shards divide them: {said}"
         self._drawn: dict[int, dict[int, int]] = {}
         self._kept: dict[int, NDArray[np.int8]] = {}
         if self._column:
@@ -125,9 +138,9 @@ class Division:
 
 
 def _subset_of_name(name: str) -> int:
-    """Of a shard such as train/0.parquet or test-00000-of-00002.arrow."""
-    words = [*PurePosixPath(name).parts[:-1], PurePosixPath(name).name.split("-")[0]]
-    return next((_FOLDERS[word] for word in words if word in _FOLDERS), 0)
+    """Of a shard such as train/0.parquet, my_test-00000-of-00002.arrow or val.parquet; else training."""
+    words = re.split(r"[-_./]", name.casefold())
+    return next((SUBSETS.index(SUBSET_WORDS[word]) for word in words if word in SUBSET_WORDS), 0)
 
 
 @final
@@ -297,6 +310,7 @@ class ShardSource(ABC):
             self._check_names([name], key)
         division = Division(reader, self._shares, self._seed, self._eval_rows, self.split_columns)
         self._division = division
+        self.notes += (division.note,) if division.note else ()
         trained, evaluated = self._choose_columns()
         size = max(1, sum(shard.num_bytes for shard in reader.shards) // int(reader.rows.sum()))
         held = _WINDOW_ROWS if reader.is_random else max(64, _WINDOW_BYTES // size)

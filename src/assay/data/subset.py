@@ -97,7 +97,7 @@ def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subse
     return np.sort(indices[order[:cut]]), np.sort(indices[order[cut:]])
 
 
-_SUBSETS: Final = {
+SUBSET_WORDS: Final = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("test", "testing"), "test"),
     **dict.fromkeys(("val", "valid", "validation"), "val"),
@@ -171,7 +171,7 @@ def parse_times(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
 
 def parse_subsets(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
     """`train`, `val` or `test` for each sample."""
-    subsets = values.astype(str).str.strip().str.casefold().map(_SUBSETS)
+    subsets = values.astype(str).str.strip().str.casefold().map(SUBSET_WORDS)
     if (wrong := subsets.isna().to_numpy()).any():
         unknown = values[wrong].astype(str).unique()
         ellipsis = ", …" if len(unknown) > 5 else ""

@@ -18,6 +18,7 @@ from assay.targets.trust import KEY, VALUES, is_within
 if TYPE_CHECKING:
     from assay.targets.trust import Trust
 
+ADDRESS: Final = "it is an address outside of the run"
 WRITING: Final = ("callbacks", "logger", "trainer")
 """Nodes whose objects write files."""
 _PROSE: Final = ("tags", "notes", "description", "trusted_packages")
@@ -55,7 +56,7 @@ def check_addresses(config: DictConfig, person: Trust) -> None:
     """Refuse data behind an address that a run's config names and nobody has typed."""
     for entry, value in follow(config):
         if entry.key.startswith("data.") and isinstance(value, str) and "://" in value:
-            refuse_untyped(entry.key, value, "it is an address outside of the run", person)
+            refuse_untyped(entry.key, value, ADDRESS, person)
 
 
 def check_name(config: DictConfig) -> None:
@@ -117,7 +118,7 @@ def _why_external(entry: Entry, root: str, value: str, run_dir: Path) -> str:
     if root == "model" and entry.name == "weights" and value.isupper():
         why = "this downloads weights"
     elif "://" in value:
-        why = "it is an address outside of the run"
+        why = ADDRESS
     elif root in WRITING and value and _ADDRESS.fullmatch(str(entry.name)):
         why = "it is an address to contact"
     elif root in WRITING and value and not _stays_inside(str(entry.name), value, run_dir):
