@@ -177,6 +177,17 @@ def test_a_run_that_shows_no_sign_of_life_is_taken_over_once(elsewhere: Path) ->
     assert elsewhere.read_text() == "", "whoever comes next, wherever, does not wait"
 
 
+def test_a_run_that_was_written_elsewhere_long_ago_is_taken_over_at_once(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("assay.record.run_lock._BEAT", 10.0)
+    os.utime(elsewhere, (0, 0))
+    with lock_run(elsewhere.parent):
+        assert [path.name for path in elsewhere.parent.iterdir()] == [FILE]
+        assert elsewhere.read_text().endswith(" 5\n")
+    assert "heartbeat" not in caplog.text
+
+
 def test_whoever_was_taken_over_ends(elsewhere: Path, capfd: pytest.CaptureFixture[str]) -> None:
     process = os.fork()
     if process == 0:

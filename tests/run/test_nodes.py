@@ -184,7 +184,7 @@ def test_nodes_are_ranks_of_one_machine(references: References, tmp_path: Path, 
         assert outcome(tmp_path / "run") == references.of(nodes * each, *more)
         processes.start(tmp_path, "resume", "run")
         assert processes.wait() == [0] * nodes * each, printed(tmp_path)
-        assert "it is finished" in printed(tmp_path)[0]
+        assert not record(tmp_path)["resumed"], "it is finished"
         if kind == "srun":
             processes.start(tmp_path, "resume", "run", "trainer.max_epochs=4")
             assert processes.wait() == [0, 0], printed(tmp_path)
@@ -229,7 +229,9 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
     with launched(2, only=1) as processes:
         processes.start(tmp_path, "train", *JOB, *size(2), "hydra.run.dir=run", "trainer.timeout_s=1")
         assert processes.wait() == [1]
-    assert f"rank 1 of 2 has not come within 1 s, says rank 0 of 2 on {HOST}" in printed(tmp_path, 1)[0]
+    assert (
+        f"rank 1 of 2 did not start within 1 s (reported by rank 0 of 2 on {HOST})" in printed(tmp_path, 1)[0]
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -282,7 +284,7 @@ def test_a_rank_that_is_killed_is_named_and_the_run_goes_on(references: Referenc
         processes.process(1).kill()
         codes = processes.wait()
     assert codes == [1, -9]
-    assert f"rank 1 of 2 on {HOST}: its process has ended without a word" in printed(tmp_path)[0]
+    assert f"rank 1 of 2 on {HOST}: its process ended without an error message" in printed(tmp_path)[0]
     assert (record(tmp_path)["status"], record(tmp_path)["cause"]) == ("failed", "killed")
     with launched(2) as processes:
         processes.start(tmp_path, "resume", "run")
@@ -374,6 +376,14 @@ def test_who_a_process_is() -> None:
     assert find_world({GANG: world.to_json()}) == world
     inherited = {name: value for name, value in task.items() if name not in _OF_LAUNCHERS}
     assert find_world(inherited) is None, "a job of Ray's, which srun has started"
-    with pytest.raises(AssayError, match="torchrun is to start failed ranks again"):
+    with pytest.raises(AssayError, match="torchrun would restart failed ranks"):
         find_world(torchrun(0, 2, 1, 5) | {"TORCHELASTIC_MAX_RESTARTS": "3"})
+    uneven = srun(2, 2, 2, 5) | {"SLURM_LOCALID": "2", "SLURM_NODEID": "0"}
+    for task in (
+        uneven,
+        srun(0, 2, 2, 5) | {"SLURM_STEP_TASKS_PER_NODE": "3,1"},
+        srun(0, 3, 1, 5) | {"SLURM_STEP_NUM_NODES": "2"},
+    ):
+        with pytest.raises(AssayError, match="every node needs the same number of tasks"):
+            find_world(task)
     assert interface_towards("127.0.0.1") == "lo" or os.name != "posix"

@@ -88,8 +88,8 @@ def refuse_foreign_ranks() -> None:
     for name in () if is_rank() else WORLD_SIZES:
         if (size := os.environ.get(name, "")).isdecimal() and int(size) > 1:
             raise AssayError(
-                f"{name}={size}: this is one of {size} processes of another launcher, which would all do the "
-                "same here",
+                f"{name}={size}: this is one of {size} processes of another launcher, each of which would "
+                "run the whole command",
                 hint="start assay once (srun --ntasks=1); for one job on several nodes, `torchrun … -m assay "
                 "train …` or `srun assay train …`",
             )

@@ -59,10 +59,10 @@ class ShardWriter:
         plain, tensors = split(checkpoint)
         # A tensor's storage may be padded; of that nothing is copied.
         copies = {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
-        kept = plain_copy(plain)[0] if self._rank == 0 else {}
+        plain = plain_copy(plain)[0] if self._rank == 0 else {}
         step = int(checkpoint.get("global_step") or 0)
         self.stalled += time.perf_counter() - begin
-        self._start(lambda: self._save(kept, copies, path, step))
+        self._start(lambda: self._save(plain, copies, path, step))
 
     def remove(self, path: Path) -> None:
         """Remove a checkpoint and its shards after what was saved before is on disk."""
@@ -103,7 +103,7 @@ class ShardWriter:
         self._thread = Thread(target=run, name="checkpoint")
         self._thread.start()
 
-    def _save(self, kept: dict[str, Any], copies: dict[str, Any], path: Path, step: int) -> None:
+    def _save(self, plain: dict[str, Any], copies: dict[str, Any], path: Path, step: int) -> None:
         begin = time.perf_counter()
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(self.gather(temporary_name(path.with_name(f"shards-{step}")))[0])
@@ -112,11 +112,11 @@ class ShardWriter:
             files = self._write_shards(copies, unfinished)
         except (Exception, CheckpointException) as error:
             files, problem = {}, _reason(error)
-        told = self.gather((files, problem))
-        if not any(problem for _, problem in told):
-            problem = self._finish(kept, [files for files, _ in told], unfinished, path, step)
-            told = self.gather((files, problem))
-        if wrong := [(rank, problem) for rank, (_, problem) in enumerate(told) if problem]:
+        outcomes = self.gather((files, problem))
+        if not any(problem for _, problem in outcomes):
+            problem = self._finish(plain, [files for files, _ in outcomes], unfinished, path, step)
+            outcomes = self.gather((files, problem))
+        if wrong := [(rank, problem) for rank, (_, problem) in enumerate(outcomes) if problem]:
             if self._rank == 0:
                 shutil.rmtree(unfinished, ignore_errors=True)
                 _remove_unnamed(path.parent)
@@ -140,7 +140,12 @@ class ShardWriter:
         return files
 
     def _finish(
-        self, kept: dict[str, Any], files: list[dict[str, ShardFile]], unfinished: Path, path: Path, step: int
+        self,
+        plain: dict[str, Any],
+        files: list[dict[str, ShardFile]],
+        unfinished: Path,
+        path: Path,
+        step: int,
     ) -> str:
         """In the first process: give the shards their name, then put the checkpoint in its place."""
         if self._rank:
@@ -153,8 +158,8 @@ class ShardWriter:
             unfinished.rename(folder)
             sync_directory(folder.parent)
             digest = hashlib.sha256(text.encode()).hexdigest()
-            shards = Shards(folder.name, digest, self._size)
-            write({**kept, KEY: msgspec.to_builtins(shards)}, path)
+            shards = Shards(folder.name, digest)
+            write({**plain, KEY: msgspec.to_builtins(shards)}, path)
             _remove_unnamed(path.parent)
         except Exception as error:
             return _reason(error)

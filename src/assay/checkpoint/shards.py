@@ -43,7 +43,6 @@ class Shards(msgspec.Struct, frozen=True):
 
     folder: str
     manifest_sha256: str
-    world_size: int
 
     @classmethod
     def of(cls, checkpoint: Mapping[str, Any], path: Path) -> Shards | None:
@@ -84,7 +83,7 @@ def _convert(value: Any, kind: type[_Kind], path: Path) -> _Kind:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise AssayError(f"{path} says of its shards what is never written: {error}") from error
+        raise AssayError(f"{path} has an invalid entry about its shards: {error}") from error
 
 
 _PART: Final = "sharded_tensor"

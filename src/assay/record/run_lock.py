@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
+from assay.files.atomic import temporary_name
 from assay.files.symlinks import open_append, read_whole
 from assay.terminal import printable
 
@@ -25,6 +26,8 @@ _BEAT: Final = 10.0
 """Seconds between two signs of life of the one that writes, for machines that see no lock of others."""
 _MISSED: Final = 3
 """Signs of life of a process on another machine that are waited for before its run is taken over."""
+_STALE: Final = 18
+"""Heartbeats after which nothing is waited for."""
 _PATIENCE: Final = 6.0
 """Seconds: what loads data for a process that was killed looks every five whether it is still there."""
 log = logging.getLogger(__name__)
@@ -129,7 +132,7 @@ def _await_silence(run_dir: Path) -> int:
     """
     _, host, attempt = [*_read_owner(run_dir).split(), "", "", ""][:3]
     number = int(attempt) if attempt.isdecimal() else 0
-    if host in ("", socket.gethostname()):
+    if host in ("", socket.gethostname()) or _is_stale(run_dir):
         return number
     before, deadline = _read_beat(run_dir), time.monotonic() + _MISSED * _BEAT
     seconds = _MISSED * _BEAT
@@ -139,6 +142,17 @@ def _await_silence(run_dir: Path) -> int:
             raise lock_error(run_dir)
         time.sleep(_BEAT / 10)
     return number
+
+
+def _is_stale(run_dir: Path) -> bool:
+    """Whether the last heartbeat is minutes old, by the clock of the file system."""
+    probe = temporary_name(run_dir / FILE)
+    with suppress(OSError):
+        probe.touch(exist_ok=False)
+        seconds = probe.stat().st_mtime - (run_dir / FILE).stat().st_mtime
+        probe.unlink()
+        return seconds > _STALE * _BEAT
+    return False
 
 
 @contextmanager

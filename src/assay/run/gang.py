@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+import psutil
 import torch
 from omegaconf import OmegaConf
 from torch.distributed import DistError
@@ -169,12 +170,12 @@ class Gang:
         self.kind, self.timeout, self.on_end = kind, timeout_s or TIMEOUT, on_end
         self.host, self.exit_code = socket.gethostname(), 0
         self._hosts: dict[int, str] = {}
-        self._server, port = None, world.port
+        self._server, address, port = None, world.address, world.port
         if world.serves and world.rank == 0:
-            self._server, port = _serve(world, interface)
+            self._server, address, port = _serve(world, interface)
         # On one machine their launcher sees each death, and a process that is stopped for a while may go on.
         self._is_watched = world.nodes == 1 and not world.serves
-        self.world = replace(world, port=port)
+        self.world = replace(world, address=address, port=port)
         self._store = self._connect()
         self._left, self._ending = threading.Event(), False
         self._ended: int | None = None
@@ -236,7 +237,7 @@ class Gang:
             self._put(f"plan/{self.world.rank}", {"host": self.host, "facts": ours})
             return plan
         ours = json.loads(json.dumps(ours, default=str))
-        self._wait_for("plan", "come", self.timeout)
+        self._wait_for("plan", "start", self.timeout)
         for rank in range(1, self.world.size):
             theirs = self._get(f"plan/{rank}")
             self._hosts[rank] = theirs["host"]
@@ -255,7 +256,7 @@ class Gang:
         """Have the others begin, once each of them sees the run directory and has what it needs."""
         options |= {"run_dir": str(run_dir), "cwd": str(Path.cwd()), "sha256": _config_sha256(run_dir)}
         self._put("go", options)
-        self._wait_for("ready", "got ready", None)
+        self._wait_for("ready", "get ready", None)
         self._put("start", True)
 
     def follow(self, prepare: Callable[[Path], None]) -> Mapping[str, Any] | None:
@@ -309,7 +310,7 @@ class Gang:
             deadline = time.monotonic() + (_DEAD + 2) * _BEAT
             while time.monotonic() < deadline and not self._is_failed():
                 if silent := self._silent():
-                    self.fail(Failure(self.name(silent[0]), "its process has ended without a word"))
+                    self.fail(Failure(self.name(silent[0]), "its process ended without an error message"))
                 time.sleep(_TICK)
             if not self._is_failed():
                 self.fail(Failure(**self._get("broken")) if self._store.check(["broken"]) else failure)
@@ -345,7 +346,7 @@ class Gang:
                     raise AssayError(
                         f"{self.name()}: rank 0 does not answer at {world.address}:{world.port} after "
                         f"{self.timeout:g} s",
-                        hint="look at what rank 0 says; trainer.timeout_s=… waits longer",
+                        hint="check the output of rank 0; trainer.timeout_s=… waits longer",
                     ) from error
             time.sleep(_TICK)
 
@@ -355,7 +356,7 @@ class Gang:
     def _get(self, key: str) -> Any:
         return json.loads(self._store.get(key))
 
-    def _wait_for(self, stage: str, did: str, seconds: float | None) -> None:
+    def _wait_for(self, stage: str, do: str, seconds: float | None) -> None:
         """Wait for a word of each other process; name those of which none comes."""
         ranks = range(1, self.world.size)
         try:
@@ -363,9 +364,8 @@ class Gang:
         except TimeoutError as error:
             missing = [self.name(rank) for rank in ranks if not self._store.check([f"{stage}/{rank}"])]
             raise AssayError(
-                f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not {did} within "
-                f"{seconds:g} s, says {self.name()}",
-                hint="look at what was printed there; trainer.timeout_s=… waits longer",
+                f"{', '.join(missing)} did not {do} within {seconds:g} s (reported by {self.name()})",
+                hint="check what was printed there; trainer.timeout_s=… waits longer",
             ) from error
 
     def _read_or_end(self, key: str) -> Any:
@@ -451,12 +451,12 @@ class Gang:
                 os._exit(failure.code or 1)
 
 
-def _serve(world: World, interface: str) -> tuple[Any, int]:
-    """A store that listens at one address alone, and its port."""
+def _serve(world: World, interface: str) -> tuple[Any, str, int]:
+    """A store that listens at one address alone, which is returned with its port."""
     host = address_of(interface) if interface and world.nodes > 1 else world.address
     try:
         with socket.create_server((host, world.port)) as listener:
-            port = int(listener.getsockname()[1])
+            listens, port = listener.getsockname()[:2]
             # The store closes what it listens on, when it goes.
             descriptor = os.dup(listener.fileno())
     except OSError as error:
@@ -464,8 +464,14 @@ def _serve(world: World, interface: str) -> tuple[Any, int]:
             f"rank 0 on {socket.gethostname()} cannot listen at {host}:{world.port}: {error.strerror}",
             hint="MASTER_PORT=… names another port, trainer.interface=… another network",
         ) from error
+    if world.nodes > 1 and listens.startswith("127.") and host not in (listens, "localhost"):
+        os.close(descriptor)
+        raise AssayError(
+            f"{host} is {listens} on {socket.gethostname()} itself, where no other node reaches rank 0",
+            hint=f"trainer.interface=…, one of {', '.join(sorted(psutil.net_if_addrs()))}",
+        )
     store = tcp_store(host, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
-    return store, port
+    return store, host, port
 
 
 def _config_sha256(run_dir: Path) -> str:

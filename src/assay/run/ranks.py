@@ -44,25 +44,31 @@ def launch(
     ]
     environments = [rank_environment(rank, threads, interface) for rank in ranks]
 
-    def tell(index: int, code: int) -> None:
+    def report_exit(index: int, code: int) -> None:
         ended = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         who = f"rank {ranks[index].rank} of {ranks[index].size} on {gang.host}"
         gang.fail(Failure(who, f"its process {ended}"))
 
-    codes, stopped = run_children(((command, {**os.environ, **one}) for one in environments), tell)
+    codes, stopped = run_children(
+        ((command, {**os.environ, **environment}) for environment in environments), report_exit
+    )
     return stopped or ("failed" if any(codes) else "finished")
 
 
 def rank_environment(world: World, threads: int, interface: str) -> Mapping[str, str]:
     """What tells a process that it is a rank, in the words of torch's own launcher."""
-    found = {GANG: world.to_json(), "OMP_NUM_THREADS": str(threads)}
-    found[QUIET[0]] = os.environ.get(*QUIET)
-    found |= {"RANK": str(world.rank), "LOCAL_RANK": str(world.local_rank), "GROUP_RANK": str(world.node)}
-    found |= {"WORLD_SIZE": str(world.size), "LOCAL_WORLD_SIZE": str(world.local_size)}
-    found |= {"MASTER_ADDR": world.address, "MASTER_PORT": str(world.port)}
+    environment = {GANG: world.to_json(), "OMP_NUM_THREADS": str(threads)}
+    environment[QUIET[0]] = os.environ.get(*QUIET)
+    environment |= {
+        "RANK": str(world.rank),
+        "LOCAL_RANK": str(world.local_rank),
+        "GROUP_RANK": str(world.node),
+    }
+    environment |= {"WORLD_SIZE": str(world.size), "LOCAL_WORLD_SIZE": str(world.local_size)}
+    environment |= {"MASTER_ADDR": world.address, "MASTER_PORT": str(world.port)}
     # By these Lightning and torch know that the ranks are started already, and the store is there.
-    found |= {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    found["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    environment |= {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        found[name] = interface or os.environ.get(name) or interface_towards(world.address)
-    return {name: value for name, value in found.items() if value}
+        environment[name] = interface or os.environ.get(name) or interface_towards(world.address)
+    return {name: value for name, value in environment.items() if value}

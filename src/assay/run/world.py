@@ -71,13 +71,13 @@ def find_world(environment: Mapping[str, str] = os.environ) -> World | None:
     Raises:
         AssayError: A launcher asks for what assay does itself, or says too little.
     """
-    if said := environment.get(GANG):
-        return World(**json.loads(said))
+    if text := environment.get(GANG):
+        return World(**json.loads(text))
     if environment.get("TORCHELASTIC_RUN_ID", RUN_ID) != RUN_ID:
         world = _world_of_torchrun(environment)
         if int(environment.get("TORCHELASTIC_MAX_RESTARTS", "0")) and world.size > 1:
             raise AssayError(
-                "torchrun is to start failed ranks again, which would begin another run",
+                "torchrun would restart failed ranks, and each restart would begin a new run",
                 hint="--max-restarts=0; `assay resume` under torchrun goes on with a run",
             )
     elif "SLURM_STEP_ID" in environment:
@@ -115,13 +115,14 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
     def number(*names: str) -> int:
         return next((int(environment[name]) for name in names if name in environment), 1)
 
-    size, nodes = (
-        number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
-        number("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
-    )
-    if size % nodes:
+    size = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
+    nodes = number("SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+    local_rank = int(environment.get("SLURM_LOCALID", "0"))
+    # Such as `3,1`: of all nodes, so that every task refuses.
+    is_uneven = "," in environment.get("SLURM_STEP_TASKS_PER_NODE", "")
+    if size % nodes or is_uneven or local_rank >= size // nodes:
         raise AssayError(
-            f"srun has started {size} tasks on {nodes} nodes: each needs as many",
+            f"srun has started {size} tasks on {nodes} nodes: every node needs the same number of tasks",
             hint="srun --ntasks-per-node=…, one task per device or one per node",
         )
     job = ".".join(environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "RESTART_COUNT", "STEP_ID"))
@@ -132,7 +133,7 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
     return World(
         rank=number("SLURM_PROCID"),
         size=size,
-        local_rank=number("SLURM_LOCALID"),
+        local_rank=local_rank,
         local_size=size // nodes,
         node=number("SLURM_NODEID"),
         address=address,
@@ -148,11 +149,13 @@ def interface_towards(address: str) -> str:
         family, kind, protocol, _, place = socket.getaddrinfo(address, 1, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(place)  # which sends nothing
-            own = probe.getsockname()[0]
+            source = probe.getsockname()[0]
     except OSError:
         return ""
-    interfaces = psutil.net_if_addrs().items()
-    return next((name for name, each in interfaces if any(one.address == own for one in each)), "")
+    for name, addresses in psutil.net_if_addrs().items():
+        if source in [address.address for address in addresses]:
+            return name
+    return ""
 
 
 def address_of(interface: str) -> str:
@@ -162,9 +165,9 @@ def address_of(interface: str) -> str:
         ConfigError: There is no such interface.
     """
     interfaces = psutil.net_if_addrs()
-    for one in interfaces.get(interface, ()):
-        if one.family == socket.AF_INET:
-            return one.address
+    for address in interfaces.get(interface, ()):
+        if address.family == socket.AF_INET:
+            return address.address
     raise ConfigError(
         f"{socket.gethostname()} has no network interface {interface!r} with an address",
         key="trainer.interface",
