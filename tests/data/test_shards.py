@@ -417,8 +417,10 @@ def test_a_run_does_what_every_run_does(
     run = train(*job(shards), "data.source.target=price", "baseline=auto", "predictions.max_megabytes=1")
     record = run.record
     (index,) = cache.rglob("shards/*.json")
-    digests = [shard["sha256"] for shard in json.loads(index.read_text())["shards"]]
-    assert record["data_sha256"] == hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    listed = json.loads(index.read_text())["shards"]
+    digests = [shard["sha256"] for shard in listed]
+    lines = "\n".join(f"{shard['sha256']} {shard['name']}" for shard in listed)
+    assert record["data_sha256"] == hashlib.sha256(lines.encode()).hexdigest()
     assert digests[0] == hashlib.sha256((shards / "part-0.parquet").read_bytes()).hexdigest()
     assert "baseline/r2" in record["metrics"]
     predicted = assay.load(run.run_dir)(all_rows.head(5))
@@ -496,3 +498,32 @@ def test_all_of_a_stream_is_read_when_that_is_asked_for(tmp_path: Path) -> None:
 def test_what_a_stream_cannot_do_is_refused(shards: Path, words: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         open_shards(shards, **words)
+
+
+def test_shards_may_differ_in_the_type_of_a_number(tmp_path: Path) -> None:
+    everything = write_shards(tmp_path).drop(columns="customer")
+    for number, type_ in enumerate((pa.int64(), pa.float64(), pa.null())):
+        table = pa.Table.from_pandas(everything[:400]).append_column("customer", pa.nulls(400, type_))
+        pq.write_table(table, tmp_path / f"part-{number}.parquet")
+    pq.write_table(pa.Table.from_pandas(everything[:0]), tmp_path / "part-3.parquet")  # without rows
+    assert len(list(open_shards(tmp_path).train_dataloader())) == 24
+    pq.write_table(pa.Table.from_pandas(everything.assign(a="text")), tmp_path / "part-1.parquet")
+    with pytest.raises(DataError, match=r"the shards differ in a column: .* a has incompatible types"):
+        open_shards(tmp_path, split={"val": 0.2})
+    pq.write_table(pa.Table.from_pandas(everything.drop(columns="a")), tmp_path / "part-1.parquet")
+    with pytest.raises(DataError, match=r"the shard part-1.parquet has no column 'a'"):
+        open_shards(tmp_path)
+
+
+def test_labels_and_rows_that_are_none(tmp_path: Path) -> None:
+    everything = write_shards(tmp_path, (400,))
+    labels = pd.Categorical(everything["label"], categories=["yes", "no", "never"])
+    pq.write_table(pa.Table.from_pandas(everything.assign(label=labels)), tmp_path / "part-0.parquet")
+    assert open_shards(tmp_path).spec.class_names == ("no", "yes")
+    encoded = everything.assign(label=[text.encode() for text in everything["label"]])
+    pq.write_table(pa.Table.from_pandas(encoded), tmp_path / "part-0.parquet")
+    with pytest.raises(DataError, match=r"data.source.target=label: "):
+        open_shards(tmp_path, task="multiclass")
+    pq.write_table(pa.Table.from_pandas(everything[:0]), tmp_path / "part-0.parquet")
+    with pytest.raises(DataError, match=r"no shard has a row"):
+        open_shards(tmp_path)

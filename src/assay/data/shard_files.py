@@ -23,7 +23,7 @@ from assay.files.atomic import write_text
 from assay.files.checksum import digest_of, is_json_intact, seal_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -265,6 +265,8 @@ class _Tar:
                 slot = {**dict.fromkeys(_PICTURES, 0), "cls": 2, "json": 2}.get(kind.lower())
                 if member.isfile() and slot is not None:
                     place = samples.setdefault(f"{folder}/{key}", [0, 0, 0, 0])
+                    if kind.lower() == "json" and place[3]:
+                        continue  # the .cls beside it says the class
                     place[slot : slot + 2] = member.offset_data, member.size
         lacking = next((key.lstrip("/") for key, place in samples.items() if not place[1] * place[3]), "")
         if lacking or not samples:
@@ -322,11 +324,16 @@ class ShardReader:
         self._opened, self._process = OrderedDict[int, Any](), os.getpid()
         self._index = self._read_index()
         self.shards = self._index.shards
-        self.rows = np.array([rows for shard in self.shards for rows in shard.rows], np.int64)
-        self.starts = np.cumsum(self.rows) - self.rows
         self._places = [
-            (at, block) for at, shard in enumerate(self.shards) for block in range(len(shard.rows))
+            (at, block)
+            for at, shard in enumerate(self.shards)
+            for block, rows in enumerate(shard.rows)
+            if rows
         ]
+        if not self._places:
+            raise DataError(f"data.source.path={path}: no shard has a row")
+        self.rows = np.array([self.shards[at].rows[block] for at, block in self._places], np.int64)
+        self.starts = np.cumsum(self.rows) - self.rows
         self.schema, self.is_random = self._open(0).schema, bool(self._open(0).is_random)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -338,8 +345,9 @@ class ShardReader:
 
     @property
     def digest(self) -> str:
-        """The hash of the shards' hashes."""
-        return hashlib.sha256("\n".join(shard.sha256 for shard in self.shards).encode()).hexdigest()
+        """The hash of the shards' hashes and names."""
+        lines = "\n".join(f"{shard.sha256} {shard.name}" for shard in self.shards)
+        return hashlib.sha256(lines.encode()).hexdigest()
 
     def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
         """Columns of some rows of a block, which are ascending, as a table of pyarrow's."""
@@ -347,7 +355,24 @@ class ShardReader:
         with _explain(self.path, self.shards[at].name):
             if not self._folder.is_remote:
                 self._check_unchanged(self.shards[at])
-            return self._open(at).read(within, rows, columns)
+            table = self._open(at).read(within, rows, columns)
+        if lacking := [name for name in columns if name not in table.column_names]:
+            where = f"data.source.path={self.path}: the shard {self.shards[at].name}"
+            raise DataError(f"{where} has no column {lacking[0]!r}", hint="write all with the same columns")
+        return table
+
+    def read_all(self, chosen: Iterable[tuple[int, Rows]], columns: Sequence[str]) -> Any:
+        """The same of several blocks, in a type that holds what each has in a column."""
+        import pyarrow as pa
+
+        tables = [self.read(block, rows, columns) for block, rows in chosen]
+        try:
+            return pa.concat_tables(tables, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(
+                f"data.source.path={self.path}: the shards differ in a column: {error}",
+                hint="write all with the same types",
+            ) from error
 
     def count(self, name: str, values: Callable[[int], Any]) -> list[dict[Any, int]]:
         """How often each value of a block occurs: all are read, once, and the index keeps the result."""
@@ -355,6 +380,7 @@ class ShardReader:
 
         if name not in self._index.counts:
             found = [pd.Series(values(block)).value_counts(sort=False) for block in range(len(self.rows))]
+            found = [one[one > 0] for one in found]  # a category may be in no row
             self._index.counts[name] = [
                 [*zip(one.index.tolist(), one.tolist(), strict=True)] for one in found
             ]
@@ -375,6 +401,10 @@ class ShardReader:
 
         def values(block: int) -> Any:
             column = self.read_column(block, name, "data.source.target")
+            for value in column.drop_duplicates().tolist():
+                if not isinstance(value, bool | int | float | str):
+                    kind = f"data.source.target={name}: expected numbers or texts, got {value!r:.80}"
+                    raise DataError(kind, hint="write the shards with such a column")
             return column if choose is None else column[choose(block)]
 
         totals: dict[Any, int] = {}
@@ -397,12 +427,10 @@ class ShardReader:
 
     def first_rows(self, columns: Sequence[str], most: int = 20_000) -> pd.DataFrame:
         """Rows of blocks that are spread over all."""
-        import pyarrow as pa
-
         blocks = self.spread(most)
         each = -(-most // max(1, len(blocks)))
-        tables = [self.read(at, np.arange(min(each, self.rows[at])), columns) for at in blocks]
-        frame: pd.DataFrame = pa.concat_tables(tables).to_pandas(ignore_metadata=True)
+        chosen = [(at, np.arange(min(each, self.rows[at]))) for at in blocks]
+        frame: pd.DataFrame = self.read_all(chosen, columns).to_pandas(ignore_metadata=True)
         return frame
 
     def _open(self, at: int) -> Any:

@@ -232,7 +232,7 @@ class ShardStream:
         import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
         found = [*self._by_block(order, epoch, positions)]
-        table = pa.concat_tables([self._reader.read(block, rows, self.columns) for block, _, rows in found])
+        table = self._reader.read_all([(block, rows) for block, _, rows in found], self.columns)
         back = np.argsort(np.concatenate([at for _, at, _ in found]))
         return table.take(pa.array(back))
 
@@ -300,8 +300,6 @@ class ShardSource(ABC):
 
     def read(self) -> Mapping[str, Stream | Unfitted]:
         """A sample of the training rows, which stand for them all, and the subsets that are evaluated on."""
-        import pyarrow as pa
-
         self._reader = reader = ShardReader(self._path)
         self.notes = (reader.note,) if reader.note else ()
         for key, name in self.split_columns.items():
@@ -321,7 +319,7 @@ class ShardSource(ABC):
             most = min(_SAMPLE_ROWS, max(32, _SAMPLE_BYTES // size)) if name == "train" else self._eval_rows
             if drawn := division.draw(name, most):
                 columns = trained if name == "train" else evaluated
-                table = pa.concat_tables([reader.read(block, rows, columns) for block, rows in drawn.items()])
+                table = reader.read_all(drawn.items(), columns)
                 numbers = np.concatenate([reader.starts[block] + rows for block, rows in drawn.items()])
                 sampled[name] = table, numbers
                 if name != "train" and len(numbers) < counts[name]:
@@ -347,6 +345,7 @@ class ShardSource(ABC):
         for code in (1, 2):
             if SUBSETS[code] in sampled:
                 counts = sampled[SUBSETS[code]][0].column(name).to_pandas().value_counts()
+                counts = counts[counts > 0]  # a category may be in no row
                 for value, number in zip(counts.index.tolist(), counts.tolist(), strict=True):
                     totals[value] = totals.get(value, 0) - (number if code in division.cut else 0)
         return totals
