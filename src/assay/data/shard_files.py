@@ -84,7 +84,11 @@ def _explain(path: str, name: str = "") -> Iterator[None]:
         raise
     except Exception as error:  # pyarrow and the storages raise whatever comes to them
         reason = " ".join(str(error).split()) or type(error).__name__
-        hint = "restore it from a copy" if name else "check the address and its credentials"
+        hint = (
+            "restore it from a copy"
+            if name and "://" not in path
+            else "check the address and its credentials"
+        )
         hint = "install the package that reads such URLs" if isinstance(error, ImportError) else hint
         raise DataError(f"{where}: {reason[:300]}", hint=hint) from error
 
@@ -316,7 +320,7 @@ class ShardReader:
         starts: Number of each block's first row, counted over all shards.
         schema: Of pyarrow, of the first shard.
         is_random: Whether any rows are read without those before them.
-        note: Where the index was written; empty if it was not.
+        note: Says where a new index was written; empty if the index was already there.
     """
 
     def __init__(self, path: str) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SUBSETS: Final = ("train", "val", "test")
 _WINDOW_BYTES: Final = 1 << 26
-_KEPT: Final = 64
+_KEPT: Final = 512
 """Blocks for which it is kept which subset each row is in."""
 _WINDOW_ROWS: Final = 1 << 16
 _SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 1 << 25
