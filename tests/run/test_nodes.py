@@ -20,6 +20,7 @@ from tests.interrupting import outcome
 from tests.run.test_ranks import wait_for
 
 from assay.errors import AssayError
+from assay.run.gang import Failure, Gang, _print_failure
 from assay.run.world import GANG, World, find_world, interface_towards
 from assay.sweep.worker.fork_client import _OF_LAUNCHERS
 from assay.torch_internals import tcp_store
@@ -387,3 +388,16 @@ def test_who_a_process_is() -> None:
         with pytest.raises(AssayError, match="every node needs the same number of tasks"):
             find_world(task)
     assert interface_towards("127.0.0.1") == "lo" or os.name != "posix"
+
+
+def test_a_first_node_that_only_itself_can_reach() -> None:
+    with pytest.raises(AssayError, match=f"127.1 is 127.0.0.1 on {HOST} itself") as refused:
+        Gang(World(size=2, address="127.1"))  # as Debian resolves a machine's own name
+    assert "trainer.interface=" in refused.value.hint
+
+
+def test_what_another_process_says_reaches_the_terminal_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_failure(Failure("rank 1 of 2", "bad \x1b]0;title\a https://me:secret@host"))
+    message = capsys.readouterr().err
+    assert r"error: rank 1 of 2: bad \x1b]0;title\x07" in message
+    assert "secret" not in message
