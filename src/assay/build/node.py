@@ -148,7 +148,7 @@ def _written_values(node: Any, key: str) -> dict[str, Any]:
 NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "data": ("spec",),
     "scheduler": ("interval", "frequency", "monitor"),
-    "trainer": (*("compile", "channels_last", "interface", "matmul_precision", "micro_batch", "timeout_s"),),
+    "trainer": ("compile", "channels_last", "interface", "matmul_precision", "micro_batch", "timeout_s"),
 }
 """Keys of a node that assay reads itself; the others are arguments of its target."""
 

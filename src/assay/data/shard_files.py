@@ -185,10 +185,8 @@ class _Parquet:
 
         self._file = pq.ParquetFile(file)
         groups = [self._file.metadata.row_group(at) for at in range(self._file.metadata.num_row_groups)]
-        self.rows, self.num_bytes = (
-            [group.num_rows for group in groups],
-            sum(g.total_byte_size for g in groups),
-        )
+        self.rows = [group.num_rows for group in groups]
+        self.num_bytes = sum(group.total_byte_size for group in groups)
         self.schema = self._file.schema_arrow
         self._cursors: dict[tuple[str, ...], tuple[int, int, Any, Any]] = {}
 

@@ -206,11 +206,8 @@ class ShardStream:
     def rows(self, order: BatchOrder, epoch: int, first: int, count: int = 1) -> Rows:
         """Numbers of the rows that make up batches, counted over all shards."""
         start, _, mine = self._positions(order, epoch, first, count)
-        return self._number(order, epoch, start + mine)
-
-    def _number(self, order: BatchOrder, epoch: int, positions: Rows) -> Rows:
-        numbers = np.empty(len(positions), np.int64)
-        for block, at, rows in self._by_block(order, epoch, positions):
+        numbers = np.empty(len(mine), np.int64)
+        for block, at, rows in self._by_block(order, epoch, start + mine):
             numbers[at] = self._reader.starts[block] + rows
         return numbers
 
@@ -227,21 +224,23 @@ class ShardStream:
                 rows = np.flatnonzero(self._division.codes(block) == 0)[rows]
             yield block, at, rows
 
-    def _table(self, order: BatchOrder, epoch: int, positions: Rows) -> Any:
-        """The rows at some positions, in their order."""
+    def _table(self, order: BatchOrder, epoch: int, positions: Rows) -> tuple[Any, Rows]:
+        """The rows at some positions, in their order, and their numbers."""
         import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
         found = [*self._by_block(order, epoch, positions)]
         table = self._reader.read_all([(block, rows) for block, _, rows in found], self.columns)
         back = np.argsort(np.concatenate([at for _, at, _ in found]))
-        return table.take(pa.array(back))
+        numbers = np.concatenate([self._reader.starts[block] + rows for block, _, rows in found])
+        return table.take(pa.array(back)), numbers[back]
 
-    def _window(self, order: BatchOrder, epoch: int, start: int, end: int) -> Any:
+    def _window(self, order: BatchOrder, epoch: int, start: int, end: int) -> tuple[Any, Rows]:
         key = order, epoch, start
         if self._last_window[0] != key:
             self._last_window = (None, None)  # before the next one is read
             self._last_window = key, self._table(order, epoch, np.arange(start, end))
-        return self._last_window[1]
+        window: tuple[Any, Rows] = self._last_window[1]
+        return window
 
     def batches(
         self, order: BatchOrder, epoch: int, first: int, count: int, transforms: Transforms
@@ -249,10 +248,10 @@ class ShardStream:
         """Batches of this rank that lie in one window."""
         start, end, mine = self._positions(order, epoch, first, count)
         if self._reader.is_random:
-            table = self._table(order, epoch, start + mine)
+            table, numbers = self._table(order, epoch, start + mine)
         else:  # read from its beginning, so the next batches need not be found again
-            table = self._window(order, epoch, start, end).take(mine)
-        numbers = self._number(order, epoch, start + mine)
+            window, numbers_in_window = self._window(order, epoch, start, end)
+            table, numbers = window.take(mine), numbers_in_window[mine]
         inputs, targets = self._decode(table, numbers)
         if isinstance(inputs, torch.Tensor):
             inputs, targets = transforms.pairs(inputs, targets, order.seed, epoch, torch.from_numpy(numbers))

@@ -21,6 +21,7 @@ import torch
 from omegaconf import OmegaConf
 from torch.distributed import DistError
 
+from assay.analysis.run import flatten
 from assay.build.trainer_options import num_devices
 from assay.errors import AssayError, ConfigError, RankError, describe_error
 from assay.files.symlinks import read_whole
@@ -33,7 +34,7 @@ from assay.terminal import printable
 from assay.torch_internals import tcp_store, within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from omegaconf import DictConfig
@@ -107,22 +108,15 @@ class Plan:
         """Everything that must be the same, by what it is called; without secrets."""
         segment, _ = describe_segment([], 1)
         config: Any = OmegaConf.to_container(self.config)
+        compared = {key: value for key, value in config.items() if key not in ("run_dir", "spec")}
         return {
-            **dict(_leaves({key: value for key, value in config.items() if key not in ("run_dir", "spec")})),
+            **dict(flatten(redact_tree(compared))),
             **self.facts,
             "code": describe_code(segment),
             "python": segment["machine"]["python"],
             "number of GPUs": torch.cuda.device_count(),
             **{f"package {name}": version for name, version in segment["packages"].items()},
         }
-
-
-def _leaves(node: Any, key: str = "") -> Iterable[tuple[str, Any]]:
-    if isinstance(node, dict) and node:
-        for name, value in node.items():
-            yield from _leaves(value, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, redact_tree({key.rpartition(".")[2]: node})[key.rpartition(".")[2]]
 
 
 def ranks_per_process(world: World, config: DictConfig) -> int:
@@ -313,15 +307,18 @@ class Gang:
                     self.fail(Failure(self.name(silent[0]), "its process ended without an error message"))
                 time.sleep(_TICK)
             if not self._is_failed():
-                self.fail(Failure(**self._get("broken")) if self._store.check(["broken"]) else failure)
-            cause = Failure(**self._get("failed"))
+                self.fail(self._read_failure("broken") if self._store.check(["broken"]) else failure)
+            cause = self._read_failure()
         except DistError:
             return error
         return error if cause == failure else cause.error()
 
     def error(self) -> RankError | None:
         """Why the job has failed, where one of its processes has said so."""
-        return Failure(**self._get("failed")).error() if self._is_failed() else None
+        return self._read_failure().error() if self._is_failed() else None
+
+    def _read_failure(self, key: str = "failed") -> Failure:
+        return Failure(**self._get(key))
 
     def _is_failed(self) -> bool:
         with suppress(DistError):
@@ -387,7 +384,7 @@ class Gang:
                 if or_end and self._has_ended(self._store):
                     return
                 if self._is_failed():
-                    raise Failure(**self._get("failed")).error()
+                    raise self._read_failure().error()
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 time.sleep(_TICK)

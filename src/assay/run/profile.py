@@ -25,7 +25,7 @@ from assay.build.trainer_options import num_local_processes
 from assay.data.data_module import DataModule
 from assay.data.loaders import MemoryLoader
 from assay.errors import AssayError, ConfigError
-from assay.files.atomic import temporary_folder
+from assay.files.atomic import write_together
 from assay.module import Module
 from assay.process import keep_handlers
 from assay.record.provenance import cpu_model, usable_cores
@@ -153,7 +153,7 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
     bottleneck, try_next = _diagnose(parts, assembly)
     return StepProfile(
         overrides=list(job.overrides),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model(),
+        device=name_device(assembly),
         batch_size=batch_size,
         steps=len(plain.milliseconds),
         step_ms=step_ms,
@@ -167,6 +167,12 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
         try_next=try_next,
         trace=trace,
     )
+
+
+def name_device(assembly: Assembly) -> str:
+    """The processor or GPU that a job runs on."""
+    device = assembly.trainer.strategy.root_device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 
 def lies_in_memory(data: L.LightningDataModule) -> bool:
@@ -341,9 +347,8 @@ class StepTimer(Callback):
             self._profile.stop()
             self.operators = _operators(self._profile)
             if self._trace is not None:
-                with temporary_folder(self._trace) as folder:
+                with write_together(self._trace) as folder:
                     self._profile.export_chrome_trace(str(folder / self._trace.name))
-                    (folder / self._trace.name).replace(self._trace)
             raise _Measured
 
     def close(self) -> None:

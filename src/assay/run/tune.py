@@ -15,8 +15,8 @@ from torch import nn
 
 from assay.config.serialize import to_yaml, value_of
 from assay.errors import AssayError, ConfigError
-from assay.record.provenance import cpu_model, usable_cores
-from assay.run.profile import StepTimer, lies_in_memory, measure
+from assay.record.provenance import usable_cores
+from assay.run.profile import StepTimer, lies_in_memory, measure, name_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +96,6 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     assembly, _ = tuner.measure([])  # what is made once takes longer than all that follow
     _, rate = tuner.measure([])
     as_typed, settings, best = [rate], list[TunedSetting](), list[str]()
-    device = assembly.trainer.strategy.root_device
     groups = list(_candidates(assembly))
     for same_results, group in groups:
         measured, winner, before = tuner.compare(best, group, same_results=same_results)
@@ -109,7 +108,7 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
         gain *= setting.gain if setting.chosen and setting.gain else 1.0
     return Tuning(
         overrides=list(overrides),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model(),
+        device=name_device(assembly),
         settings=[_setting("", as_typed), *settings],
         fastest=best,
         same_results=exact,
@@ -199,7 +198,7 @@ class _Tuner:
             if len(gains) == _REPETITIONS and gain >= highest and min(gains) > 1:
                 winner, highest = override, gain
         return (
-            [replace(setting, chosen=bool(winner) and setting.override == winner) for setting in settings],
+            [replace(setting, chosen=setting.override == winner) for setting in settings],
             winner,
             before,
         )
@@ -211,7 +210,6 @@ def _setting(override: str, rates: Sequence[float], **more: float | bool) -> Tun
 
 @contextmanager
 def _threads(settings: Sequence[str]) -> Iterator[None]:
-    """Compute with as many threads as the settings say."""
     before = torch.get_num_threads()
     for override in settings:
         if override.startswith(THREADS):
