@@ -116,6 +116,32 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
         strategy.model.require_forward_param_sync = process_state["buffers_due"]
 
 
+def settle_buckets(trainer: L.Trainer) -> None:
+    """Have DDP lay out its buckets anew now, not after the first step of each process.
+
+    The layout decides in which order the gradients of three ranks and more are added: a run that goes on would
+    add those of its first step in another order than the run that was never interrupted.
+    """
+    ddp = trainer.strategy.model
+    if not isinstance(ddp, DistributedDataParallel) or trainer.world_size < 3:
+        return
+    if ddp.static_graph or ddp.find_unused_parameters:
+        return  # the first would take this for its graph, the other one keeps the layout
+    module, parameters = ddp.module, [p for p in ddp.module.parameters() if p.requires_grad]
+
+    def touch_parameters() -> Tensor:
+        return torch.stack([0 * parameter.sum().float() for parameter in parameters]).sum()
+
+    forward = module.forward
+    module.forward = touch_parameters
+    try:
+        ddp().backward()
+    finally:
+        module.forward = forward
+    for parameter in parameters:
+        parameter.grad = None
+
+
 def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     module, loop = trainer.lightning_module, trainer.fit_loop.epoch_loop
     state: dict[str, Any] = {"logged": internals.logged_state(loop)}

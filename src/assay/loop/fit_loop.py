@@ -18,6 +18,7 @@ from assay.loop.carried_state import (
     restore_extras,
     resume_extras,
     resumes_at_epochs_only,
+    settle_buckets,
 )
 from assay.loop.epoch_loop import EpochLoop
 from assay.loop.evaluation_loop import EvaluationLoop
@@ -62,6 +63,7 @@ class FitLoop(LightningFitLoop):
         torch.set_grad_enabled(True)
         self._hooks = HookPlan(trainer)
         internals.refuse_iterator(self._data_fetcher)
+        settle_buckets(trainer)
         loop.prepare(self._hooks)
         self._csv = next((logger for logger in trainer.loggers if hasattr(logger, "rewind")), None)
         loop.phase = Phase.EPOCH_START  # not that of an earlier fit, or of the check before training
