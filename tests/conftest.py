@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
     from assay.run.result import RunResult
 
+if "PYTEST_XDIST_WORKER" not in os.environ:  # whose workers have it from the first process
+    _CACHE = tempfile.TemporaryDirectory(prefix="assay-cache-")
+    os.environ["ASSAY_CACHE"] = _CACHE.name
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process would compile torch's Python again
 sys.dont_write_bytecode = False
 hypothesis.settings.load_profile("ci")  # a busy machine is not a failure, and each run tries the same

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from assay.check.report import Report
     from assay.compose.listing import Option
+    from assay.data.picture_cache import CachedPictures
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MARK = "<!-- from the classes: python -m tests.contract.json_page -->\n"
@@ -67,6 +68,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "assay.report.comparison_formats.Compared"),
     "best": ("best", "assay.report.comparison_formats.Best"),
     "rm": ("rm", "tests.contract.json_page.Removed"),
+    "cache": ("cache", "tests.contract.json_page.Cache"),
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "report": ("report", "assay.report.report.Report"),
     "export": ("export", "assay.run.export.model_card.Exported"),
@@ -141,6 +143,22 @@ class Removed:
     """
 
     runs: Sequence[Path]
+
+
+@final
+@dataclass(frozen=True)
+class Cache:
+    """Decoded pictures that jobs share.
+
+    Attributes:
+        folder: Where they lie.
+        num_bytes: Of all of them.
+        files: One for each folder of pictures; of `clear`, what was removed.
+    """
+
+    folder: Path
+    num_bytes: int
+    files: Sequence[CachedPictures]
 
 
 @final

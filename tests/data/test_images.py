@@ -16,18 +16,10 @@ from PIL import Image
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data import images
+from assay.data import picture_cache
 from assay.data.image_folder import ImageFolder
-from assay.data.images import (
-    FileScan,
-    choose_size,
-    has_too_many_bad,
-    read_bytes,
-    read_image,
-    scan_images,
-    size_of,
-    verify,
-)
+from assay.data.images import choose_size, has_too_many_bad, read_image, size_of, verify
+from assay.data.picture_cache import FileScan, read_bytes, scan_images
 from assay.data.samples import Samples, Stream
 from assay.errors import DataError
 
@@ -290,9 +282,9 @@ def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int
 def test_a_changed_pixel_is_other_data(
     tmp_path: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.data.images._FEW", 0)  # what was found is remembered
-    monkeypatch.setattr("assay.data.images._SETTLED", 0.0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(picture_cache, "_FEW", 0)  # what was found is remembered
+    monkeypatch.setattr(picture_cache, "_SETTLED", 0.0)
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
     root = tmp_path / "pictures"
     (root / "a").mkdir(parents=True)
     path, other = root / "a" / "0.bmp", root / "a" / "1.bmp"
@@ -368,10 +360,10 @@ def paths(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where looks are remembered, and at once."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(images, "_FEW", 0)
-    monkeypatch.setattr(images, "_SETTLED", -1e6)
-    return tmp_path / "cache" / "assay" / "pictures"
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(picture_cache, "_FEW", 0)
+    monkeypatch.setattr(picture_cache, "_SETTLED", -1e6)
+    return tmp_path / "cache" / "pictures"
 
 
 def check(looks: list[FileScan], paths: list[str]) -> None:
@@ -387,7 +379,7 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
     paths: list[str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "pictures"
-    first = scan_images(root, paths)
+    first = scan_images(root, paths, verify)
     check(first, paths)
     [file] = home.iterdir()
     assert len(json.loads(file.read_text())) == 69, "a bad file is read each time"
@@ -397,12 +389,12 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
         read.append(path)
         return read_bytes(path)
 
-    monkeypatch.setattr(images, "read_bytes", noted)
-    assert scan_images(root, paths) == first
+    monkeypatch.setattr(picture_cache, "read_bytes", noted)
+    assert scan_images(root, paths, verify) == first
     assert read == [paths[33]]
     read.clear()
     Image.fromarray(np.full((2, 5), 200, np.uint8)).save(paths[0])
-    again = scan_images(root, paths)
+    again = scan_images(root, paths, verify)
     assert sorted(read) == [paths[0], paths[33]]
     assert again[0].sha256 != first[0].sha256
     assert again[1:] == first[1:]
@@ -413,17 +405,16 @@ def test_what_is_remembered_wrongly_is_made_anew(
     paths: list[str], tmp_path: Path, home: Path, content: str
 ) -> None:
     root = tmp_path / "pictures"
-    scan_images(root, paths)
+    scan_images(root, paths, verify)
     [file] = home.iterdir()
     file.write_text(content)
-    check(scan_images(root, paths), paths)
+    check(scan_images(root, paths, verify), paths)
     assert len(json.loads(file.read_text())) == 69
 
 
 def test_a_home_that_cannot_be_written(paths: list[str], tmp_path: Path, home: Path) -> None:
-    home.parent.parent.mkdir()
     home.parent.touch()  # a file where a folder has to be
-    check(scan_images(tmp_path / "pictures", paths), paths)
+    check(scan_images(tmp_path / "pictures", paths, verify), paths)
 
 
 def paint(path: Path, size: tuple[int, int], mode: str = "RGB", level: int = 90) -> Path:

@@ -70,7 +70,7 @@ def write_shards(folder: Path, sizes: tuple[int, ...] = (400, 500, 600)) -> pd.D
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where indices are kept."""
     folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setenv("ASSAY_CACHE", str(folder))
     return folder
 
 

@@ -8,13 +8,16 @@ import random
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.data.test_shards import write_shards
 from tests.forks import Forks
 from tests.interrupting import outcome
 from tests.run.test_ranks import wait_for
@@ -155,11 +158,22 @@ class References:
 
 
 @pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "shards"
+    write_shards(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def references(tmp_path_factory: pytest.TempPathFactory) -> References:
     return References(tmp_path_factory.mktemp("references"))
 
 
 ACCUMULATION = ("trainer.accumulate_grad_batches=2", "data.batch_size=16")
+STREAM = (
+    *("data=table_shards", "data.source.path=SHARDS", "data.source.target=label", "data.source.window=300"),
+    *("data.global_batch_size=40", "data.source.exclude=[customer]"),
+)
 PLATEAU = ("scheduler=plateau", "scheduler.monitor=train/loss", "scheduler.patience=0")
 KINDS: dict[str, tuple[Any, int, int, tuple[str, ...]]] = {
     "torchrun": (torchrun, 2, 1, ()),
@@ -168,13 +182,18 @@ KINDS: dict[str, tuple[Any, int, int, tuple[str, ...]]] = {
     "4×1": (torchrun, 4, 1, ()),
     "accumulation": (torchrun, 2, 1, ACCUMULATION),
     "plateau": (srun, 2, 1, PLATEAU),
+    "stream": (torchrun, 2, 1, STREAM),
+    "stream 2×2": (srun, 2, 2, STREAM),
 }
 
 
 @pytest.mark.always("torchrun")
 @pytest.mark.parametrize("kind", KINDS)
-def test_nodes_are_ranks_of_one_machine(references: References, tmp_path: Path, kind: str) -> None:
+def test_nodes_are_ranks_of_one_machine(
+    references: References, shards: Path, tmp_path: Path, kind: str
+) -> None:
     launcher, nodes, each, more = KINDS[kind]
+    more = tuple(word.replace("SHARDS", str(shards)) for word in more)
     with launched(nodes, each, launcher) as processes:
         words = (*JOB, *more, *size(nodes, each), "hydra.run.dir=run", "trainer.timeout_s=60")
         processes.start(tmp_path, "train", *words)
@@ -332,7 +351,7 @@ def started(mode: str) -> Iterator[tuple[Processes, list[int]]]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", range(36))
+@pytest.mark.parametrize("number", range(100))
 def test_whatever_is_killed_nothing_hangs_and_the_run_goes_on(
     references: References, tmp_path: Path, number: int
 ) -> None:
@@ -365,6 +384,44 @@ def test_whatever_is_killed_nothing_hangs_and_the_run_goes_on(
             assert processes.wait() == [0, 0], printed(tmp_path)
     expected = references.of(4 if mode == "agents" else 2)
     assert outcome(tmp_path / "run") == expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("victim", ["agent 0", "agent 1", "rank 0", "rank 1"])
+def test_a_process_of_torchruns_is_killed(references: References, tmp_path: Path, victim: str) -> None:
+    """The real launcher on two nodes: its agents, and the ranks that they start."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start(*words: str) -> list[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+        command += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
+        agents = []
+        for node in (0, 1):
+            with (tmp_path / f"{node}.txt").open("wb") as output:
+                typed = [*command, f"--node-rank={node}", "-m", "assay", *words]
+                options: dict[str, Any] = {"stdout": output, "stderr": output, "env": environment}
+                agents.append(subprocess.Popen(typed, cwd=tmp_path, **options))
+        return agents
+
+    agents = start("train", *JOB, *size(2), "hydra.run.dir=run", "trainer.timeout_s=60")
+    wait_for((tmp_path / "run" / "checkpoints" / "last.ckpt").is_file)
+    kind, _, node = victim.partition(" ")
+    process = psutil.Process(agents[int(node)].pid)
+    ranks = [child for agent in agents for child in psutil.Process(agent.pid).children()]
+    (process if kind == "agent" else process.children()[0]).kill()
+    assert not psutil.wait_procs(ranks, 120)[1], "a rank lives on"
+    for agent in agents:  # one waits five minutes for the other to leave
+        with suppress(subprocess.TimeoutExpired):
+            agent.wait(10)
+        agent.kill()
+        agent.wait()
+    said = "".join(printed(tmp_path))
+    if record(tmp_path)["status"] != "finished":  # agents alone may die: the ranks see each other
+        # Of rank 0, which is to tell of others, torchrun's own table does.
+        assert kind == "agent" or f"rank {node} of 2 on {HOST}" in said or "rank      : 0" in said
+        assert [agent.wait(300) for agent in start("resume", "run")] == [0, 0], printed(tmp_path)
+    assert outcome(tmp_path / "run") == references.of(2)
 
 
 def test_who_a_process_is() -> None:

@@ -1,11 +1,11 @@
-"""Measuring on this machine: `assay profile` and `assay tune`."""
+"""This machine: `assay profile`, `assay tune` and `assay cache`."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -143,6 +143,34 @@ def _new_experiment(name: str, config_dir: Path | None) -> Path:
     if path.exists():
         raise ConfigError(f"{path} exists; refusing to overwrite", key="--write", hint="choose another name")
     return path
+
+
+def cache(
+    document: Document,
+    action: Annotated[Literal["ls", "clear"], typer.Argument(help="List, or remove all.")] = "ls",
+) -> None:
+    """List or remove the decoded pictures that jobs share.
+
+    They lie in the user's folder for caches or in that of ASSAY_CACHE, and take at most ASSAY_CACHE_GB (20)
+    gigabytes.
+    """
+    with show_loading():
+        from assay.data.picture_cache import clear_cache, list_cached
+        from assay.data.source_files import cache_folder
+    from assay.quoting import format_bytes
+
+    files = list_cached() if action == "ls" else clear_cache()
+    total = sum(file.num_bytes for file in files)
+    document.say("cache", {"folder": cache_folder(), "num_bytes": total, "files": files})
+    if document.as_json:
+        return
+    removed = "" if action == "ls" else " removed"
+    lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
+    for file in files:
+        size = f"{file.num_pictures:,} of {file.size[0]}×{file.size[1]} ({file.form})"
+        used = f"last used {file.used[:16].replace('T', ' ')} UTC"
+        lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
+    print_lines(Console(highlight=False, soft_wrap=True), lines)
 
 
 _NAME = re.compile(r"[\w-]+", re.ASCII)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
 import torch
@@ -17,7 +16,6 @@ from typing_extensions import override
 from assay.data.images import (
     NO_CLASS,
     SUBSETS,
-    FileScan,
     ImageSize,
     Picture,
     PictureFolder,
@@ -30,8 +28,11 @@ from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from torch import Tensor
+
+    from assay.data.picture_cache import FileScan
 
 
 @final
@@ -125,7 +126,9 @@ class ImageFolder(PictureFolder):
         ]
 
     def _picture(self, path: str, label: int = NO_CLASS) -> Picture:
-        return Picture(Path(os.path.relpath(path, self._root)).as_posix(), path, label)
+        prefix = f"{self._root}{os.sep}"  # what pathlib finds out as slowly as a small picture is decoded
+        name = path.removeprefix(prefix) if path.startswith(prefix) else os.path.relpath(path, self._root)
+        return Picture(name.replace(os.sep, "/"), path, label)
 
     def _note_others(self, suffixes: Sequence[str]) -> None:
         if suffixes:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
-import stat
-import time
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, final
 
-import msgspec
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
+from assay.data.picture_cache import (
+    FileScan,
+    can_cache,
+    decode_once,
+    read_bytes,
+    scan_files,
+    scan_images,
+)
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_files import check_path
 from assay.errors import DataError, check_numbers
-from assay.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,21 +83,6 @@ def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
             f"{path} cannot be read as {kind}: {error}",
             hint="repair or remove this file (data.source.root)",
         ) from error
-
-
-def read_bytes(path: str) -> bytes:
-    """The contents of a regular file."""
-    try:
-        # pathlib takes as long as reading a small picture does.
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
-            raise ValueError("it is not a regular file")
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            content = file.read()
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
-    if not content:
-        raise ValueError("it is empty")
-    return content
 
 
 def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
@@ -164,77 +152,6 @@ def _open_image(source: str | io.BytesIO) -> Iterator[Image.Image]:
         raise ValueError("it is not an image") from error
     except Exception as error:  # the decoders raise whatever comes to them
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
-
-
-_CHUNK: Final = 32
-_FEW: Final = 1000
-"""Fewer files are scanned so quickly that nothing is cached."""
-_SETTLED: Final = 2.0
-"""Seconds after which a file's times tell whether it was changed."""
-
-
-class FileScan(NamedTuple):
-    """The hash and image size of a file, or why it cannot be used."""
-
-    sha256: str = ""
-    size: tuple[int, int] = (0, 0)
-    bad: str = ""
-
-
-def scan_files(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int]]) -> list[FileScan]:
-    """Read every file once, by as many threads as there are cores."""
-
-    def look(index: int) -> FileScan:
-        try:
-            content = read_bytes(paths[index])
-            size = take(content, index)
-        except ValueError as error:
-            return FileScan(bad=str(error))
-        return FileScan(hashlib.sha256(content).hexdigest(), size)
-
-    def look_at_some(start: int) -> list[FileScan]:
-        return [look(index) for index in range(start, min(start + _CHUNK, len(paths)))]
-
-    pool = ThreadPoolExecutor(os.cpu_count())
-    try:
-        return [one for some in pool.map(look_at_some, range(0, len(paths), _CHUNK)) for one in some]
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def scan_images(root: Path, paths: Sequence[str]) -> list[FileScan]:
-    """Verify every file, and cache the result for intact files."""
-    if len(paths) < _FEW:
-        return scan_files(paths, verify)
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    home = (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
-    file = home / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
-    cached: dict[str, FileScan] = {}
-    with suppress(OSError, msgspec.MsgspecError):  # it is recreated
-        cached = msgspec.json.decode(file.read_bytes(), type=dict[str, FileScan])
-    states = {path: _state(root, path) for path in paths}
-    looks = {path: cached[state] for path, state in states.items() if state in cached}
-    if new := [path for path in paths if path not in looks]:
-        looks.update(zip(new, scan_files(new, verify), strict=True))
-        settled = (time.time() - _SETTLED) * 1e9
-        to_cache = {
-            state: looks[path]
-            for path, state in states.items()
-            if state and not looks[path].bad and int(state.rpartition(":")[2]) < settled
-        }
-        with suppress(OSError):  # a home that cannot be written, or is full: the files are read again
-            write_text(file, msgspec.json.encode(to_cache).decode())
-    return [looks[path] for path in paths]
-
-
-def _state(root: Path, path: str) -> str:
-    """A file's name, and by what a change of it is known; its ctime comes last."""
-    try:
-        stat = Path(path).stat()
-    except OSError:
-        return ""
-    name = os.path.relpath(path, root)
-    return f"{name}:{stat.st_size}:{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
 
 
 SUBSETS = ("train", "val", "test")
@@ -316,11 +233,8 @@ class PictureFolder(ABC):
             self.image_size, note = choose_size([size for path in spread if (size := size_of(path))])
             self.notes += (note,) if note else ()
         size = self.image_size or self._common_size(pictures)
-        images, looks = None, list[FileScan]()
-        if size is not None and self._fit_in_memory(size, len(paths)):
-            images, looks = self._decode(paths, size)
-        else:
-            looks = scan_images(self._root, paths)
+        decoded = None if size is None else self._decode(paths, size)
+        images, looks = decoded or (None, scan_images(self._root, paths, verify))
         problems = self._problems(pictures, looks)
         self._check_problems(
             problems, len(pictures) + len(problems.keys() - {picture.name for picture in pictures})
@@ -341,8 +255,8 @@ class PictureFolder(ABC):
         for subset, some in listed.items():
             chosen = [picture for picture in some if picture.name not in problems]
             block = slice(start, start + len(chosen))
-            decoded = None if images is None else images[block]
-            subsets[subset] = self._subset(subset, chosen, looks[block], decoded)
+            some_images = None if images is None else images[block]
+            subsets[subset] = self._subset(subset, chosen, looks[block], some_images)
             start += len(chosen)
         return subsets
 
@@ -365,15 +279,30 @@ class PictureFolder(ABC):
     def _error(self, message: str, hint: str) -> DataError:
         return DataError(f"data.source.root={self._root}: {message}", hint=hint)
 
-    def _fit_in_memory(self, size: tuple[int, int], count: int) -> bool:
+    def _fit_in_memory(self, size: tuple[int, int], count: int, share: int) -> bool:
         if self._in_memory != "auto":
             return bool(self._in_memory)
         pixel = MODES[self.mode][1] + self.bytes_per_target
-        return count * pixel * size[0] * size[1] < free_memory() // 4
+        return count * pixel * size[0] * size[1] < free_memory() // share
 
-    def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[FileScan]]:
-        """All pictures as one tensor, and a scan of each; one of another size stays zero."""
-        images = torch.zeros((len(paths), MODES[self.mode][1], *size), dtype=torch.uint8)
+    def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[FileScan]] | None:
+        """All pictures as one tensor, and a scan of each; None where they take too much memory."""
+        shape = (len(paths), MODES[self.mode][1], *size)
+        decode_at = partial(self._decode_at, paths)
+        # What is mapped takes memory that is given back when something else needs it.
+        if self._fit_in_memory(size, len(paths), 2) and can_cache(paths, torch.Size(shape).numel()):
+            try:
+                form = self.mode if self.image_size is None else f"{self.mode}, scaled"
+                return decode_once(self._root, paths, form, shape, decode_at)
+            except OSError as error:
+                self._note(f"decoded pictures are not kept for the next job: {error}")
+        if not self._fit_in_memory(size, len(paths), 4):
+            return None
+        images = torch.zeros(shape, dtype=torch.uint8)
+        return images, decode_at(images, range(len(paths)))
+
+    def _decode_at(self, paths: Sequence[str], images: Tensor, positions: Sequence[int]) -> list[FileScan]:
+        """Decode the files at some positions into one tensor; one of another size stays zero."""
 
         def take(content: bytes, index: int) -> tuple[int, int]:
             image = decode(content, self.mode, None)
@@ -381,10 +310,10 @@ class PictureFolder(ABC):
             if self.image_size is not None:
                 image = F.resize(image, list(self.image_size), antialias=True)
             if image.shape[1:] == images.shape[2:]:
-                images[index] = image
+                images[positions[index]] = image
             return size_found
 
-        return images, scan_files(paths, take)
+        return scan_files([paths[position] for position in positions], take)
 
     def _check_problems(self, problems: Mapping[str, str], count: int) -> None:
         """Refuse pictures that cannot be used, or note that they are left out."""
@@ -437,7 +366,7 @@ def list_images(folder: Path) -> tuple[list[str], list[str]]:
                 images.append((parent, name))
             else:
                 others.append(Path(name).suffix.lower() or "no suffix")
-    return [str(Path(parent) / name) for parent, name in sorted(images)], others
+    return [f"{parent}{os.sep}{name}" for parent, name in sorted(images)], others
 
 
 def _is_image(name: str) -> bool:

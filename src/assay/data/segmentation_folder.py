@@ -17,14 +17,13 @@ from typing_extensions import override
 from assay.data.images import (
     NAMED,
     SUBSETS,
-    FileScan,
     ImageSize,
     Picture,
     PictureFolder,
     list_images,
     read_as,
-    scan_files,
 )
+from assay.data.picture_cache import FileScan, scan_files
 from assay.data.source_info import info_of
 from assay.errors import DataError
 from assay.task.segmentation import IGNORED

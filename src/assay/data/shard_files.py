@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 import numpy as np
-from platformdirs import user_cache_path
 
+from assay.data.source_files import cache_folder
 from assay.errors import DataError
 from assay.files.atomic import write_text
 from assay.files.checksum import digest_of, is_json_intact, seal_json
@@ -166,11 +166,7 @@ class _Folder:
     def index_file(self) -> Path:
         """Where the index lies: not beside the data, as a config may name any folder."""
         known = self.path if self.is_remote else Path(self._root).resolve()
-        return (
-            user_cache_path("assay")
-            / "shards"
-            / f"{hashlib.sha256(os.fsencode(known)).hexdigest()[:32]}.json"
-        )
+        return cache_folder() / "shards" / f"{hashlib.sha256(os.fsencode(known)).hexdigest()[:32]}.json"
 
 
 @final

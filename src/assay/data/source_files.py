@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+from platformdirs import user_cache_path
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError, DataError
@@ -15,7 +18,6 @@ from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -151,3 +153,18 @@ def _file(folder: Path, name: str) -> Path:
     if not path.exists():
         raise NoArrayError(sorted(entry.stem for entry in folder.glob("*.npy")))
     return path
+
+
+def cache_folder() -> Path:
+    """Where indices and decoded pictures are kept: `ASSAY_CACHE`, or in the user's folder for caches."""
+    named = os.environ.get("ASSAY_CACHE")
+    return Path(named).expanduser().absolute() if named else user_cache_path("assay")
+
+
+def cache_limit() -> float:
+    """Bytes that decoded pictures may take there: `ASSAY_CACHE_GB`, or 20 GB."""
+    text = os.environ.get("ASSAY_CACHE_GB", "20")
+    try:
+        return float(text) * 1e9
+    except ValueError as error:
+        raise ConfigError(f"ASSAY_CACHE_GB: expected a number of gigabytes, got {text!r}") from error

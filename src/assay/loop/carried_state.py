@@ -119,8 +119,8 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
 def settle_buckets(trainer: L.Trainer) -> None:
     """Have DDP lay out its buckets anew now, not after the first step of each process.
 
-    The layout decides in which order the gradients of three ranks and more are added: a run that goes on would
-    add those of its first step in another order than the run that was never interrupted.
+    The layout decides in which order the gradients of three and more ranks are added: a run that goes on
+    would add those of its first step in another order than a run that was never interrupted.
     """
     ddp = trainer.strategy.model
     if not isinstance(ddp, DistributedDataParallel) or trainer.world_size < 3:
