@@ -41,10 +41,11 @@ class ImageFolder(PictureFolder):
 
     The layout of `torchvision.datasets.ImageFolder`. With `classes=False` the images are taken as they lie,
     in folders or not, for a task that learns from them alone. Images become uint8 tensors `[C, H, W]`. If
-    they have one size (or `image_size` gives them one) and take less than a quarter of the free memory, they
-    are decoded once, by as many threads as there are cores; otherwise they are decoded by the loader's worker
-    processes, sample by sample. Either way all files are looked at before training, and their SHA-256 is the
-    data's; what was found of 1,000 files or more is kept in the user's cache folder.
+    they have one size (or `image_size` gives them one) and take less than half of the free memory (a quarter
+    where they are not cached), they are decoded once, by as many threads as there are cores; otherwise they
+    are decoded by the loader's worker processes, sample by sample. Either way all files are looked at before
+    training, and their SHA-256 is the data's; what was found of 1,000 files or more is kept in the user's
+    cache folder, decoded pictures too.
 
     Args:
         root: The folder.
