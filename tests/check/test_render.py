@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from assay.check.report import Report, save_curve, show_job, show_sweep
+from assay.check.report import Report, draw_curve, show_job, show_sweep
 from assay.check.step import Memory, Step
 from assay.cli.app import app
+from assay.cli.verb import save_plot
 from assay.quoting import format_bytes, format_flops
 from assay.terminal import Console
 
@@ -98,7 +99,7 @@ def test_units() -> None:
 @pytest.mark.parametrize("suffix", ["png", "pdf"])
 def test_the_curve_is_drawn_whole(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "with space" / f"lr.{suffix}"
-    save_curve(report(), path)
+    save_plot(draw_curve(report()), path)
     assert path.stat().st_size > 1000
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 

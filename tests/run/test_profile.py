@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from tests.conftest import unchanged_process
 from torch import nn
 from typer.testing import CliRunner
@@ -17,10 +19,14 @@ from assay.cli.app import app
 from assay.data.loaders import MemoryLoader
 from assay.loss.cross_entropy import CrossEntropy
 from assay.module import Module
+from assay.run import execute
+from assay.run import profile as profile_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.conftest import Train
 
 JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=20", "data.batch_size=16")
 SLEEP, HOOK = 30.0, "on_train_batch_end"
@@ -101,3 +107,26 @@ def test_what_cannot_be_profiled(tmp_path: Path, words: tuple[str, ...], code: i
     assert exit_code == code
     assert says in f"{found['error']['message']} {found['error']['hint']}"
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("slow_with", ["full precision", "bfloat16", "nothing"])
+def test_a_long_run_says_what_bfloat16_would_have_gained(
+    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], slow_with: str
+) -> None:
+    forward = nn.Linear.forward
+
+    def slow_forward(module: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+        if slow_with == ("bfloat16" if torch.is_autocast_enabled("cpu") else "full precision"):
+            sleep()
+        return forward(module, inputs)
+
+    monkeypatch.setattr(nn.Linear, "forward", slow_forward)
+    monkeypatch.setattr(execute, "_LONG", 0.0 if slow_with != "nothing" else 60.0)
+    monkeypatch.setattr(profile_module, "_AT_MOST", math.inf)
+    trained = train("data=iris", "model=linear", "trainer.max_epochs=1")
+    notes = [note for note in trained.record["notes"] if "precision=bf16 would take about" in note]
+    assert len(notes) == (slow_with == "full precision"), trained.record["notes"]
+    assert capsys.readouterr().out.count("precision=bf16 would take about") == len(notes)
+    monkeypatch.setattr(profile_module, "_AT_MOST", 0.0)
+    trained = train("data=iris", "model=linear", "trainer.max_epochs=1")
+    assert "precision=bf16" not in str(trained.record["notes"])

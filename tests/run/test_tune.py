@@ -8,8 +8,12 @@ import time
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+import torch
+from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has no stubs
 from tests.conftest import unchanged_process
+from torch import nn
 from typer.testing import CliRunner
 
 from assay.callbacks.non_finite import NonFinite
@@ -92,3 +96,45 @@ def test_the_largest_batch_is_chosen_where_a_step_takes_the_same_time(
     assert 5 < settings["data.batch_size=32"]["gain"] < 9
     assert "data.batch_size=32" in found["next"][-1]
     assert invoke(tmp_path, "check", "experiment=mine")[1]["batch_size"] == 32
+
+
+def test_the_learning_rate_at_which_the_loss_falls_fastest(tmp_path: Path) -> None:
+    words = ("data=iris", "model=linear", "device=cpu", "optimizer=sgd", "trainer.max_epochs=50")
+    code, found = invoke(tmp_path, "tune", "--lr", "--plot=with space/lr.png", *words)
+    assert code == 0, found
+    assert found["kind"] == "tune_lr"
+    assert len(found["lrs"]) == len(found["losses"]) >= 50
+    assert found["lrs"] == sorted(found["lrs"])
+    assert (tmp_path / "with space" / "lr.png").stat().st_size > 10_000
+    assert found["next"] == [f"assay train {' '.join(words)} optimizer.lr={found['lr']:g}"]
+    inputs, targets = (torch.as_tensor(values) for values in load_iris(return_X_y=True))
+    inputs = ((inputs - inputs.mean(0)) / inputs.std(0)).float()
+    torch.manual_seed(0)
+    model, losses, lrs = nn.Linear(4, 3), list[float](), np.geomspace(1e-6, 1, 400)
+    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+    for lr in lrs:  # by hand, on the same data
+        optimizer.param_groups[0]["lr"] = float(lr)
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch left it untyped
+        optimizer.step()
+        losses.append(loss.item())
+    assert 1 / 4 < found["lr"] / lrs[np.gradient(losses).argmin()] < 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["with space"]
+
+
+LR_REFUSED: dict[tuple[str, ...], str] = {
+    ("trainer.max_epochs=1",): "the run ends after",
+    ("--write=mine",): "--lr writes no experiment",
+    ("--plot=lr.txt",): "expected a name that ends in .png",
+    ("optimizer.lr=fast",): "optimizer.lr",
+}
+
+
+@pytest.mark.parametrize("words", LR_REFUSED)
+def test_what_has_no_learning_rate_to_find_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    code, found = invoke(tmp_path, "tune", "--lr", *JOB, *words)
+    assert code in (1, 2)
+    assert LR_REFUSED[words] in found["error"]["message"]
+    code, found = invoke(tmp_path, "tune", *JOB, "--plot=lr.png")
+    assert "add --lr" in found["error"]["hint"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
@@ -10,15 +9,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from assay.errors import AssayError
-from assay.files.atomic import write_bytes
+from assay.figure.figure import Figure, Line
 from assay.quoting import format_bytes, format_flops
 from assay.task.task_of import find_task
 from assay.terminal import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import lightning as L
 
@@ -158,30 +155,10 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     )
 
 
-def save_curve(report: Report, path: Path) -> None:
-    """Draw the learning rate over the steps into an image file."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise AssayError("--plot needs matplotlib", hint="pip install 'assay[plot]'") from error
-    figure = Figure(figsize=(7, 3.2), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.plot(report.lr, color="#2563eb", linewidth=1.8)
-    axes.set(xlabel="step", ylabel="lr", title=f"{report.name}: {_schedule(report)}")
-    axes.set_xlim(0, max(1, len(report.lr) - 1))
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    image = io.BytesIO()
-    try:
-        figure.savefig(image, format=path.suffix.lstrip("."))
-        write_bytes(path, image.getvalue())
-    except OSError as error:
-        raise AssayError(
-            f"--plot {path}: {error.strerror}", hint="choose a file in an existing folder"
-        ) from error
+def draw_curve(report: Report) -> Figure:
+    """The learning rate over the steps."""
+    line = Line("lr", range(len(report.lr)), report.lr)
+    return Figure("lr", f"{report.name}: {_schedule(report)}", (line,), "step", "learning rate")
 
 
 def _number(count: int | None) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, show_loading
+from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, save_plot, show_loading
 from assay.errors import ConfigError
 from assay.terminal import Console
 
@@ -42,7 +42,7 @@ def check(
         return
     with show_loading():
         from assay.check.checker import Checker
-        from assay.check.report import save_curve, show_job
+        from assay.check.report import draw_curve, show_job
 
         checker = Checker(config_dir, curve=plot is not None or not document.as_json)
         job = checker.job(typed)
@@ -53,7 +53,7 @@ def check(
     if not document.as_json:
         show_job(console, report)
     if plot is not None:
-        save_curve(report, plot)
+        save_plot(draw_curve(report), plot)
 
 
 def data(

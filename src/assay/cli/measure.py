@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, show_loading
+from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, save_plot, show_loading
 from assay.errors import ConfigError
 from assay.files.atomic import write_text
 from assay.paths import CONF_DIR, project_conf
@@ -103,6 +103,12 @@ def tune(
             "--write", metavar="NAME", help="Write conf/experiment/NAME.yaml with the fastest settings."
         ),
     ] = None,
+    lr: Annotated[
+        bool, typer.Option("--lr", help="Find the learning rate at which the loss falls fastest instead.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="With --lr: draw the loss into an image.")
+    ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
     """Measure which settings train fastest on this machine.
@@ -110,6 +116,14 @@ def tune(
     Workers, threads, memory format, precision, compilation and batch size are tried one after another, each
     in turns with the best settings before it. Settings that change results, if only by rounding, are marked.
     """
+    check_ending("--plot", plot, ".png", ".svg", ".pdf")
+    if plot is not None and not lr:
+        raise ConfigError("this draws the loss of --lr", key="--plot", hint="add --lr")
+    if lr and write is not None:
+        raise ConfigError("--lr writes no experiment", key="--write", hint="leave it out")
+    if lr:
+        _find_lr(document, overrides or [], plot, config_dir)
+        return
     path = None if write is None else _new_experiment(write, config_dir)
     with show_loading():
         from assay.check.checker import Checker
@@ -127,6 +141,31 @@ def tune(
         write_text(path, experiment_of(tuning, folders))
     if not document.as_json:
         _print_tuning(tuning, document.next)
+
+
+def _find_lr(
+    document: Document, overrides: Sequence[str], plot: Path | None, config_dir: Path | None
+) -> None:
+    with show_loading():
+        from assay.check.checker import Checker
+
+        checker = Checker(config_dir)
+        checker.job(overrides)
+        from assay.run.lr_range import draw_range, find_lr
+    from assay.quoting import format_number
+
+    test = find_lr(checker, overrides)
+    document.say("tune_lr", test)
+    typed = [*_options(config_dir), *overrides, f"optimizer.lr={test.lr:g}"]
+    document.next = [shlex.join(["assay", "train", *typed])]
+    if plot is not None:
+        save_plot(draw_range(test), plot)
+    if document.as_json:
+        return
+    as_typed = "" if test.lr_typed is None else f"; as typed {format_number(test.lr_typed, 2)}"
+    until = f"{len(test.lrs)} steps, from {test.lrs[0]:.1g} to {test.lrs[-1]:.2g}"
+    lines = [("lr", f"{test.lr:g}, where the loss falls fastest{as_typed}"), ("range", until)]
+    print_lines(Console(highlight=False, soft_wrap=True), [*lines, ("next", document.next[0])])
 
 
 def _options(config_dir: Path | None) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal
 import typer
 
 from assay.cli.documents import Problem, print_document
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError
 from assay.paths import CONF_DIR
 from assay.process import raise_on_signals
 from assay.quoting import quote_letters
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from assay.cli.documents import Document
+    from assay.figure.figure import Figure
 
 
 _OVERRIDES = """\b
@@ -78,6 +79,20 @@ def overrides_help() -> str:
     names = sorted({path.parent.name for path in CONF_DIR.glob("*/*.yaml")})
     groups = textwrap.fill("  ".join(names), 76, initial_indent="  ", subsequent_indent="  ")
     return _OVERRIDES.format(groups=groups)
+
+
+def save_plot(figure: Figure, path: Path) -> None:
+    """Draw a figure into the file of `--plot`."""
+    from assay.figure.figure import to_png
+    from assay.files.atomic import write_bytes
+
+    image = to_png(figure, path.suffix.lstrip("."))
+    try:
+        write_bytes(path, image)
+    except OSError as error:
+        raise AssayError(
+            f"--plot {path}: {error.strerror}", hint="choose a file in an existing folder"
+        ) from error
 
 
 def check_ending(option: str, path: Path | None, *endings: str) -> None:

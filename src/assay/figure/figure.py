@@ -361,12 +361,12 @@ def _axis(figure: Figure, which: str, label: str, shown: tuple[float, float] | N
 _MOST_NAMES = 40
 
 
-def to_png(figure: Figure) -> bytes:
-    """Draw a figure as a PNG file."""
+def to_png(figure: Figure, form: str = "png") -> bytes:
+    """Draw a figure as a PNG file, or in another format of matplotlib's."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that no font of the machine has
-        to_matplotlib(figure).savefig(file, format="png")
+        to_matplotlib(figure).savefig(file, format=form)
     return file.getvalue()
 
 

@@ -63,7 +63,7 @@ from assay.run.baseline import add_baseline
 from assay.run.encoder_file import write_encoder
 from assay.run.gang import Gang
 from assay.run.kept_predictions import add_threshold
-from assay.run.result import RunResult, print_start
+from assay.run.result import RunResult, print_lines, print_start
 from assay.run.saved_config import interpolations, read_config
 from assay.run.world import World, find_world
 from assay.targets.allowed_targets import read_trusted_packages
@@ -85,6 +85,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 _LACKS: Final = "the record lacks something"
+_LONG: Final = 60.0
+"""Seconds of training from which on a run says how it would have been shorter."""
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
 
 
@@ -508,7 +510,9 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = configure_resume(assembly, record, run_dir)
     restore_micro_batch(trainer, record, run_dir)
+    start = time.perf_counter()
     trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    seconds = time.perf_counter() - start
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
@@ -549,6 +553,17 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             _best_effort("no threshold is chosen", add_threshold, assembly, record, predictions)
             _best_effort(_LACKS, log_results, assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
+    _note_precision(assembly, record, seconds)
+
+
+def _note_precision(assembly: Assembly, record: RunRecord, seconds: float) -> None:
+    """Say what another precision would have gained in a training of so many seconds."""
+    if assembly.trainer.world_size == 1 and seconds >= _LONG:
+        from assay.run.profile import suggest_precision
+
+        if note := _best_effort(_LACKS, suggest_precision, assembly, seconds):
+            record.notes.append(note)
+            print_lines([("note", note)])
 
 
 def _can_test(assembly: Assembly) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import re
@@ -22,6 +23,7 @@ from typing_extensions import override
 from assay.build.assembly import assemble
 from assay.build.trainer import silence_lightning
 from assay.build.trainer_options import num_local_processes
+from assay.config.serialize import value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import MemoryLoader
 from assay.errors import AssayError, ConfigError
@@ -29,6 +31,7 @@ from assay.files.atomic import write_together
 from assay.module import Module
 from assay.process import keep_handlers
 from assay.record.provenance import cpu_model, usable_cores
+from assay.torch_internals import tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -180,12 +183,37 @@ def lies_in_memory(data: L.LightningDataModule) -> bool:
     return isinstance(data, DataModule) and isinstance(data.train_dataloader(), MemoryLoader)
 
 
-class _Measured(Exception):  # noqa: N818 - it is not an error
+class EnoughMeasured(Exception):  # noqa: N818 - it is not an error
     """Enough steps were taken."""
 
 
 def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer) -> Assembly:
-    """Train a job, which was checked, in a folder that is removed, until the timer has seen enough."""
+    """Train a job, which was checked, until the timer has seen enough."""
+    try:
+        assembly = train_briefly(job, datamodule, steps)
+    finally:
+        steps.close()
+    if len(steps.milliseconds) < _FEWEST or steps.to_trace:
+        traced = f" and {steps.to_trace} more were to be traced" if steps.to_trace else ""
+        raise AssayError(
+            f"the run ends after {assembly.trainer.global_step} steps, of which the first {WARM_UP} are not "
+            f"measured{traced}",
+            hint="let it be longer, as by trainer.max_epochs=100, or make data.batch_size smaller",
+        )
+    return assembly
+
+
+def train_briefly(
+    job: Job, datamodule: L.LightningDataModule | None, watch: StepTimer | Callback, *, alone: bool = False
+) -> Assembly:
+    """Train a job, which was checked, in a folder that is removed, until a callback raises `EnoughMeasured`.
+
+    Args:
+        job: The job.
+        datamodule: That of the check.
+        watch: The callback.
+        alone: Whether it takes the place of all other callbacks.
+    """
     config = job.to_config()
     if num_local_processes(config) > 1:
         raise ConfigError(
@@ -199,7 +227,7 @@ def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer
             config.callbacks = {
                 name: node
                 for name, node in (config.get("callbacks") or {}).items()
-                if node is not None and "ProgressBar" not in str(node.get("_target_"))
+                if node is not None and not alone and "ProgressBar" not in str(node.get("_target_"))
             }
         assembly = assemble(config, datamodule=datamodule)
         trainer, module = assembly.trainer, assembly.module
@@ -208,27 +236,18 @@ def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer
                 "a module that takes the optimizer's steps itself cannot be measured", key="module"
             )
         callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-        callbacks.append(steps)
-        if steps.actions is not None:
-            trainer.profiler = steps.actions  # type: ignore[attr-defined]  # a plain attribute
+        callbacks.append(watch)
+        if isinstance(watch, StepTimer) and watch.actions is not None:
+            trainer.profiler = watch.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
-                steps.actions.time_calls(forward=module.model, loss=module.loss)
-        with keep_handlers(), suppress(_Measured):  # Lightning ignores Ctrl-C once there was one
+                watch.actions.time_calls(forward=module.model, loss=module.loss)
+        with keep_handlers(), suppress(EnoughMeasured):  # Lightning ignores Ctrl-C once there was one
             try:
                 trainer.fit(module, datamodule=assembly.datamodule)
             except SystemExit as stop:
                 if isinstance(stop.__context__, KeyboardInterrupt):
                     raise KeyboardInterrupt from stop
                 raise
-            finally:
-                steps.close()
-    if len(steps.milliseconds) < _FEWEST or steps.to_trace:
-        traced = f" and {steps.to_trace} more were to be traced" if steps.to_trace else ""
-        raise AssayError(
-            f"the run ends after {trainer.global_step} steps, of which the first {WARM_UP} are not "
-            f"measured{traced}",
-            hint="let it be longer, as by trainer.max_epochs=100, or make data.batch_size smaller",
-        )
     return assembly
 
 
@@ -330,7 +349,7 @@ class StepTimer(Callback):
 
     def _end(self, left_in_epoch: float) -> None:
         if not self.to_trace:
-            raise _Measured
+            raise EnoughMeasured
         if left_in_epoch < self.to_trace and self._waits:
             self._waits -= 1  # for a new epoch: no validation is to be among the steps that are traced
             return
@@ -349,7 +368,7 @@ class StepTimer(Callback):
             if self._trace is not None:
                 with write_together(self._trace) as folder:
                     self._profile.export_chrome_trace(str(folder / self._trace.name))
-            raise _Measured
+            raise EnoughMeasured
 
     def close(self) -> None:
         """Stop tracing, where the run has ended before."""
@@ -425,3 +444,47 @@ def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]
     hints = [] if "16" in str(trainer.get("precision")) else ["precision=bf16"]
     hints += [] if trainer.get("compile") else ["trainer.compile=true"]
     return f"{computing:.0%} of a step is the model's own computing", hints
+
+
+_WORTH: Final = 0.8
+"""Share of the time from which on another precision is worth a note."""
+_TRIALS: Final = 3
+_AT_MOST: Final = 0.05
+"""Share of a run's seconds that are measured."""
+
+
+def suggest_precision(assembly: Assembly, seconds: float) -> str:
+    """What `precision=bf16` would have gained in a run of so many seconds; empty where that is little.
+
+    A copy of the model takes forward and backward passes of random inputs, in turns with and without.
+    """
+    module, spec, device = assembly.module, assembly.config.get("spec"), assembly.trainer.strategy.root_device
+    if not isinstance(module, Module) or spec is None or str(assembly.trainer.precision) != "32-true":
+        return ""
+    shape = (int(value_of(assembly.config, "data.batch_size")), *spec.input_shape)
+    with torch.random.fork_rng(), torch.enable_grad(), torch.inference_mode(mode=False):
+        model = copy.deepcopy(module.model).to(device).train()
+        inputs = torch.randint(spec.vocab_size, shape) if spec.get("vocab_size") else torch.randn(shape)
+        inputs = inputs.to(device)
+        if assembly.config.trainer.get("channels_last"):
+            inputs = inputs.to(memory_format=torch.channels_last)
+
+        def take_step(*, half: bool) -> float:
+            begin = time.perf_counter()
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
+                outputs = tree_leaves(model(inputs))
+            sum(output.float().sum() for output in outputs).backward()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            return time.perf_counter() - begin
+
+        if take_step(half=False) * 2 * (_TRIALS + 1) > _AT_MOST * seconds:
+            return ""
+        take_step(half=True)
+        share = statistics.median(take_step(half=True) / take_step(half=False) for _ in range(_TRIALS))
+    if share > _WORTH:
+        return ""
+    return (
+        f"precision=bf16 would take about {share:.0%} of the time for forward and backward passes here, as "
+        "measured; its results differ by rounding"
+    )

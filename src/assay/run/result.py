@@ -107,7 +107,6 @@ def print_warnings(warnings: Iterable[str]) -> None:
 
 def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
     """What is about to be trained, on what, where: three lines, and one a note."""
-    console = Console(highlight=False, soft_wrap=True)
     lines = []
     spec = assembly.config.get("spec")
     if spec is not None:
@@ -125,7 +124,12 @@ def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()
     trainer = assembly.trainer
     where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
     lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
-    lines += [("note", note) for note in notes]
+    print_lines([*lines, *(("note", note) for note in notes)])
+
+
+def print_lines(lines: Iterable[tuple[str, str]]) -> None:
+    """Print what a run says of itself, and write it into its log."""
+    console = Console(highlight=False, soft_wrap=True)
     for name, text in lines:
         console.print(f"[bold]{name:<6}[/bold] {escape(text)}")
         logging.getLogger("assay").info("%s: %s", name, text)
