@@ -171,11 +171,11 @@ REFUSED = {
     "data/transform=crop_flip": "cannot take an input of shape",
     "data/transform=resize": "cannot take an input of shape",
     "data.source.max_length=0": "data.source.max_length: max_length=0",
-    "data.source.vocab_size=2": "data.source.vocab_size: vocab_size=2: 3 (of word)",
+    "data.source.vocab_size=2": "data.source.vocab_size: vocab_size=2: expected 3 to 1,000,000 for tokenizer=word",
     "data.source.tokenizer=chars": "data.source.tokenizer: tokenizer='chars'",
     "data.source.text=word": "did you mean 'words'",
     "data.source.text=length": "data.source.text=length: the column holds numbers",
-    "data.source.text=kind": "expected a text column other than the target, got 'kind'",
+    "data.source.text=kind": "data.source.text: text='kind': expected a column other than the target",
     "data.source.target=kin": "did you mean 'kind'",
 }
 

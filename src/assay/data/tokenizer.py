@@ -175,7 +175,7 @@ def check_tokenizer(kind: str, vocab_size: int) -> None:
         raise ValueError(f"tokenizer={kind!r}: expected one of {', '.join(KINDS)}")
     least = len(_SPECIAL) + (_NUM_BYTES if kind == "bpe" else 1)
     if not least <= vocab_size <= _MOST:
-        raise ValueError(f"vocab_size={vocab_size}: expected {least} (with {kind}) to {_MOST:,}")
+        raise ValueError(f"vocab_size={vocab_size}: expected {least} to {_MOST:,} for tokenizer={kind}")
 
 
 def _backend(

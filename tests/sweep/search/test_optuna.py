@@ -293,6 +293,7 @@ print("whole")
 """
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.long)])
 def test_a_process_killed_anywhere_in_a_study(kills: int, tmp_path: Path) -> None:
     """SIGKILL, also in the midst of Optuna's own writes."""
