@@ -34,7 +34,7 @@ from assay.check.prove import Prover
 from assay.compose.compose import PRIMARY, choices, complete, job_config, loader, trust_for
 from assay.run.execute import run_job
 
-typed = [*sys.argv[1:], "hydra/launcher=basic", "hydra/sweeper=basic"]
+typed = [*sys.argv[1:], "hydra/launcher=basic", "hydra/sweeper=basic", "hydra.sweep.subdir=${hydra.job.num}"]
 prover = Prover()
 
 def job(config):
