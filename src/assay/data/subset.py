@@ -421,16 +421,16 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
                 f"{_sample_name(all_data[pools[subset]], rows[subset][shared[0]])}, "
                 f"like {_sample_name(all_data['train'], rows['train'][twin])})"
             )
-    looks: dict[str, Any] = {name: _summarize(data) for name, data in all_data.items()}
+    are_texts = isinstance(all_data["train"], Unfitted)
+    most = len(rows["train"]) if are_texts else _MOST_PICTURES
+    train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
+    others = {name: rows[name] if are_texts else rows[name][: most // 10] for name in ("val", "test")}
+    chosen = {"train": train, **{name: some for name, some in others.items() if len(some)}}
+    looks = {name: _summarize(all_data[pools[name]], some) for name, some in chosen.items()}
     if all(look is not None for look in looks.values()):
-        are_texts = looks["train"].ndim == 1
-        most = len(rows["train"]) if are_texts else _MOST_PICTURES
-        train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
-        for subset in ("val", "test"):
-            own_rows = rows[subset] if are_texts else rows[subset][: _MOST_PICTURES // 10]
-            if not len(own_rows):
-                continue
-            twins = _find_nearest(looks[pools[subset]][own_rows], looks["train"][train])
+        for subset in [name for name in looks if name != "train"]:
+            own_rows = chosen[subset]
+            twins = _find_nearest(looks[subset], looks["train"])
             twins[np.isin(inputs[subset][: len(own_rows)], inputs["train"])] = -1
             if len(near_rows := np.flatnonzero(twins >= 0)):
                 name = _sample_name(all_data[pools[subset]], own_rows[near_rows[0]])
@@ -458,13 +458,14 @@ def _find_nearest(looks: Any, training: Any) -> NDArray[np.int64]:
     return result
 
 
-def _summarize(data: Data) -> Any:
+def _summarize(data: Data, rows: Rows) -> Any:
     """What near copies have alike: words `[N]`, or small grey pictures `[N, 256]` of norm 1; or None."""
     if isinstance(data, Unfitted):
         column = getattr(data.encoder, "column", None)
         if column is None:
             return None
-        return np.array([hash(" ".join(_WORD.findall(str(text).casefold()))) for text in data.raw[column]])
+        texts = map(str, data.raw[column].iloc[rows])
+        return np.array([hash(" ".join(_WORD.findall(text.casefold()))) for text in texts])
     if not isinstance(data, Samples) or data.inputs.ndim != 4 or data.inputs.dtype != torch.uint8:
         return None
     if (size := min(data.inputs.shape[2:])) < 16:
@@ -472,7 +473,7 @@ def _summarize(data: Data) -> Any:
     step = max(1, size // 32)
     small = [
         adaptive_avg_pool2d(block[..., ::step, ::step].float().mean(1), 16).flatten(1)
-        for block in blocks(data.inputs, torch.arange(len(data)))
+        for block in blocks(data.inputs, torch.as_tensor(rows))
     ]
     grey = torch.cat(small)
     return normalize(grey - grey.mean(1, keepdim=True))
