@@ -128,7 +128,7 @@ def test_a_lora_run_gives_the_merged_model(train: Train, tmp_path: Path) -> None
         (("finetune=head", "model=linear"), r"is nothing but a head"),
         (("finetune=head", "trainer.sync_batchnorm=true"), r"batch norms by others"),
         (("model=timm", "model.name=resnet1"), r"is not a network of timm; similar names: resnet18"),
-        (("model=torchvision", "model.name=resnet1"), r"not a network of torchvision for classes or masks; similar names"),
+        (("model=torchvision", "model.name=resnet1"), r"not a network of torchvision for classes or masks"),
         (("model.weights=nowhere.pth",), r"model\.weights=nowhere\.pth is neither a file nor a run"),
     ],
 )  # fmt: skip

@@ -171,7 +171,7 @@ REFUSED = {
     "data/transform=crop_flip": "cannot take an input of shape",
     "data/transform=resize": "cannot take an input of shape",
     "data.source.max_length=0": "data.source.max_length: max_length=0",
-    "data.source.vocab_size=2": "data.source.vocab_size: vocab_size=2: expected 3 to 1,000,000 for tokenizer=word",
+    "data.source.vocab_size=2": "vocab_size=2: expected 3 to 1,000,000 for tokenizer=word",
     "data.source.tokenizer=chars": "data.source.tokenizer: tokenizer='chars'",
     "data.source.text=word": "did you mean 'words'",
     "data.source.text=length": "data.source.text=length: the column holds numbers",

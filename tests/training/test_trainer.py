@@ -60,22 +60,23 @@ def test_channels_last(train: Train) -> None:
         torch.testing.assert_close(last.weights[name], value, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("how", ["true", "blocks", "reduce-overhead"])
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.long)])
 def test_compile_computes_the_same_and_keeps_the_names(
-    train: Train, backend: str, monkeypatch: pytest.MonkeyPatch
+    train: Train, backend: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With torch's own backend (which calls a C++ compiler), and with the one that only traces."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     short = (
         "data=digits",
         "model=mlp",
-        "model.hidden=[16]",
+        "model.hidden=[16,16,16]",
         "scheduler=none",
         "trainer.limit_train_batches=3",
     )
     plain = train(*short)
     torch._dynamo.utils.counters.clear()
-    compiled = train(*short, "trainer.compile=true", "callbacks=[last_checkpoint]")
+    compiled = train(*short, f"trainer.compile={how}", "callbacks=[last_checkpoint]")
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
     assert list(compiled.checkpoint("last")["state_dict"]) == list(plain.weights)
     for name, value in plain.weights.items():

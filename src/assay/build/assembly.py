@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import msgspec
@@ -155,11 +155,32 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         target_scale=target_scale(config.spec),
         finetune=finetune,
     )
-    if config.trainer.get("compile"):
-        model.compile()
+    if how := config.trainer.get("compile"):
+        _compile(model, how)
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted
+
+
+def _compile(model: nn.Module, how: Literal[True] | str) -> None:
+    """Compile the whole model, or each of its repeated blocks: equal ones are compiled once."""
+    if how != "blocks":
+        model.compile(mode=None if how is True else how)
+        return
+    blocks = equal_blocks(model)
+    if not blocks:
+        raise ConfigError("this model repeats no block", key="trainer.compile", hint="trainer.compile=true")
+    for block in blocks:
+        block.compile()
+
+
+def equal_blocks(model: nn.Module) -> list[nn.Module]:
+    """Repeated blocks of a model of which another one has as many parameters, of the same shapes."""
+    from assay.device.fsdp2 import repeated_blocks
+
+    blocks = list(repeated_blocks(model))
+    kinds = [(type(block), *(parameter.shape for parameter in block.parameters())) for block in blocks]
+    return [block for block, kind in zip(blocks, kinds, strict=True) if kinds.count(kind) > 1]
 
 
 def assemble_module(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:

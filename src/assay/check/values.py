@@ -74,7 +74,8 @@ _TRAINER: Mapping[str, Any] = {
     "interface": str,
     "micro_batch": _COUNT | Literal["auto"],
     "matmul_precision": Literal["highest", "high", "medium"],
-    **dict.fromkeys(("compile", "channels_last"), bool),
+    "compile": bool | Literal["blocks", "reduce-overhead", "max-autotune"],
+    "channels_last": bool,
 }
 _DURATION = r"(?=.*[1-9])\d+:\d\d:\d\d:\d\d", "days:hours:minutes:seconds above zero", "00:01:30:00"
 _TEXTS = {

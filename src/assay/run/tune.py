@@ -13,6 +13,7 @@ import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from torch import nn
 
+from assay.build.assembly import equal_blocks
 from assay.config.serialize import to_yaml, value_of
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
@@ -140,7 +141,8 @@ def _candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
     if str(assembly.trainer.precision) == "32-true":
         yield False, ["precision=bf16", *(["precision=tf32"] if on_gpu else [])]
     if not value_of(config, "trainer.compile"):
-        yield False, ["trainer.compile=true"]
+        ways = {"true": True, "blocks": equal_blocks(model), "reduce-overhead": on_gpu}
+        yield False, [f"trainer.compile={way}" for way, is_possible in ways.items() if is_possible]
     size = value_of(config, "data.batch_size")
     if isinstance(size, int):
         yield False, [f"data.batch_size={factor * size}" for factor in (2, 4, 8)]
