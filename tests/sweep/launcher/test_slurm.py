@@ -25,6 +25,7 @@ from tests.sweep.launcher.shared import (
 )
 
 from assay.errors import ConfigError
+from assay.record.journal import Journal
 from assay.record.run_record import RunRecord
 from assay.sweep.definition import make_part
 from assay.sweep.job_spec import JobSpec
@@ -182,6 +183,29 @@ def test_a_job_on_two_nodes_is_one_of_two_ranks(
     until(lambda: "going on from step" in Path(lost.output).read_text())
     until(lambda: RunRecord.load(Path(lost.run_dir)).status == "running")
     check_saves_when_stopped(launcher, lost)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_sweep_of_jobs_on_two_nodes_goes_on_when_a_node_is_lost(project: Path, programs: Path) -> None:
+    typed = (one for one in TINY if not one.startswith("trainer.max_epochs"))
+    sweep = (*typed, "trainer.max_epochs=150", "trainer.strategy=ddp", "seed=1,2")
+    start_sweep([*sweep, "trainer.devices=2", "hydra.sweep.dir=whole"])
+    words = (*sweep, *GANG[1:], *LAUNCHER, "hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep")
+    driver = begin(project, "train", "-m", *words)
+    saved = project / "sweep" / "0" / "checkpoints" / "last.ckpt"
+    until(lambda: saved.is_file() or driver.poll() is not None)
+    assert driver.poll() is None, (project / "output").read_text()
+    [srun] = fake_slurm.steps(int((programs / "jobs" / "1.pid").read_text()))[:1]
+    [task] = [task for task in srun.children() if task.environ()["SLURM_PROCID"] == "1"]
+    for process in [*task.children(recursive=True), task]:
+        process.kill()
+    assert driver.wait(600) == 0, (project / "output").read_text()
+    jobs = Journal.open(project / "sweep").jobs.values()
+    assert [job.status for job in jobs] == ["finished", "finished"]
+    assert sum(len(job.failures) for job in jobs) == 1
+    for number in ("0", "1"):
+        assert weights(project / "sweep" / number) == weights(project / "whole" / number)
 
 
 def test_more_nodes_than_there_are(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
