@@ -202,7 +202,7 @@ def test_without_what_a_wrapper_is_about_to_do_the_end_differs(forks: Forks, tmp
     """A control: after a validation no statistics are handed on before a batch that is only accumulated."""
     words = (
         *(*TRAIN, "trainer.val_check_interval=3", "trainer.accumulate_grad_batches=8"),
-        *("trainer.limit_train_batches=14", "trainer.max_epochs=1", "~callbacks.ema"),
+        *("trainer.limit_train_batches=14", "trainer.max_epochs=1", "~callbacks.ema", "~callbacks.batch_norm"),
     )
     places = [tmp_path / name for name in ("whole", "cut")]
     for place, batch in zip(places, ("null", "11"), strict=True):
@@ -212,15 +212,12 @@ def test_without_what_a_wrapper_is_about_to_do_the_end_differs(forks: Forks, tmp
     assert path is not None
     for removed in (False, True):
         place = Path(shutil.copytree(places[1], tmp_path / str(removed)))
-        for twin in path.parent.glob("*.ckpt"):  # the best and the last one of a step are one file
-            if not twin.samefile(path):
-                continue
-            checkpoint = CheckpointFile().load_checkpoint(path)
-            for process in checkpoint["loops"]["fit_loop"]["state_dict"]["carried"]["processes"]:
-                assert process["buffers_due"] is False
-                if removed:
-                    del process["buffers_due"]
-            CheckpointFile().save_checkpoint(checkpoint, place / "run" / "checkpoints" / twin.name)
+        checkpoint = CheckpointFile().load_checkpoint(path)
+        for process in checkpoint["loops"]["fit_loop"]["state_dict"]["carried"]["processes"]:
+            assert process["buffers_due"] is False
+            if removed:
+                del process["buffers_due"]
+        CheckpointFile().save_checkpoint(checkpoint, place / "run" / "checkpoints" / path.name)
         assert forks.command(*RESUME, cwd=place, forked_children=2).code == 0, (
             place / "output.txt"
         ).read_text()
