@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import resource
 import shutil
@@ -11,6 +12,8 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,11 +28,11 @@ from assay.cli.app import app
 from assay.data import picture_cache
 from assay.data.image_folder import ImageFolder
 from assay.data.picture_cache import list_cached, read_bytes
+from assay.data.samples import Stream
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from assay.data.samples import Samples
 
@@ -91,6 +94,68 @@ def test_the_second_job_reads_no_picture(root: Path, cache: Path, reads: list[st
     assert first.digest() == read(root, in_memory=False).digest()
 
 
+def test_what_a_job_changes_in_place_is_its_own(root: Path, cache: Path) -> None:
+    first = read(root)  # which has decoded them
+    mapped = read(root)
+    first.inputs.zero_()
+    assert torch.equal(mapped.inputs, expected(root))
+    assert torch.equal(read(root).inputs, expected(root))
+
+
+def test_a_worker_that_is_not_forked_gets_them(root: Path, cache: Path) -> None:
+    for samples in (read(root), read(root)):
+        handed_on = pickle.loads(bytes(ForkingPickler.dumps(samples.inputs)))  # noqa: S301 - written here
+        assert torch.equal(handed_on, expected(root))
+
+
+def test_however_a_folder_is_named_it_is_decoded_once(
+    root: Path, cache: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root.parent / "link").symlink_to(root)
+    monkeypatch.chdir(root)
+    for name in (root, Path("../photos"), Path("../link"), root.parent / "link", Path()):
+        assert torch.equal(read(name).inputs, expected(root))
+    assert len(reads) == COUNT
+
+
+def test_names_that_are_no_text(tmp_path: Path, root: Path, cache: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    shutil.copytree(root, odd)
+    (odd / "a" / "0.png").rename(Path(os.fsdecode(os.fsencode(odd / "a") + b"/\xff.png")))
+    for _ in range(2):
+        assert sorted(map(int, read(odd).inputs.sum((1, 2, 3)))) == sorted(
+            map(int, expected(root).sum((1, 2, 3)))
+        )
+    assert len(list_cached()) == 1
+    assert read(odd, in_memory=False).digest() == read(odd).digest()
+    assert CliRunner().invoke(app, ["cache"]).exit_code == 0
+
+
+def test_sets_of_several_sizes_and_missing_files(root: Path, cache: Path, reads: list[str]) -> None:
+    (root / "a" / "gone.png").symlink_to(root / "nowhere.png")
+    for _ in range(2):
+        assert torch.equal(read(root, on_bad="skip").inputs, expected_without(root, "gone.png"))
+    assert len(reads) == 2 * 1 + COUNT, "the file that is missing is tried again"
+    (root / "a" / "gone.png").unlink()
+    Image.fromarray(np.zeros((5, 5, 3), np.uint8)).save(root / "c" / "9999.png")
+    assert isinstance(ImageFolder(str(root)).read()["all"], Stream)
+    assert len(list_cached()) == 1, "that of before"
+
+
+def expected_without(root: Path, name: str) -> torch.Tensor:
+    images = (pil_to_tensor(Image.open(path)) for path, _ in Reference(str(root)).samples if name not in path)
+    return torch.stack(list(images))
+
+
+def test_a_lock_that_is_a_link_is_not_followed(root: Path, cache: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    cache.mkdir(parents=True)
+    (cache / f".{os.getuid()}.lock").symlink_to(victim)
+    assert torch.equal(read(root).inputs, expected(root))
+    assert victim.read_text() == "precious"
+
+
 def test_other_pictures_or_another_size_are_decoded_anew(root: Path, cache: Path, reads: list[str]) -> None:
     path, extra = root / "a" / "0.png", root / "b" / "new.png"
     state = path.stat()
@@ -135,7 +200,7 @@ def test_a_damaged_file_is_made_anew(root: Path, cache: Path, reads: list[str]) 
         changed[place] ^= 1 << draws.randrange(8)
         flipped.append(bytes(changed))
     cut = [whole[: draws.randrange(len(whole))] for _ in range(10)]
-    for content in (*flipped, *cut, b"", whole + b"\0", whole[8:] + whole[:8], whole * 2):
+    for content in (*flipped, *cut, b"", whole + b"\0", whole[8:16] + whole[:8] + whole[16:], whole * 2):
         file.write_bytes(content)
         assert torch.equal(read(root).inputs, expected(root))
 
@@ -183,7 +248,7 @@ def test_a_cache_that_cannot_be_written_costs_a_line(root: Path, cache: Path, tm
 
     with largest_file(1000):
         check("File too large")
-    assert not [file for file in cache.iterdir() if file.name != ".lock"]
+    assert not [file for file in cache.iterdir() if file.suffix != ".lock"]
     shutil.rmtree(tmp_path / "cache")
     (tmp_path / "cache").touch()
     check("cache")
@@ -216,9 +281,10 @@ def test_what_was_used_last_stays(
     reads.clear()
     read(root)
     assert len(reads) == COUNT, "larger than the cache may be: not kept"
-    monkeypatch.setenv("ASSAY_CACHE_GB", "much")
-    with pytest.raises(ConfigError, match="expected a number of gigabytes, got 'much'"):
-        read(root)
+    for wrong in ("much", "nan", "-1"):
+        monkeypatch.setenv("ASSAY_CACHE_GB", wrong)
+        with pytest.raises(ConfigError, match=f"expected a number of gigabytes, got '{wrong}'"):
+            read(root)
 
 
 def test_it_is_listed_and_cleared_while_a_job_reads(root: Path, cache: Path) -> None:
@@ -227,9 +293,10 @@ def test_it_is_listed_and_cleared_while_a_job_reads(root: Path, cache: Path) -> 
     listed = CliRunner().invoke(app, ["cache"])
     assert listed.exit_code == 0
     assert f"{root}: 60 of 9×7 (RGB)" in listed.stdout
+    (cache / f".{'0' * 32}.pixels.0123456789ab.tmp").touch()
     document = json.loads(CliRunner().invoke(app, ["cache", "clear", "--json"]).stdout)
     assert [file["num_pictures"] for file in document["files"]] == [COUNT]
-    assert not list_cached()
+    assert [path.suffix for path in cache.iterdir()] == [".lock"]
     assert torch.equal(mapped.inputs, expected(root))
     assert CliRunner().invoke(app, ["cache", "ls"]).stdout.count("\n") == 1
 

@@ -126,6 +126,7 @@ def test_the_learning_rate_at_which_the_loss_falls_fastest(tmp_path: Path) -> No
 LR_REFUSED: dict[tuple[str, ...], str] = {
     ("trainer.max_epochs=1",): "the run ends after",
     ("--write=mine",): "--lr writes no experiment",
+    ("--budget=3",): "--lr takes as long as its steps",
     ("--plot=lr.txt",): "expected a name that ends in .png",
     ("optimizer.lr=fast",): "optimizer.lr",
 }

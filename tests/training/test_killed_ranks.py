@@ -202,7 +202,12 @@ def test_without_what_a_wrapper_is_about_to_do_the_end_differs(forks: Forks, tmp
     """A control: after a validation no statistics are handed on before a batch that is only accumulated."""
     words = (
         *(*TRAIN, "trainer.val_check_interval=3", "trainer.accumulate_grad_batches=8"),
-        *("trainer.limit_train_batches=14", "trainer.max_epochs=1", "~callbacks.ema", "~callbacks.batch_norm"),
+        *(
+            "trainer.limit_train_batches=14",
+            "trainer.max_epochs=1",
+            "~callbacks.ema",
+            "~callbacks.batch_norm",
+        ),
     )
     places = [tmp_path / name for name in ("whole", "cut")]
     for place, batch in zip(places, ("null", "11"), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import msgspec
@@ -14,7 +14,7 @@ from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.model import build_model, notes_on_model, num_outputs, pretrained_inputs
+from assay.build.model import build_model, equal_blocks, notes_on_model, num_outputs, pretrained_inputs
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build, build_metrics
 from assay.build.recipe import add_recipe, notes_on_length, notes_on_pictures
@@ -155,32 +155,12 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         target_scale=target_scale(config.spec),
         finetune=finetune,
     )
-    if how := config.trainer.get("compile"):
-        _compile(model, how)
+    how = config.trainer.get("compile")
+    for part in equal_blocks(model) if how == "blocks" else [model] * bool(how):
+        part.compile(mode=None if how in (True, "blocks") else how)
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted
-
-
-def _compile(model: nn.Module, how: Literal[True] | str) -> None:
-    """Compile the whole model, or each of its repeated blocks: equal ones are compiled once."""
-    if how != "blocks":
-        model.compile(mode=None if how is True else how)
-        return
-    blocks = equal_blocks(model)
-    if not blocks:
-        raise ConfigError("this model repeats no block", key="trainer.compile", hint="trainer.compile=true")
-    for block in blocks:
-        block.compile()
-
-
-def equal_blocks(model: nn.Module) -> list[nn.Module]:
-    """Repeated blocks of a model of which another one has as many parameters, of the same shapes."""
-    from assay.device.fsdp2 import repeated_blocks
-
-    blocks = list(repeated_blocks(model))
-    kinds = [(type(block), *(parameter.shape for parameter in block.parameters())) for block in blocks]
-    return [block for block, kind in zip(blocks, kinds, strict=True) if kinds.count(kind) > 1]
 
 
 def assemble_module(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:

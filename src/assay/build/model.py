@@ -229,8 +229,21 @@ def _check_tokens(config: DictConfig) -> None:
 
 def check_model(config: DictConfig, model: nn.Module | None) -> None:
     """Refuse a model with which the data's task would learn nothing."""
-    if model is not None and (problem := task_of(config.spec.task).model_problem(model)):
+    if model is None:
+        return
+    if problem := task_of(config.spec.task).model_problem(model):
         raise ConfigError(problem[0], key="model", hint=problem[1])
+    if config.trainer.get("compile") == "blocks" and not equal_blocks(model):
+        raise ConfigError("this model repeats no block", key="trainer.compile", hint="trainer.compile=true")
+
+
+def equal_blocks(model: nn.Module) -> list[nn.Module]:
+    """Repeated blocks of a model of which another one has as many parameters, of the same shapes."""
+    from assay.device.fsdp2 import repeated_blocks
+
+    blocks = list(repeated_blocks(model))
+    kinds = [(type(block), *(parameter.shape for parameter in block.parameters())) for block in blocks]
+    return [block for block, kind in zip(blocks, kinds, strict=True) if kinds.count(kind) > 1]
 
 
 def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:

@@ -95,8 +95,8 @@ def tune(
     overrides: Overrides = None,
     *,
     budget: Annotated[
-        float, typer.Option("--budget", metavar="SECONDS", min=1, help="To measure for.")
-    ] = 60.0,
+        float | None, typer.Option("--budget", metavar="SECONDS", min=1, help="To measure for: 60.")
+    ] = None,
     write: Annotated[
         str | None,
         typer.Option(
@@ -119,9 +119,11 @@ def tune(
     check_ending("--plot", plot, ".png", ".svg", ".pdf")
     if plot is not None and not lr:
         raise ConfigError("this draws the loss of --lr", key="--plot", hint="add --lr")
-    if lr and write is not None:
-        raise ConfigError("--lr writes no experiment", key="--write", hint="leave it out")
     if lr:
+        if write is not None:
+            raise ConfigError("--lr writes no experiment", key="--write", hint="leave it out")
+        if budget is not None:
+            raise ConfigError("--lr takes as long as its steps", key="--budget", hint="leave it out")
         _find_lr(document, overrides or [], plot, config_dir)
         return
     path = None if write is None else _new_experiment(write, config_dir)
@@ -132,7 +134,7 @@ def tune(
         checker.job(overrides or [])
         from assay.run.tune import commands_of, experiment_of, tune_job
 
-    tuning = tune_job(checker, overrides or [], budget)
+    tuning = tune_job(checker, overrides or [], budget or 60.0)
     document.say("tune", tuning)
     document.next = commands_of(tuning, *_options(config_dir))
     if path is not None:
@@ -156,7 +158,8 @@ def _find_lr(
 
     test = find_lr(checker, overrides)
     document.say("tune_lr", test)
-    typed = [*_options(config_dir), *overrides, f"optimizer.lr={test.lr:g}"]
+    others = [override for override in overrides if not override.lstrip("+").startswith("optimizer.lr=")]
+    typed = [*_options(config_dir), *others, f"optimizer.lr={test.lr:g}"]
     document.next = [shlex.join(["assay", "train", *typed])]
     if plot is not None:
         save_plot(draw_range(test), plot)

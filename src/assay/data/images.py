@@ -293,7 +293,9 @@ class PictureFolder(ABC):
         if self._fit_in_memory(size, len(paths), 2) and can_cache(paths, torch.Size(shape).numel()):
             try:
                 form = self.mode if self.image_size is None else f"{self.mode}, scaled"
-                return decode_once(self._root, paths, form, shape, decode_at)
+                return decode_once(
+                    self._root, paths, form, shape, decode_at, scaled=self.image_size is not None
+                )
             except OSError as error:
                 self._note(f"decoded pictures are not kept for the next job: {error}")
         if not self._fit_in_memory(size, len(paths), 4):

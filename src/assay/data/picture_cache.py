@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import msgspec
+import numpy as np
 import PIL
 import torch
 import torchvision  # type: ignore[import-untyped]  # torchvision ships no types
@@ -21,6 +22,7 @@ import torchvision  # type: ignore[import-untyped]  # torchvision ships no types
 from assay.data.source_files import cache_folder, cache_limit
 from assay.files.atomic import remove_unfinished, temporary_name, write_text
 from assay.record.run_lock import fcntl
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -100,17 +102,19 @@ def scan_images(
         to_cache = {
             state.text: looks[path]
             for path, state in zip(paths, states, strict=True)
-            if state.text and not looks[path].bad and state.changed < settled
+            if not looks[path].bad and state.changed < settled
         }
-        with suppress(OSError):  # a home that cannot be written, or is full: the files are read again
+        # A home that cannot be written, or is full; a name that is no text: the files are read again.
+        with suppress(OSError, UnicodeEncodeError):
             write_text(file, msgspec.json.encode(to_cache).decode())
     return [looks[path] for path in paths]
 
 
 class _State(NamedTuple):
-    """A file's name, and by what a change of it is known."""
+    """A file's name below its folder, and by what a change of it is known."""
 
-    text: str = ""
+    name: str
+    text: str
     changed: int = 0
     num_bytes: int = 0
 
@@ -118,15 +122,15 @@ class _State(NamedTuple):
 def _states(root: Path, paths: Sequence[str]) -> list[_State]:
     prefix, states = f"{root}{os.sep}", []
     for path in paths:
+        name = path.removeprefix(prefix)
         try:
             # pathlib takes three times as long, for each of what may be a million files.
             found = os.stat(path)  # noqa: PTH116
-        except OSError:
-            states.append(_State())
+        except OSError:  # whether it can be read is asked anew each time
+            states.append(_State(name, f"{name}:missing"))
             continue
         times = f"{found.st_ino}:{found.st_mtime_ns}:{found.st_ctime_ns}"
-        text = f"{path.removeprefix(prefix)}:{found.st_size}:{times}"
-        states.append(_State(text, found.st_ctime_ns, found.st_size))
+        states.append(_State(name, f"{name}:{found.st_size}:{times}", found.st_ctime_ns, found.st_size))
     return states
 
 
@@ -173,6 +177,8 @@ def decode_once(
     form: str,
     shape: tuple[int, int, int, int],
     decode: Callable[[Tensor, Sequence[int]], list[FileScan]],
+    *,
+    scaled: bool = False,
 ) -> tuple[Tensor, list[FileScan]]:
     """Map the decoded pictures of a folder; the first process that asks decodes them, others wait for it.
 
@@ -182,13 +188,15 @@ def decode_once(
         form: How they are decoded.
         shape: Of all of them, `[N, C, H, W]`.
         decode: Decodes the files at the given positions into a uint8 tensor of that shape.
+        scaled: Whether files of another size are scaled to it; otherwise such a set is not kept.
 
     Raises:
         OSError: The cache folder cannot be written, or is full.
     """
-    known = str(root.resolve())
-    name = _digest("\n".join((PIL.__version__, torchvision.__version__, known, form, str(shape), *paths)))
-    file, states = cache_folder() / "pictures" / f"{name}{_SUFFIX}", _states(root, paths)
+    known, states = str(root.resolve()), _states(root, paths)
+    names = (state.name for state in states)
+    name = _digest("\n".join((PIL.__version__, torchvision.__version__, known, form, str(shape), *names)))
+    file = cache_folder() / "pictures" / f"{name}{_SUFFIX}"
     digest = _digest("\n".join(state.text for state in states))
     mapped = _map(file, digest, shape)
     if mapped is None:
@@ -196,7 +204,8 @@ def decode_once(
         with _lock(file.parent):
             mapped = _map(file, digest, shape)
             if mapped is None:
-                return _make(file, Decoded(known, form, shape, digest, "", []), states, decode)
+                meta = Decoded(printable(known), form, shape, digest, "", [])
+                return _make(file, meta, states, decode, scaled=scaled)
     images, looks = mapped
     if bad := [position for position, look in enumerate(looks) if look.bad]:  # which may have been mended
         for position, look in zip(bad, decode(images, bad), strict=True):
@@ -209,6 +218,8 @@ def _make(
     meta: Decoded,
     states: Sequence[_State],
     decode: Callable[[Tensor, Sequence[int]], list[FileScan]],
+    *,
+    scaled: bool,
 ) -> tuple[Tensor, list[FileScan]]:
     """Decode into a file that appears under its name when all is done."""
     num_bytes = torch.Size(meta.shape).numel()
@@ -222,11 +233,16 @@ def _make(
             if hasattr(os, "posix_fallocate"):  # else a full disk would end the process
                 os.posix_fallocate(opened.fileno(), 0, num_bytes)
             opened.truncate(num_bytes)
-            images = torch.from_file(str(temporary), shared=True, size=num_bytes, dtype=torch.uint8)
+            shared = np.memmap(opened, np.uint8, "r+", shape=meta.shape)
             settled = (time.time() - _SETTLED) * 1e9
-            looks = decode(images.view(meta.shape), range(len(states)))
-            if all(state.text and state.changed < settled for state in states):
-                sealed = msgspec.structs.replace(meta, checksum=_checksum(images), looks=looks)
+            looks = decode(torch.from_numpy(shared), range(len(states)))
+            shared.flush()
+            # What is changed from here on is this process's own.
+            images = _map_privately(temporary, meta.shape)
+            fits = scaled or all(look.bad or look.size == meta.shape[2:] for look in looks)
+            if fits and all(state.changed < settled for state in states):
+                kept = [look._replace(bad=printable(look.bad)) for look in looks]
+                sealed = msgspec.structs.replace(meta, checksum=_checksum(images), looks=kept)
                 end = msgspec.json.encode(sealed)
                 opened.seek(num_bytes)
                 opened.write(end + len(end).to_bytes(_LENGTH, "big"))
@@ -236,21 +252,25 @@ def _make(
     finally:
         temporary.unlink(missing_ok=True)
     _make_room(file)
-    return images.view(meta.shape), looks
+    return images, looks
+
+
+def _map_privately(file: Path, shape: tuple[int, int, int, int]) -> Tensor:
+    # torch's own mapping cannot be handed to a worker that was not forked.
+    return torch.from_numpy(np.memmap(file, np.uint8, "c", shape=shape))
 
 
 def _map(file: Path, states: str, shape: tuple[int, int, int, int]) -> tuple[Tensor, list[FileScan]] | None:
     """Decoded pictures, where they are there, this user's, whole, and those of the files as they are."""
-    with suppress(OSError, RuntimeError):  # torch's own, where it was removed meanwhile
+    with suppress(OSError, ValueError):  # numpy's own, where it was replaced by a shorter one meanwhile
         meta = read_meta(file)
         if meta is None or (meta.states, meta.shape) != (states, shape):
             return None
-        size = torch.Size(shape).numel()
-        images = torch.from_file(str(file), shared=False, size=size, dtype=torch.uint8)
+        images = _map_privately(file, shape)
         if _checksum(images) == meta.checksum:
             with suppress(OSError):
                 os.utime(file)  # what was used last stays longest
-            return images.view(shape), list(meta.looks)
+            return images, list(meta.looks)
     return None
 
 
@@ -279,21 +299,27 @@ def read_meta(file: Path) -> Decoded | None:
 
 
 def _checksum(pixels: Tensor) -> str:
-    """Changes with any bit; takes hardly longer than reading them."""
-    whole = len(pixels) // 8 * 8
-    blocks = pixels[:whole].view(torch.int64).split(_BLOCK)  # type: ignore[no-untyped-call]  # of torch's
-    sums = torch.tensor([int(block.sum()) for block in blocks])
-    return hashlib.sha256(sums.numpy().tobytes() + pixels[whole:].numpy().tobytes()).hexdigest()
+    """Changes with any bit, and with the order of words; takes hardly longer than reading them."""
+    plain = pixels.flatten()
+    whole, weights = len(plain) // 8 * 8, 2 * torch.arange(_BLOCK) + 1
+    blocks = plain[:whole].view(torch.int64).split(_BLOCK)  # type: ignore[no-untyped-call]  # of torch's
+    sums = torch.tensor([int((block * weights[: len(block)]).sum()) for block in blocks])
+    return hashlib.sha256(sums.numpy().tobytes() + plain[whole:].numpy().tobytes()).hexdigest()
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     """Decode one set of pictures at a time: each takes all cores."""
-    with (folder / ".lock").open("wb") as file:
-        if fcntl is not None:
-            with suppress(OSError):  # a file system without locks; each process decodes then
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+    if fcntl is None:
         yield
+        return
+    descriptor = os.open(folder / f".{os.getuid()}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        with suppress(OSError):  # a file system without locks; each process decodes then
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @final
@@ -334,6 +360,10 @@ def list_cached() -> list[CachedPictures]:
 
 def clear_cache() -> list[CachedPictures]:
     """Remove all of it; jobs that have mapped pictures keep them."""
+    folder = cache_folder() / "pictures"
+    if folder.is_dir():
+        with _lock(folder):
+            remove_unfinished(folder, older_than=0.0)
     removed = list_cached()
     for cached in removed:
         cached.file.unlink(missing_ok=True)
@@ -346,7 +376,8 @@ def _make_room(kept: Path) -> None:
     for cached in sorted(list_cached(), key=lambda cached: cached.file != kept):
         total += cached.num_bytes
         if total > cache_limit() and cached.file != kept:
-            cached.file.unlink(missing_ok=True)
+            with suppress(OSError):  # another user's
+                cached.file.unlink()
 
 
 def _digest(text: str) -> str:

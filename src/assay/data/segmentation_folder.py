@@ -122,8 +122,8 @@ class SegmentationFolder(PictureFolder):
 
     With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
     Pictures are decoded as by `assay.data.image_folder.ImageFolder`: once where they have one size (or
-    `image_size` gives them one) and take less than a quarter of the free memory, else sample by sample. All
-    files are looked at before training.
+    `image_size` gives them one) and memory allows, else sample by sample. All files are looked at before
+    training.
 
     A mask has the class of each pixel as grey values or as a palette. What is wrong with any pair of files is
     told with its name: a mask that is missing, of another size, or with a value that is not a class.

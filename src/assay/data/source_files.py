@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -163,8 +164,8 @@ def cache_folder() -> Path:
 
 def cache_limit() -> float:
     """Bytes that decoded pictures may take there: `ASSAY_CACHE_GB`, or 20 GB."""
-    text = os.environ.get("ASSAY_CACHE_GB", "20")
-    try:
-        return float(text) * 1e9
-    except ValueError as error:
-        raise ConfigError(f"ASSAY_CACHE_GB: expected a number of gigabytes, got {text!r}") from error
+    text = os.environ.get("ASSAY_CACHE_GB") or "20"
+    with suppress(ValueError):
+        if float(text) >= 0:
+            return float(text) * 1e9
+    raise ConfigError(f"ASSAY_CACHE_GB: expected a number of gigabytes, got {text!r}")

@@ -561,7 +561,7 @@ def _note_precision(assembly: Assembly, record: RunRecord, seconds: float) -> No
     if assembly.trainer.world_size == 1 and seconds >= _LONG:
         from assay.run.profile import suggest_precision
 
-        if note := _best_effort(_LACKS, suggest_precision, assembly, seconds):
+        if note := _best_effort("bfloat16 was not measured", suggest_precision, assembly, seconds):
             record.notes.append(note)
             print_lines([("note", note)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from scipy.ndimage import gaussian_filter1d  # type: ignore[import-untyped]  # scipy ships no types
 from typing_extensions import override
 
-from assay.config.serialize import value_of
+from assay.config.serialize import is_number, value_of
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line, Points
 from assay.run.profile import EnoughMeasured, train_briefly
@@ -53,6 +54,7 @@ _STEPS: Final = 200
 _FEWEST: Final = 50
 _SMOOTHING: Final = 4.0
 """Standard deviation in steps: the rate has grown by a half then."""
+_NOISY: Final = 10
 _DIVERGED: Final = 3.0
 """Times as much above the first loss as it has fallen below that: nothing is learnt any more."""
 
@@ -67,6 +69,12 @@ def find_lr(checker: Checker, overrides: Sequence[str]) -> RangeTest:
     job = checker.job(overrides)
     rise = _RisingLR()
     train_briefly(job, checker.check(job).datamodule, rise, alone=True)
+    if not rise.is_finite and len(rise.losses) < _FEWEST:
+        lr = f"{rise.lrs[-1]:.1g}" if rise.lrs else f"{_LOWEST:.0e}"
+        raise AssayError(
+            f"the loss is not finite after {len(rise.losses)} steps, at a learning rate of {lr}",
+            hint="look with assay train debug=anomaly",
+        )
     if len(rise.losses) < _FEWEST:
         raise AssayError(
             f"the run ends after {len(rise.losses)} steps, and the learning rate needs {_FEWEST} to rise",
@@ -82,7 +90,7 @@ def find_lr(checker: Checker, overrides: Sequence[str]) -> RangeTest:
     return RangeTest(
         overrides=list(overrides),
         lr=float(f"{rise.lrs[int(falls.argmin())]:.2g}"),
-        lr_typed=lr_typed if isinstance(lr_typed, float) else None,
+        lr_typed=float(lr_typed) if is_number(lr_typed) else None,
         lrs=rise.lrs,
         losses=losses.tolist(),
         seconds=time.monotonic() - start,
@@ -115,6 +123,7 @@ class _RisingLR(Callback):
     def __init__(self) -> None:
         self.lrs: list[float] = []
         self.losses: list[float] = []
+        self.is_finite, self._lowest = True, math.inf
 
     @override
     def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
@@ -132,11 +141,14 @@ class _RisingLR(Callback):
         loss = float(outputs["loss"]) * trainer.accumulate_grad_batches
         if len(self.losses) < len(self.lrs):  # of several batches of a step, the first one
             self.losses.append(loss)
-        first, recent = self.losses[0], self.losses[-5:]
-        fallen = max(first - min(self.losses), 0.1 * abs(first))
-        diverges = not math.isfinite(loss) or sum(recent) / len(recent) > first + _DIVERGED * fallen
-        if diverges or trainer.global_step >= _STEPS:
-            if not math.isfinite(loss):
+        self.is_finite = math.isfinite(loss)
+        # Medians: a batch of few samples may be far easier or harder than others.
+        first, recent = median(self.losses[:_NOISY]), median(self.losses[-_NOISY:])
+        self._lowest = min(self._lowest, recent)
+        above = _DIVERGED * max(first - self._lowest, 0.1 * abs(first))
+        diverges = len(self.losses) > _FEWEST and recent > first + above
+        if not self.is_finite or diverges or trainer.global_step >= _STEPS:
+            if not self.is_finite:
                 self.losses.pop()
             del self.lrs[len(self.losses) :]
             raise EnoughMeasured

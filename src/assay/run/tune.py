@@ -13,7 +13,7 @@ import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from torch import nn
 
-from assay.build.assembly import equal_blocks
+from assay.build.model import equal_blocks
 from assay.config.serialize import to_yaml, value_of
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
