@@ -123,6 +123,20 @@ def test_the_learning_rate_at_which_the_loss_falls_fastest(tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["with space"]
 
 
+def test_noise_is_no_fall_of_the_loss(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    columns = draws.normal(size=(400, 3))
+    target = draws.normal(size=400)
+    target[::50] *= 50
+    rows = np.column_stack([columns, target])
+    np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="a,b,c,y", comments="")
+    words = ("data=table", "data.source.path=t.csv", "data.source.target=y", "model=mlp", "device=cpu")
+    code, found = invoke(tmp_path, "tune", "--lr", *words, "data.batch_size=2")
+    assert code == 1, found
+    assert "no learning rate stands out" in found["error"]["message"]
+    assert "data.batch_size" in found["error"]["hint"]
+
+
 LR_REFUSED: dict[tuple[str, ...], str] = {
     ("trainer.max_epochs=1",): "the run ends after",
     ("--write=mine",): "--lr writes no experiment",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from lightning.pytorch.callbacks import Callback
-from scipy.ndimage import gaussian_filter1d  # type: ignore[import-untyped]  # scipy ships no types
+from scipy.ndimage import gaussian_filter1d, median_filter  # type: ignore[import-untyped]  # scipy ships no types
 from typing_extensions import override
 
 from assay.config.serialize import is_number, value_of
@@ -54,7 +54,9 @@ _STEPS: Final = 200
 _FEWEST: Final = 50
 _SMOOTHING: Final = 4.0
 """Standard deviation in steps: the rate has grown by a half then."""
-_NOISY: Final = 10
+_CLEAR: Final = 5.0
+"""Standard deviations of the smoothed loss by which it has to fall."""
+_NOISY: Final = 9
 _DIVERGED: Final = 3.0
 """Times as much above the first loss as it has fallen below that: nothing is learnt any more."""
 
@@ -80,16 +82,20 @@ def find_lr(checker: Checker, overrides: Sequence[str]) -> RangeTest:
             f"the run ends after {len(rise.losses)} steps, and the learning rate needs {_FEWEST} to rise",
             hint="let it be longer, as by trainer.max_epochs=100, or make data.batch_size smaller",
         )
-    losses = gaussian_filter1d(rise.losses, _SMOOTHING, mode="nearest")
-    falls = np.gradient(losses[: int(losses.argmin()) + 1]) if losses.argmin() else np.zeros(1)
-    if falls.min() >= 0:
+    # The median first: a single batch of outliers is no rise.
+    losses = gaussian_filter1d(median_filter(rise.losses, _NOISY, mode="nearest"), _SMOOTHING, mode="nearest")
+    at_first = losses[: _FEWEST // 2]  # where nothing is learnt yet
+    steepest = int(np.gradient(losses[: max(2, int(losses.argmin()) + 1)]).argmin())
+    if at_first.mean() - losses.min() < _CLEAR * at_first.std() or steepest < len(at_first):
         raise AssayError(
-            "the loss falls at no learning rate", hint="look with assay train debug=overfit, or debug=anomaly"
+            f"the loss falls by {at_first.mean() - losses.min():.3g} at most, and differs by "
+            f"{at_first.std():.3g} where nothing is learnt: no learning rate stands out",
+            hint="make data.batch_size larger, or try some: assay train -m optimizer.lr=0.0001,0.001,0.01",
         )
     lr_typed = value_of(job.to_config(), "optimizer.lr")
     return RangeTest(
         overrides=list(overrides),
-        lr=float(f"{rise.lrs[int(falls.argmin())]:.2g}"),
+        lr=float(f"{rise.lrs[steepest]:.2g}"),
         lr_typed=float(lr_typed) if is_number(lr_typed) else None,
         lrs=rise.lrs,
         losses=losses.tolist(),
