@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.data import picture_cache
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream, Unfitted
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Given = Mapping[str, Samples | Stream | Unfitted]
 
@@ -41,3 +45,12 @@ def data_module() -> Callable[..., DataModule]:
         return DataModule(source, split=split, transform=transform, **settings)
 
     return build
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that keeps the few small files of these tests."""
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(picture_cache, "_FEW", 0)
+    monkeypatch.setattr(picture_cache, "_SETTLED", -1e6)
+    return tmp_path / "cache" / "pictures"

@@ -357,15 +357,6 @@ def paths(tmp_path: Path) -> list[str]:
     return made
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where looks are remembered, and at once."""
-    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(picture_cache, "_FEW", 0)
-    monkeypatch.setattr(picture_cache, "_SETTLED", -1e6)
-    return tmp_path / "cache" / "pictures"
-
-
 def check(looks: list[FileScan], paths: list[str]) -> None:
     assert looks[33].bad == "it is not an image"
     for number, (look, path) in enumerate(zip(looks, paths, strict=True)):
@@ -376,12 +367,12 @@ def check(looks: list[FileScan], paths: list[str]) -> None:
 
 
 def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
-    paths: list[str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    paths: list[str], tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "pictures"
     first = scan_images(root, paths, verify)
     check(first, paths)
-    [file] = home.iterdir()
+    [file] = cache.iterdir()
     assert len(json.loads(file.read_text())) == 69, "a bad file is read each time"
     read: list[str] = []
 
@@ -402,18 +393,18 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"00.png": 3}', '{"00.png": ["", 7]}'])
 def test_what_is_remembered_wrongly_is_made_anew(
-    paths: list[str], tmp_path: Path, home: Path, content: str
+    paths: list[str], tmp_path: Path, cache: Path, content: str
 ) -> None:
     root = tmp_path / "pictures"
     scan_images(root, paths, verify)
-    [file] = home.iterdir()
+    [file] = cache.iterdir()
     file.write_text(content)
     check(scan_images(root, paths, verify), paths)
     assert len(json.loads(file.read_text())) == 69
 
 
-def test_a_home_that_cannot_be_written(paths: list[str], tmp_path: Path, home: Path) -> None:
-    home.parent.touch()  # a file where a folder has to be
+def test_a_home_that_cannot_be_written(paths: list[str], tmp_path: Path, cache: Path) -> None:
+    cache.parent.touch()  # a file where a folder has to be
     check(scan_images(tmp_path / "pictures", paths, verify), paths)
 
 

@@ -40,15 +40,6 @@ COUNT = 60
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache that keeps the few small files of these tests."""
-    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(picture_cache, "_FEW", 0)
-    monkeypatch.setattr(picture_cache, "_SETTLED", -1e6)
-    return tmp_path / "cache" / "pictures"
-
-
-@pytest.fixture
 def root(tmp_path: Path) -> Path:
     draws = np.random.default_rng(0)
     for number in range(COUNT):

@@ -153,13 +153,13 @@ def _find_lr(
 
         checker = Checker(config_dir)
         checker.job(overrides)
+        from assay.config.serialize import drop_override
         from assay.run.lr_range import draw_range, find_lr
     from assay.quoting import format_number
 
     test = find_lr(checker, overrides)
     document.say("tune_lr", test)
-    others = [override for override in overrides if not override.lstrip("+").startswith("optimizer.lr=")]
-    typed = [*_options(config_dir), *others, f"optimizer.lr={test.lr:g}"]
+    typed = [*_options(config_dir), *drop_override(overrides, "optimizer.lr"), f"optimizer.lr={test.lr:g}"]
     document.next = [shlex.join(["assay", "train", *typed])]
     if plot is not None:
         save_plot(draw_range(test), plot)

@@ -83,6 +83,11 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def drop_override(overrides: Sequence[str], key: str) -> list[str]:
+    """What was typed, without what sets a key."""
+    return [override for override in overrides if not override.lstrip("+").startswith(f"{key}=")]
+
+
 def is_number(value: Any) -> TypeGuard[int | float]:
     """Whether a value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)

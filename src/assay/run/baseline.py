@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from assay.analysis.objective import describe_baseline
-from assay.config.serialize import value_of
+from assay.config.serialize import drop_override, value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
@@ -260,8 +260,6 @@ def advise(config: DictConfig, record: RunRecord) -> str:
         return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
     if not lr:
         return ""
-    typed = [
-        override for override in record.overrides if not override.lstrip("+").startswith("optimizer.lr=")
-    ]
+    typed = drop_override(record.overrides, "optimizer.lr")
     command = shlex.join(["assay", "train", "-m", *typed])
     return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
