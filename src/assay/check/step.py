@@ -487,6 +487,10 @@ def to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assay
         trained = list(config.spec.train_shape)
         text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
         hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
+    augmented, given = list(batch.inputs[1:]), list(config.spec.get("train_shape") or shape)
+    if error.stage == "model" and augmented != given:
+        text += f"; augment makes samples {augmented} of {given}"
+        hint = "take a model for images of any size, such as small_cnn, or another augment"
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):
