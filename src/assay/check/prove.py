@@ -222,7 +222,9 @@ class Prover:
             ]
         if step is not None:
             check_outputs(config, loss, step.outputs)
-            warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
+            warned += check_capacity(
+                step.memory, trainer, batch.inputs[0], whole=config.trainer.get("micro_batch") is None
+            )
         warned = [
             *of_trainer,
             *doubts,

@@ -207,8 +207,8 @@ _FAR, _NEAR = 1.5, 0.8
 """Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
 
 
-def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) -> list[str]:
-    """Refuse a step far beyond the memory of the device."""
+def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True) -> list[str]:
+    """Refuse a step of so many samples that is far beyond the memory of the device."""
     if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | FSDP2) or trainer.num_nodes > 1:
         return []  # which may hold a part of it, or be on machines unlike this one
     device = trainer.strategy.root_device
@@ -221,7 +221,7 @@ def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) ->
     text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
     if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
-    if memory.activations > memory.peak / 2:
+    if memory.activations > memory.peak / 2 and memory.activations * processes < _FAR * available * samples:
         hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
         raise ConfigError(text, key="data.batch_size", hint=hint)
     raise ConfigError(
