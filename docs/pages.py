@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 log = logging.getLogger("mkdocs.hooks.pages")  # a warning fails a strict build
 LOADED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=["']?(https?:[^"'\s>]+)""")
-NOT_A_LINK_OF_A_PAGE = re.compile(r'rel="?canonical')
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -96,7 +95,7 @@ def describe_group(group: str, options: list[Option]) -> str:
         lines += [f"## `{typed}`", option.description, f"```yaml\n{body}\n```"]
         targets = [name for name in dict.fromkeys(find_targets(yaml.safe_load(text))) if name != "???"]
         lines += [f"- {describe_target(name)}" for name in targets]
-        classes.update(dict.fromkeys(name for name in targets if name.startswith("assay.")))
+        classes.update(dict.fromkeys(name for name in targets if re.match(r"assay\.\w+\.", name)))
     lines += ["## Classes"] if classes else []
     lines += [f"::: {name}" for name in classes]
     return re.sub(r"\n\n- ", "\n- ", "\n\n".join(lines)).replace("```\n- ", "```\n\n- ") + "\n"
