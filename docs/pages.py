@@ -70,10 +70,12 @@ def options_of() -> dict[str, list[Option]]:
 
 
 def page_of(group: str) -> str:
+    """Where the page of a group lies."""
     return f"config/{group.replace('/', '_')}.md"
 
 
 def describe_groups(groups: dict[str, list[Option]]) -> str:
+    """The page that lists all groups."""
     rows = [
         f"| [`{group}`]({page_of(group).removeprefix('config/')}) | "
         + ", ".join(f"`{option.name}`" for option in options if option.group == group)
