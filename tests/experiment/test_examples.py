@@ -19,7 +19,8 @@ from assay.run.train import train
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
-    *("README.md", "docs/sweep.md", "docs/exact.md", "docs/self_supervision.md"),
+    *("README.md", "docs/train.md", "docs/finetune.md", "docs/split.md", "docs/plugins.md"),
+    *("docs/sweep.md", "docs/exact.md", "docs/self_supervision.md"),
     "examples/my_project/README.md",
 )
 ROW = re.compile(
