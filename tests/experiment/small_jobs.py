@@ -15,7 +15,13 @@ SHORT = (
     *("trainer.max_epochs=2", "trainer.limit_train_batches=4", "trainer.limit_val_batches=2"),
     *("callbacks.checkpoint.save_top_k=1", "callbacks.last_checkpoint.every_n_train_steps=1"),
 )
+_PICTURES = (
+    *("data=synthetic", "data.source.num_samples=128", "data.source.input_shape=[3,17,17]"),
+    *("data.source.num_classes=3", "data.batch_size=16", "model.widths=[8,16]", "precision=fp32"),
+)
 SMALLER = {
+    "cifar10_cpu": _PICTURES,
+    "cifar10_fast": (*_PICTURES, "device=cpu", "trainer.compile=false"),
     "digits_segmentation": (
         *("model.widths=[4,8]", "+data.source.num_samples=[64,16,24]", "data.spec.num_samples.train=64"),
         *("data.spec.num_samples.val=16", "data.spec.num_samples.test=24", "data.batch_size=8"),
