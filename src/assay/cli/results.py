@@ -11,7 +11,7 @@ import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import print_lines
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.terminal import Console, printable, single_line
 
 if TYPE_CHECKING:
@@ -212,6 +212,10 @@ def report(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
     ] = None,
+    checklist: Annotated[
+        Literal["neurips", "acl", "reforms"] | None,
+        typer.Option("--checklist", help="Fill in a venue's checklist instead, as Markdown."),
+    ] = None,
 ) -> None:
     """Write one HTML page about a run, a sweep or several runs.
 
@@ -220,6 +224,11 @@ def report(
     from assay.report.report import report as write_report
     from assay.run.result import label_commands, predict_commands
 
+    if checklist is not None:
+        _report_checklist(
+            document, checklist, paths, out, {"--png": png, "--csv": csv, "--open": show or None}
+        )
+        return
     written = write_report(paths, out, png, csv)
     document.say("report", written)
     console = Console(highlight=False, soft_wrap=True)
@@ -239,3 +248,17 @@ def report(
 
         if not webbrowser.open(written.page.resolve().as_uri()):
             console.print("note  no browser could be opened; open the page by hand")
+
+
+def _report_checklist(
+    document: Document, venue: str, paths: list[Path], out: Path | None, others: dict[str, Any]
+) -> None:
+    from assay.report.checklist import UNKNOWN
+    from assay.report.report import report_checklist
+
+    for option in (option for option, value in others.items() if value is not None):
+        raise ConfigError("a checklist has no figures and no page", key=option, hint=f"leave {option} out")
+    written = report_checklist(venue, paths, out)
+    document.say("report", written)
+    unknown = written.page.read_text(encoding="utf-8").count(UNKNOWN)
+    print_lines(Console(highlight=False, soft_wrap=True), [("file", f"{written.page}  ({unknown} unknown)")])
