@@ -160,7 +160,7 @@ def _leakage_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
         return []
     folder = run_dir.parent.parent if _DATE.fullmatch(run_dir.parent.name) else run_dir.parent
     pairs = {}
-    for run in read_runs([folder]):
+    for run in sorted(read_runs([folder]), key=lambda run: run.started):  # the newest counts
         other, rest = _divide_typed(run.typed)
         alike = (rest, run.seed, run.fold, run.status) == (same, record.seed, record.fold, "finished")
         if alike and bool(split) != bool(other):
