@@ -222,12 +222,16 @@ def report(
     It opens offline.
     """
     from assay.report.report import report as write_report
+    from assay.report.report import report_checklist
     from assay.run.result import label_commands, predict_commands
 
     if checklist is not None:
-        _report_checklist(
-            document, checklist, paths, out, {"--png": png, "--csv": csv, "--open": show or None}
-        )
+        for option in (name for name, value in (("--png", png), ("--csv", csv), ("--open", show)) if value):
+            raise ConfigError("a checklist has no figures or page", key=option, hint=f"leave {option} out")
+        written = report_checklist(checklist, paths, out)
+        document.say("report", written)
+        unknown = f"{written.page.read_text(encoding='utf-8').count('**Unknown**')} unknown"
+        print_lines(Console(highlight=False, soft_wrap=True), [("file", f"{written.page}  ({unknown})")])
         return
     written = write_report(paths, out, png, csv)
     document.say("report", written)
@@ -248,17 +252,3 @@ def report(
 
         if not webbrowser.open(written.page.resolve().as_uri()):
             console.print("note  no browser could be opened; open the page by hand")
-
-
-def _report_checklist(
-    document: Document, venue: str, paths: list[Path], out: Path | None, others: dict[str, Any]
-) -> None:
-    from assay.report.checklist import UNKNOWN
-    from assay.report.report import report_checklist
-
-    for option in (option for option, value in others.items() if value is not None):
-        raise ConfigError("a checklist has no figures and no page", key=option, hint=f"leave {option} out")
-    written = report_checklist(venue, paths, out)
-    document.say("report", written)
-    unknown = written.page.read_text(encoding="utf-8").count(UNKNOWN)
-    print_lines(Console(highlight=False, soft_wrap=True), [("file", f"{written.page}  ({unknown} unknown)")])

@@ -14,14 +14,7 @@ from assay.data.normalize import have_same_scaling, stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.data.source_info import info_of
 from assay.data.spec import Spec
-from assay.data.subset import (
-    Split,
-    blocks,
-    divide,
-    find_copies,
-    long_tail,
-    note_ignored_columns,
-)
+from assay.data.subset import Split, blocks, divide, find_copies, long_tail, note_ignored_columns
 from assay.errors import DataError
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of

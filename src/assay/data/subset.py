@@ -458,16 +458,14 @@ def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> 
         pool = subset if subset in all_data else "train"
         is_copy |= np.isin(hashes["train"][train], hashes[pool][rows[subset]])
         others = _summarize(all_data[pool], rows[subset]) if len(rows[subset]) else None
-        while look is not None and others is not None and not is_copy.all():
-            remaining = np.flatnonzero(~is_copy)
+        while look is not None and others is not None and len(remaining := np.flatnonzero(~is_copy)):
             twins = _find_nearest(others, look[remaining])
             if not (twins >= 0).any():  # else there may be more than one twin of a sample
                 break
             is_copy[remaining[twins[twins >= 0]]] = True
-    left_out = (
-        f"{is_copy.sum():,} of {len(train):,} training samples, which are (nearly) in val or test, too,"
-    )
-    return {**rows, "train": train[~is_copy]}, f"data.split.dedup=true: {left_out} are left out"
+    left_out = f"{is_copy.sum():,} of {len(train):,} training samples are left out"
+    told = f"data.split.dedup=true: {left_out}, as they are (nearly) in val or test, too"
+    return {**rows, "train": train[~is_copy]}, told
 
 
 def _find_nearest(looks: Any, training: Any) -> NDArray[np.int64]:

@@ -172,15 +172,8 @@ def _leakage_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
         blocks.append(Note(f"To see how much better scores are if copies or groups are split: {command}"))
     for typed, run in pairs.items():
         usual, apart = (run.metrics, record.metrics) if split else (record.metrics, run.metrics)
-        rows = [
-            [
-                name,
-                *(format_score(name, values[name]) for values in (usual, apart)),
-                _change(name, usual, apart),
-            ]
-            for name in usual
-            if name.startswith("test/") and name in apart
-        ]
+        shared = [name for name in usual if name.startswith("test/") and name in apart]
+        rows = [_compare_scores(name, usual[name], apart[name]) for name in shared]
         caption = f"This run beside {run.path}, which differs in its split alone"
         caption += ", on the same test samples." if typed == f"{_STRICT[-1]}=true" else "."
         blocks.append(Table(("metric", "usual split", typed, "change"), rows, caption, title="Leakage"))
@@ -190,15 +183,15 @@ def _leakage_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
 def _divide_typed(typed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """What was typed of a split that keeps samples apart; the rest that makes a configuration."""
     split = [f"{key}={typed[key]}" for key in _STRICT if typed.get(key, "null") not in ("null", "false")]
-    return " ".join(split), {
-        key: text for key, text in typed.items() if is_config(key) and key not in _STRICT
-    }
+    rest = {key: text for key, text in typed.items() if is_config(key) and key not in _STRICT}
+    return " ".join(split), rest
 
 
-def _change(name: str, usual: Mapping[str, float], apart: Mapping[str, float]) -> str:
-    change = apart[name] - usual[name]
+def _compare_scores(name: str, usual: float, apart: float) -> list[str]:
+    change = apart - usual
     size = f"{100 * abs(change):.2f} points" if is_share(name) else format_score(name, abs(change))
-    return f"{'falls' if change < 0 else 'rises'} by {size}" if change else "the same"
+    words = f"{'falls' if change < 0 else 'rises'} by {size}" if change else "the same"
+    return [name, format_score(name, usual), format_score(name, apart), words]
 
 
 def _logged_scores(
