@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
-from assay.report.checklist import UNKNOWN
 from assay.report.report import report, report_checklist
 
 if TYPE_CHECKING:
@@ -45,13 +44,13 @@ def runs(tmp_path: Path) -> Path:
 def test_says_what_records_say_and_marks_the_rest(venue: str, runs: Path) -> None:
     text = report_checklist(venue, [runs]).page.read_text(encoding="utf-8")
     assert "4 runs of 4 configurations" in text
-    assert "2 finished, 1 pruned, 1 failed" in text
+    assert "1 failed, 2 finished, 1 pruned" in text
     assert "| A GPU | 4 | 2 h | 4 |" in text, "two devices, two hours, whatever became of the runs"
     assert "| optimizer.lr | 4 | 0.01 to 1 | 0.01 |" in text
     assert "Selected by the best mean of val/loss (min)" in text
     assert "10 of 1,000" in text
     assert "ab" * 32 in text
-    assert f"SHA-256 with its split {UNKNOWN}" in text
+    assert "SHA-256 with its split **Unknown**" in text
     assert "90.00 %" in text
     assert "$" not in text
     assert not re.search(r"\| all \| runs", text), "escaped"

@@ -88,8 +88,7 @@ def _version(asked: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and its commit."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print version and commit.")
     ] = False,
 ) -> None:
     del version

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from assay.analysis.comparison import compare, default_metric
 from assay.analysis.objective import describe_baseline
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
     from assay.analysis.run import Run
 
+    Totals: TypeAlias = dict[str, tuple[int, float, float]]
+
 
 TITLE: Final = "# Checklist"
 """How every checklist begins; nothing else is replaced by one."""
-UNKNOWN: Final = "**Unknown**"
 _SHOWN: Final = 12
 
 
@@ -52,16 +54,14 @@ def write_checklist(venue: str, paths: Sequence[Path]) -> str:
     best = best_run(comparison)
     chosen = next((run for run in finished if run.path == best), finished[-1])
     record = records[chosen.path]
-    states = (f"{run.status} ({run.cause})" if run.cause else run.status for run in runs)
 
     def escape(value: Any) -> Markup:  # before HTML would be escaped, which leaves `Markup` as it is
         return value if isinstance(value, Markup) else Markup(escape_markdown(value))  # noqa: S704 - escaped
 
     template = load_templates().overlay(finalize=escape).get_template(f"checklist_{venue}.md")
-    text = template.render(
+    return template.render(
         all_runs=runs,
         places=join_first(paths),
-        ends=Counter(states).most_common(),
         comparison=comparison,
         scores=Markup(to_markdown(comparison).strip()),  # noqa: S704 - escaped
         tried=list(_list_tried(comparison)),
@@ -76,15 +76,12 @@ def write_checklist(venue: str, paths: Sequence[Path]) -> str:
         value=partial(value_of, chosen, configs=configs),
         baseline=describe_baseline(record.baseline) if record.baseline else "",
     )
-    return f"{text}\n"
 
 
 def _load(runs: Iterable[Run]) -> Iterable[tuple[Path, RunRecord]]:
     for run in runs:
-        try:
+        with suppress(AssayError):  # a job that never had a directory, or a damaged record
             yield run.path, RunRecord.load(run.path)
-        except AssayError:  # a job that never had a directory, or a damaged record
-            continue
 
 
 def _list_tried(comparison: Comparison) -> Iterable[tuple[str, int, str, str | None]]:
@@ -111,15 +108,12 @@ def _describe_model(record: RunRecord) -> tuple[str, tuple[int, ...]]:
     return str(record.choices.get("model") or record.objects.get("model")), size or ()
 
 
-def _add_up(
-    runs: Sequence[Run], records: Mapping[Path, RunRecord], configs: ConfigValues
-) -> dict[str, tuple[int, float, float]]:
+def _add_up(runs: Sequence[Run], records: Mapping[Path, RunRecord], configs: ConfigValues) -> Totals:
     """Runs, seconds and device-seconds by device, however the runs ended; `auto` is all GPUs of a machine."""
-    used: dict[str, tuple[int, float, float]] = {}
+    used: Totals = {}
     for run in runs:
         machine: Mapping[str, Any] = records[run.path].machine if run.path in records else {}
-        on_cpu = value_of(run, "trainer.accelerator", configs) == "cpu"
-        gpus = [] if on_cpu else machine.get("gpus", [])
+        gpus = [] if value_of(run, "trainer.accelerator", configs) == "cpu" else machine.get("gpus", [])
         asked = plain_value(value_of(run, "trainer.devices", configs))
         nodes = plain_value(value_of(run, "trainer.num_nodes", configs))
         listed = asked.count(",") + 1 if str(asked)[:1] == "[" else max(1, len(gpus))

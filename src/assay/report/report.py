@@ -80,7 +80,7 @@ def report_checklist(venue: str, paths: Sequence[Path], out: Path | None = None)
     file = out or (paths[0] if len(paths) == 1 else Path()) / f"checklist_{venue}.md"
     check_overwrite(file, TITLE.encode(), ".md")
     text = write_checklist(venue, paths)
-    write_or_explain(file, functools.partial(write_bytes, file, text.encode()), "--out FILE")
+    write_or_explain(file, functools.partial(write_bytes, file, f"{text}\n".encode()), "--out FILE")
     return Report("checklist", venue, file, ())
 
 
