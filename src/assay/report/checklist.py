@@ -104,8 +104,8 @@ def _list_searches(paths: Sequence[Path]) -> Iterable[str]:
 
 
 def _describe_model(record: RunRecord) -> tuple[str, tuple[int, ...]]:
-    size = record.model and (record.model["trainable_parameters"], record.model["parameters"])
-    return str(record.choices.get("model") or record.objects.get("model")), size or ()
+    size = tuple(record.model[key] for key in ("trainable_parameters", "parameters") if record.model)
+    return str(record.choices.get("model") or record.objects.get("model")), size
 
 
 def _add_up(runs: Sequence[Run], records: Mapping[Path, RunRecord], configs: ConfigValues) -> Totals:
