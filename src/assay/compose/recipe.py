@@ -147,6 +147,7 @@ def _suits(config: DictConfig, name: str) -> bool:
         and accelerator in (None, "auto", "cpu", "cuda", "gpu", "mps")
         and not _clips_mixed(config)
         and _fits_shards(config, name)
+        and "deepspeed" not in str(value_of(config, "trainer.strategy")).lower()  # steps its own optimizer
         and not (name == "Adagrad" and may_be_mps)  # torch has none for Apple's GPU
         and not (
             isinstance(model, DictConfig)
