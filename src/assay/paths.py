@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-_PACKAGE = Path(__file__).resolve().parent
+CODE_DIR = Path(__file__).resolve().parent
+"""Folder of the code."""
 
-CONF_DIR: Path = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
+CONF_DIR: Path = CODE_DIR / "conf" if (CODE_DIR / "conf").is_dir() else CODE_DIR.parents[1] / "conf"
 """Folder of the shipped config groups."""
 
 

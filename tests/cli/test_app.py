@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from assay.cli.app import app
 from assay.compose.listing import groups
 from assay.errors import AssayError, ConfigError
+from assay.record.provenance import assay_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,8 @@ def test_help_fits_the_screen(words: list[str]) -> None:
 
 
 def test_version() -> None:
-    assert typed("--version").stdout == f"assay {importlib.metadata.version('assay')}\n"
+    head = typed("--version").stdout
+    assert head == f"assay {importlib.metadata.version('assay')} (commit {assay_commit()})\n"
 
 
 def test_debug_lets_an_error_through() -> None:

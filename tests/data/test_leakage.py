@@ -16,8 +16,9 @@ from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn s
     load_wine,
 )
 
+from assay.data.bundled import Bundled
 from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.subset import find_copies
+from assay.data.subset import find_copies, leave_out_copies
 from assay.data.table import Table
 from assay.data.tabular.column_kind import split_hints
 from assay.data.text_table import TextTable
@@ -209,3 +210,25 @@ def test_a_period_is_a_time_where_a_group_has_several_and_ordinary_columns_are_p
     assert not notes(visits(), tmp_path, data_module)
     for load in (load_iris, load_wine, load_breast_cancer, load_diabetes):
         assert split_hints(load(as_frame=True).frame, {}) == {}
+
+
+def test_copies_are_left_out_of_training_alone() -> None:
+    for data in (table(VALUES, TARGETS), Samples(VALUES, TARGETS)):
+        rows, told = leave_out_copies({"train": data}, ROWS)
+        assert rows["train"].tolist() == [2]
+        assert {name: rows[name].tolist() for name in ("val", "test")} == {"val": [3], "test": [4, 5]}
+        assert "2 of 3 training samples" in told
+        assert find_copies({"train": data}, rows) == []
+
+
+def test_dedup_leaves_the_test_samples_as_they_are(data_module: Callable[..., DataModule]) -> None:
+    usual, apart = (
+        data_module(Bundled("iris")),
+        data_module(Bundled("iris"), split={"val": 0.1, "test": 0.2, "dedup": True}),
+    )
+    for data in (usual, apart):
+        data.setup()
+    assert apart.splits.rows["test"].tolist() == usual.splits.rows["test"].tolist()
+    assert len(apart.splits.rows["train"]) < len(usual.splits.rows["train"])
+    assert any("are also in training" in note for note in usual.notes)
+    assert not any("are also in training" in note for note in apart.notes)

@@ -70,6 +70,7 @@ from assay.check.step import (
     try_sizes,
 )
 from assay.check.values import check_manual
+from assay.config.serialize import value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.normalize import input_dtype
@@ -112,6 +113,7 @@ class Prover:
         check_device(job.trainer)
         config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
+        stated = stated and not value_of(config, "data.split.dedup")  # which samples are copies is not stated
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
         self._signatures(config, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():

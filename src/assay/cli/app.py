@@ -77,7 +77,10 @@ def _version(asked: bool) -> None:
     if asked:
         import importlib.metadata
 
-        typer.echo(f"assay {importlib.metadata.version('assay')}")
+        from assay.record.provenance import assay_commit
+
+        commit = assay_commit() or "unknown: neither a checkout nor built in one"
+        typer.echo(f"assay {importlib.metadata.version('assay')} (commit {commit})")
         raise typer.Exit
 
 
@@ -85,7 +88,7 @@ def _version(asked: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print version and commit.")
     ] = False,
 ) -> None:
     del version

@@ -57,6 +57,7 @@ _FIXED: Final = {
         "group",
         "time",
         "column",
+        "dedup",
         "folds",
         "fold",
     ),

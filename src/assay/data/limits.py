@@ -27,6 +27,7 @@ _KINDS: Final[dict[str, Any]] = {
     "split.val": _SHARE,
     "split.test": _SHARE,
     **dict.fromkeys(_COLUMNS, _COLUMN),
+    "split.dedup": bool,
     "split.folds": Annotated[int, msgspec.Meta(ge=2)],
     "split.fold": Annotated[int, msgspec.Meta(ge=0)],
     "thin_classes": Annotated[float, msgspec.Meta(gt=0, le=1)],

@@ -60,6 +60,8 @@ def request_split_columns(source: Source, split: Split) -> None:
     columns = split.columns
     if split.folds:
         columns = {**columns, "data.split.folds": str(split.folds)}
+    if split.dedup:
+        columns = {**columns, "data.split.dedup": "true"}
     if columns and info_of(source).divides_itself:
         key, name = next(iter(columns.items()))
         raise DataError(
@@ -268,7 +270,8 @@ def read_splits(
 
 
 def _check_stream(stream: ShardStream | None, split: Split, thin_classes: float | None) -> None:
-    for key, value in (("data.split.folds", split.folds), ("data.thin_classes", thin_classes)):
+    chosen = {"data.split.folds": split.folds, "data.split.dedup": split.dedup or None}
+    for key, value in {**chosen, "data.thin_classes": thin_classes}.items():
         if stream is not None and value is not None:
             message = f"{key}={value}: samples that are streamed cannot be chosen one by one"
             raise DataError(message, hint=f"{key}=null{' fold=null' if split.folds else ''}")

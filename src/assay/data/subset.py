@@ -224,6 +224,10 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
             else:
                 cut = hold_out(train, share, labels, split.seed, subset)
             rows["train"], rows[subset] = cut
+    if split.dedup:
+        cut_from = {"train": whole, **{subset: data for subset, data in given.items() if subset in fixed}}
+        rows, left_out = leave_out_copies(cut_from, rows)
+        notes.append(left_out)
     cut_here = {subset: own for subset, own in rows.items() if subset not in fixed and len(own)}
     if groups is not None:
         total = sum(map(len, cut_here.values()))
@@ -298,6 +302,7 @@ class Split:
     column: str | None = None
     folds: int | None = None
     fold: int | None = None
+    dedup: bool = False
 
     @property
     def columns(self) -> dict[str, str]:
@@ -386,8 +391,8 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
 
 COPIES: Final = "are also in training"
 _HINT: Final = (
-    "scores on them say little about new data: leave copies out, or keep them in one subset with "
-    "data.split.group"
+    "scores on them say little about new data: data.split.dedup=true leaves them out of training, "
+    "data.split.group keeps them in one subset"
 )
 _MOST_PICTURES: Final = 20_000
 """In training; a tenth of it elsewhere: all pairs of them are compared."""
@@ -440,6 +445,27 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
                 )
     copies = {COPIES: equal, "are nearly the same as some in training": near}
     return [f"data: samples that {where}: {' and '.join(of)}; {_HINT}" for where, of in copies.items() if of]
+
+
+def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> tuple[dict[str, Rows], str]:
+    """Leave what `find_copies` counts out of training; val and test stay, so that scores can be compared."""
+    if (hashes := _hashes(all_data)) is None:
+        message = "data.split.dedup=true: these samples are read one by one, and cannot be compared"
+        raise DataError(message, hint="data.split.dedup=false")
+    train = rows["train"]
+    look, is_copy = _summarize(all_data["train"], train), np.zeros(len(train), dtype=bool)
+    for subset in ("val", "test"):
+        pool = subset if subset in all_data else "train"
+        is_copy |= np.isin(hashes["train"][train], hashes[pool][rows[subset]])
+        others = _summarize(all_data[pool], rows[subset]) if len(rows[subset]) else None
+        while look is not None and others is not None and len(remaining := np.flatnonzero(~is_copy)):
+            twins = _find_nearest(others, look[remaining])
+            if not (twins >= 0).any():  # else there may be more than one twin of a sample
+                break
+            is_copy[remaining[twins[twins >= 0]]] = True
+    left_out = f"{is_copy.sum():,} of {len(train):,} training samples are left out"
+    told = f"data.split.dedup=true: {left_out}, as they are (nearly) in val or test, too"
+    return {**rows, "train": train[~is_copy]}, told
 
 
 def _find_nearest(looks: Any, training: Any) -> NDArray[np.int64]:

@@ -12,10 +12,12 @@ import os
 import platform
 import re
 import socket
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
+from assay.paths import CODE_DIR
 from assay.quoting import join_first
 from assay.record.code_patch import code_patch, head_of
 from assay.record.secrets import is_secret, redact
@@ -69,6 +71,22 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
     except (git.GitError, OSError, ValueError) as error:
         log.warning("the state of the repository at %s could not be read: %s", folder, error)
         return None, ""
+
+
+def assay_commit() -> str:
+    """Commit of assay itself, as git says it of a checkout and `hatch_build.py` wrote it into a wheel.
+
+    Empty where it is unknown; it ends in `-dirty` where files have changed since.
+    """
+    if (built_in := CODE_DIR / "COMMIT").is_file():
+        return built_in.read_text(encoding="ascii").strip()
+    checkout = CODE_DIR.parents[1]
+    if not (checkout / ".git").exists():  # whatever repository an environment lies in is not assay's
+        return ""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
+    with contextlib.suppress(OSError):  # there is no git
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 - git, with fixed arguments
+    return ""
 
 
 def check_clean(folder: Path) -> None:

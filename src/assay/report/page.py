@@ -209,7 +209,7 @@ def write(page: Page, path: Path) -> None:
 
 def render(page: Page) -> str:
     """A page as HTML that needs nothing else: script, style, pictures and numbers are in it."""
-    environment = _environment()
+    environment = load_templates()
     figures = [thin_figure(figure) for figure in page.figures]
     drawn = {figure.name: to_plotly(figure) for figure in figures}
     if len(drawn) < len(figures):
@@ -238,7 +238,8 @@ def to_script_json(value: Any) -> str:
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def load_templates() -> jinja2.Environment:
+    """The templates, in which each value is escaped."""
     import jinja2
 
     return jinja2.Environment(
