@@ -12,6 +12,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.config.hydra_internals import as_override
 from assay.config.unread_keys import TOP
 from assay.config.yaml_file import display_path, file_error, load_yaml
 from assay.errors import ConfigError
@@ -63,7 +64,7 @@ class Conversion:
         folder: That was written, if `experiments` is not empty.
         experiments: What `assay train experiment=…` takes there.
         trusted_packages: Of the project; `conf/project.yaml` has them, so their code runs in a training.
-        mapped: By file of the project, what became of it: a file in `folder`, or what to type instead.
+        mapped: By config of the project, what became of it: a file in `folder`, or what to type instead.
         unsure: What was not taken over, by file, with what to do about it.
     """
 
@@ -218,7 +219,7 @@ class _Reader:
                 self._copy(name)
             elif top in _PARTS:
                 _, chosen = self._take(name, {top: self._compose(name)[1]})
-                self.mapped[name] = " ".join(f"{key}={option}" for key, option in chosen.items())
+                self.mapped[name] = " ".join(f"{key}={as_override(option)}" for key, option in chosen.items())
             elif top != "experiment" and name not in roots:
                 self.mapped[name] = _TYPED.get(top, "nothing here reads it")
             self._doubt_code(name)
@@ -242,7 +243,7 @@ class _Reader:
                 self._doubt(
                     name, f"package {package}", "is not part of the project; trusted_packages may have it"
                 )
-        for line in self.texts[name].splitlines():
+        for line in re.sub(r"(?m)(^|\s)#.*$", "", self.texts[name]).splitlines():
             if re.search(r"\$\{\s*(?!oc\.|hydra:|now:)[\w.]+:", line):
                 self._doubt(name, line.strip(), "Python would compute this; write the value")
 
@@ -280,7 +281,7 @@ class _Reader:
         return choices, _merge(*values, content)
 
     def _begin(self, name: str, *sources: str) -> tuple[Tree, Tree, Tree]:
-        """Of a root config and an experiment: their choices, assay's for its trainer and so on, all values."""
+        """Of a root config and an experiment: their choices, assay's for its trainer, all values."""
         composed = [self._compose(source) for source in sources]
         choices: Tree = {key: option for one, _ in composed for key, option in one.items()}
         parts: Tree = {}
@@ -290,7 +291,7 @@ class _Reader:
             parts[group] = _merge(*(self._compose(f"{group}/{option}")[1] for option in options))
         values = _merge(composed[0][1], parts, *(body for _, body in composed[1:]))
         taken, chosen = self._take(sources[-1], {group: values[group] or {} for group in _PARTS})
-        return choices, chosen, {**values, "name": name, **taken}
+        return choices, chosen, {**values, "name": name.replace("/", "_"), **taken}
 
     def _take(self, name: str, parts: Mapping[str, Tree]) -> tuple[Tree, Tree]:
         """What assay has of a trainer, its callbacks and loggers: values, and options."""
@@ -316,12 +317,11 @@ class _Reader:
             node["max_epochs"] = node.get("max_epochs") or -1
         for key, value in node.items():
             is_known = key in known and not key.startswith(("_", "profiler"))
-            if is_known and (value is not None or key == "check_val_every_n_epoch"):
-                taken[key] = value
-            elif key == "devices" and value not in (None, 0, 1, "auto"):
+            is_devices = key == "devices" and value not in (None, 0, 1, "auto")
+            if is_devices or (is_known and (value is not None or key == "check_val_every_n_epoch")):
                 taken[key] = value
             else:
-                self._doubt_value(name, f"trainer.{key}", value)
+                self._doubt_value(name, f"{group}.{key}", value)
         return taken, chosen
 
     def _doubt_value(self, name: str, key: str, value: Any) -> None:
@@ -354,9 +354,9 @@ class _Reader:
         for group, option in choices.items():
             place = _place(self.groups.get(group, group), option)
             if f"{place}.yaml" in self.written:
-                ours, _, option = place.partition("/")
-                chosen |= {ours: option} if (CONF_DIR / ours).is_dir() else {}
-                items += [] if ours in chosen else [{f"/{ours}": option}]
+                ours, _, named = place.partition("/")
+                chosen |= {ours: named} if (CONF_DIR / ours).is_dir() else {}
+                items += [] if ours in chosen else [{f"/{ours}": named}]
         if missing := [group for group in ("module", "data") if group not in chosen]:
             self.mapped[name] = f"nothing by itself: it chooses no {' and no '.join(missing)}"
             return
