@@ -10,6 +10,7 @@ import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import print_lines
+from assay.errors import AssayError
 from assay.terminal import Console, print_rows
 
 
@@ -35,15 +36,14 @@ def convert(
     document.say("convert", converted)
     folder = shlex.quote(str(converted.folder))
     document.next = [f"cd {folder} && assay check experiment={name}" for name in converted.experiments[:1]]
-    if not converted.experiments:
-        document.fail("no experiment is sure, so nothing was written", hint="see what is not sure")
-    if document.as_json:
-        return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, quiet=document.as_json)
     print_rows(console, [(name, f"→ {becomes}") for name, becomes in converted.mapped.items()])
     print_lines(
         console, [(f"unsure {name}", line) for name, lines in converted.unsure.items() for line in lines]
     )
-    print_lines(
-        console, [("wrote", str(converted.folder)), ("next", *document.next)] if converted.experiments else []
-    )
+    if not converted.experiments:
+        raise AssayError(
+            "no experiment chooses a module and data that can be taken over; nothing was written",
+            hint="name the classes in the configs; see docs/convert.md",
+        )
+    print_lines(console, [("wrote", str(converted.folder)), ("next", document.next[0])])

@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.hydra_internals import as_override
-from assay.config.unread_keys import TOP
 from assay.config.yaml_file import display_path, file_error, load_yaml
 from assay.errors import ConfigError
 from assay.files.atomic import temporary_folder, write_text
@@ -29,6 +28,7 @@ _GROUPS: Final = {"model": "module", "module": "module", "data": "data", "datamo
 """Groups of the template and its forks whose options become options of one of assay's."""
 _PARTS: Final = ("trainer", "callbacks", "logger")
 """Groups whose values go into experiments."""
+_SAME: Final = ("name", "seed", "tags")
 _TYPED: Final = {
     "debug": "debug=one_batch, overfit, anomaly, profiler or small",
     "hparams_search": "assay train -m hydra/sweeper=optuna KEY='interval(…)', or a file in conf/sweep",
@@ -153,7 +153,8 @@ def _read_cli(path: Path) -> dict[str, Tree]:
         if "_target_" in (node := content.get(group) or {}):
             files[f"{group}/{_snake(node)}"] = content.pop(group)
             content["defaults"].append({group: _snake(node)})
-    return {path.stem: {"seed": content.pop("seed_everything", None), **content}, **files}
+    seed = content.pop("seed_everything", None)
+    return {path.stem: {"seed": None if isinstance(seed, bool) else seed, **content}, **files}
 
 
 def _to_node(value: Any) -> Any:
@@ -362,10 +363,12 @@ class _Reader:
             return
         for key, value in values.items():
             ours = self.groups.get(key, key)
-            if ours in TOP or self._is_read(key):
+            if ours in (*_SAME, *_PARTS, *self.groups.values()) or self._is_read(key):
                 tree |= {ours: value} if value not in (None, {}) else {}
-            else:
-                self._doubt_value(name, key, value)
+            elif key in ("train", "test") and value is False:
+                self._doubt(name, f"{key}=False", "assay trains and tests; assay eval RUN tests alone")
+            elif value and not _IGNORED.fullmatch(key):
+                self._doubt(name, f"{key}={value}", "whoever called the trainer acted on it; assay does not")
         self._add(_place("experiment", name.removeprefix("experiment/")), name, items, chosen, tree)
 
     def _add(self, path: str, name: str, items: list[Tree], chosen: Tree, tree: Tree) -> None:
