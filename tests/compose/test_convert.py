@@ -172,7 +172,7 @@ def test_a_fork_that_names_things_otherwise(folder: Path) -> None:
         "logger": ["csv", "wandb"],
         "module": "lit",
     }
-    assert choices(train) == expected
+    assert choices(train) == {**expected, "callbacks": ["default"]}
     assert train["trainer"] == {"max_epochs": 3}
     assert train["logger"] == {"wandb": {"project": "p"}}
     swa = {"_target_": "lightning.pytorch.callbacks.StochasticWeightAveraging", "swa_lrs": 0.1}
@@ -202,7 +202,7 @@ def test_a_lightning_cli(folder: Path) -> None:
     assert Path("cli_assay/nets.py").is_file()
     experiment = read("cli_assay/conf/experiment/config.yaml")
     expected = {"module": "lit_net", "data": "points", "device": "ddp", "precision": "bf16"}
-    assert choices(experiment) == {**expected, "logger": ["csv", "tensorboard"]}
+    assert choices(experiment) == {**expected, "logger": ["csv", "tensorboard"], "callbacks": ["default"]}
     assert experiment["trainer"] == {"devices": 2, "max_steps": 30, "max_epochs": -1}
     assert experiment["seed"] == 7
     assert experiment["callbacks"]["early_stopping"]["patience"] == 4

@@ -351,7 +351,8 @@ class _Reader:
 
     def _write_experiment(self, name: str, *sources: str) -> None:
         choices, chosen, values = self._begin(name.removeprefix("experiment/"), *sources)
-        tree, items = {}, []
+        tree: Tree = {}
+        items: list[Tree] = []
         for group, option in choices.items():
             place = _place(self.groups.get(group, group), option)
             if f"{place}.yaml" in self.written:
