@@ -178,7 +178,7 @@ def test_a_fork_that_names_things_otherwise(folder: Path) -> None:
     assert train["callbacks"] == {"swa": swa}
     assert train["classes"] == 10
     assert not train.keys() & {"task_name", "test", "unread"}
-    unsure = {name: " ".join(lines) for name, lines in document["unsure"].items()}
+    unsure = {name: str(doubts) for name, doubts in document["unsure"].items()}
     assert "unread=3" in unsure["train"]
     assert "assay eval RUN" in unsure["train"]
     assert "abort" in unsure["module/lit"]

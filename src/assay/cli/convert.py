@@ -38,9 +38,8 @@ def convert(
     document.next = [f"cd {folder} && assay check experiment={name}" for name in converted.experiments[:1]]
     console = Console(highlight=False, soft_wrap=True, quiet=document.as_json)
     print_rows(console, [(name, f"→ {becomes}") for name, becomes in converted.mapped.items()])
-    print_lines(
-        console, [(f"unsure {name}", line) for name, lines in converted.unsure.items() for line in lines]
-    )
+    for name, doubts in converted.unsure.items():
+        print_lines(console, [(f"unsure {name}", f"{what}: {hint}") for what, hint in doubts.items()])
     if not converted.experiments:
         raise AssayError(
             "no experiment chooses a module and data that can be taken over; nothing was written",

@@ -39,9 +39,7 @@ _TYPED: Final = {
 _DEVICES: Final = {
     "cuda": "gpu",
     "cpu ddp": "ddp_cpu",
-    "gpu ddp": "ddp",
-    "cuda ddp": "ddp",
-    "auto ddp": "ddp",
+    **dict.fromkeys(("gpu ddp", "cuda ddp", "auto ddp"), "ddp"),
 }
 _PRECISIONS: Final = {"16": "fp16", "bf16": "bf16", "32": "fp32", "64": "fp64", "None": "fp32"}
 _LOGGERS: Final = {"TensorBoardLogger": "tensorboard", "WandbLogger": "wandb", "MLFlowLogger": "mlflow"}
@@ -72,7 +70,7 @@ class Conversion:
     experiments: Sequence[str]
     trusted_packages: Sequence[str]
     mapped: Mapping[str, str]
-    unsure: Mapping[str, Sequence[str]]
+    unsure: Mapping[str, Mapping[str, str]]
 
 
 def convert(path: Path, out: Path | None = None) -> Conversion:
@@ -91,9 +89,10 @@ def convert(path: Path, out: Path | None = None) -> Conversion:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         hint = "name a folder that does not exist: --out FOLDER"
         raise ConfigError(f"{folder} exists; refusing to overwrite", key="--out", hint=hint)
-    named = sorted({name.partition(".")[0] for name in _targets(files)} - {""})
-    sources = [root / name if (root / name).is_dir() else root / f"{name}.py" for name in named]
-    sources = [source for source in sources if source.exists() and not is_library(source.stem)]
+    named = sorted({name.partition(".")[0] for name in _targets(files)})
+    named = [name for name in named if name.isidentifier() and not is_library(name)]
+    found = (root / name if (root / name).is_dir() else root / f"{name}.py" for name in named)
+    sources = [source for source in found if source.exists()]
     reader = _Reader(files, texts, [source.stem for source in sources])
     if reader.experiments:
         with temporary_folder(folder) as made:
@@ -114,11 +113,10 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Tree], dict[str, str]]:
         if (configs / "project.yaml").is_file():
             raise ConfigError("is a project of assay already", key=str(path), hint="see: assay configs")
         if any("defaults" in _load(file) for file in sorted(configs.glob("*.yaml"))):
-            found = sorted((file.relative_to(configs).as_posix(), file) for file in configs.rglob("*.yaml"))
-            files = {name.removesuffix(".yaml"): _load(file) for name, file in found}
-            texts = [file.read_text(encoding="utf-8") for _, file in found]
-            root = path.resolve().parent if path.name in ("configs", "conf", "config") else path
-            return root, files, dict(zip(files, texts, strict=True))
+            found = {file.relative_to(configs).as_posix()[:-5]: file for file in configs.rglob("*.yaml")}
+            files = {name: _load(found[name]) for name in sorted(found)}
+            texts = {name: found[name].read_text(encoding="utf-8") for name in files}
+            return path if configs != path else configs.resolve().parent, files, texts
     file = path if path.is_file() else path / "config.yaml"
     if not file.is_file():
         expected = "expected configs/train.yaml with a defaults list, or the config.yaml of a LightningCLI"
@@ -205,7 +203,7 @@ class _Reader:
         self.written = {"project.yaml": _dump({"trusted_packages": [*packages]})}
         self.experiments: list[str] = []
         self.mapped: dict[str, str] = {}
-        self.unsure: dict[str, list[str]] = {}
+        self.unsure: dict[str, dict[str, str]] = {}
         tops = {name: name.partition("/")[0] for name in files}
         self.groups = {theirs: ours for theirs, ours in _GROUPS.items() if theirs in tops.values()}
         if "module" in self.groups:  # then group `model` holds networks
@@ -235,15 +233,13 @@ class _Reader:
         return re.search(rf"\$\{{{key}[.}}\[]", "".join(read)) is not None
 
     def _doubt(self, name: str, what: str, hint: str) -> None:
-        lines = self.unsure.setdefault(name, [])
-        lines += [f"{what}: {hint}"] if f"{what}: {hint}" not in lines else []
+        self.unsure.setdefault(name, {})[what] = hint
 
     def _doubt_code(self, name: str) -> None:
         for package in {target.partition(".")[0] for target in _targets(self.files[name])} - {"", "optuna"}:
             if package not in self.packages and not is_library(package):
-                self._doubt(
-                    name, f"package {package}", "is not part of the project; trusted_packages may have it"
-                )
+                hint = "is not part of the project; trusted_packages may have it"
+                self._doubt(name, f"package {package}", hint)
         for line in re.sub(r"(?m)(^|\s)#.*$", "", self.texts[name]).splitlines():
             if re.search(r"\$\{\s*(?!oc\.|hydra:|now:)[\w.]+:", line):
                 self._doubt(name, line.strip(), "Python would compute this; write the value")
@@ -321,44 +317,39 @@ class _Reader:
             is_devices = key == "devices" and value not in (None, 0, 1, "auto")
             if is_devices or (is_known and (value is not None or key == "check_val_every_n_epoch")):
                 taken[key] = value
-            else:
-                self._doubt_value(name, f"{group}.{key}", value)
+            elif value and not _IGNORED.fullmatch(key):
+                hint = f"is not taken over; +{group}.{key}=… where it is needed"
+                self._doubt(name, f"{group}.{key}={value}", hint)
         return taken, chosen
-
-    def _doubt_value(self, name: str, key: str, value: Any) -> None:
-        if value and not _IGNORED.fullmatch(key.rpartition(".")[2]):
-            self._doubt(name, f"{key}={value}", f"is not taken over; +{key}=… where it is needed")
 
     def _take_nodes(self, name: str, group: str, nodes: Tree) -> tuple[Tree, Tree]:
         taken, options = {}, ["default" if group == "callbacks" else "csv"]
         for key, node in nodes.items():
             target = str(node.get("_target_") or "") if isinstance(node, dict) else ""
             place, _, kind = target.rpartition(".")
+            is_ours = place.partition(".")[0] in self.packages
             if kind == "ModelCheckpoint":
                 taken["checkpoint"] = {one: node[one] for one in ("monitor", "mode") if node.get(one)}
             elif kind in _LOGGERS:
                 options.append(_LOGGERS[kind])
-                taken[_LOGGERS[kind]] = {
-                    one: node[one] for one in ("project", "group", "tags") if node.get(one)
-                }
-            elif place.partition(".")[0] in self.packages or re.match(
-                r"(pytorch_)?lightning.*callbacks", place
-            ):
-                taken |= {key: node} if not _INCLUDED.fullmatch(kind) else {}
-            elif target and not _INCLUDED.fullmatch(kind):
+                kept = ("project", "group", "tags")
+                taken[_LOGGERS[kind]] = {one: node[one] for one in kept if node.get(one)}
+            elif target and _INCLUDED.fullmatch(kind):
+                continue
+            elif is_ours or re.match(r"(pytorch_)?lightning.*callbacks", place):
+                taken[key] = node
+            elif target:
                 self._doubt(name, f"{group}.{key}: {target}", f"see: assay configs {group}")
         return {key: node for key, node in taken.items() if node}, {group: options}
 
     def _write_experiment(self, name: str, *sources: str) -> None:
         choices, chosen, values = self._begin(name.removeprefix("experiment/"), *sources)
         tree: Tree = {}
-        items: list[Tree] = []
         for group, option in choices.items():
             place = _place(self.groups.get(group, group), option)
             if f"{place}.yaml" in self.written:
                 ours, _, named = place.partition("/")
-                chosen |= {ours: named} if (CONF_DIR / ours).is_dir() else {}
-                items += [] if ours in chosen else [{f"/{ours}": named}]
+                chosen[ours] = named
         if missing := [group for group in ("module", "data") if group not in chosen]:
             self.mapped[name] = f"nothing by itself: it chooses no {' and no '.join(missing)}"
             return
@@ -370,10 +361,12 @@ class _Reader:
                 self._doubt(name, f"{key}=False", "assay trains and tests; assay eval RUN tests alone")
             elif value and not _IGNORED.fullmatch(key):
                 self._doubt(name, f"{key}={value}", "whoever called the trainer acted on it; assay does not")
-        self._add(_place("experiment", name.removeprefix("experiment/")), name, items, chosen, tree)
+        self._add(_place("experiment", name.removeprefix("experiment/")), name, chosen, tree)
 
-    def _add(self, path: str, name: str, items: list[Tree], chosen: Tree, tree: Tree) -> None:
-        items += [{f"override /{group}": option} for group, option in chosen.items()]
+    def _add(self, path: str, name: str, chosen: Tree, tree: Tree) -> None:
+        own = {f"/{key}": option for key, option in chosen.items() if not (CONF_DIR / key).is_dir()}
+        over = {f"override /{key}": option for key, option in chosen.items() if f"/{key}" not in own}
+        items = [{key: option} for key, option in (own | over).items()]
         text = f"# @package _global_\n# From {name}.yaml.\n{_dump({'defaults': items, **tree})}"
         self.written[f"{path}.yaml"] = self._rename(text)
         self.experiments.append(path.removeprefix("experiment/"))
@@ -387,20 +380,14 @@ class _Reader:
             return
         choices, chosen, values = self._begin(f"{option}_parts", root)
         chosen["scheduler"] = "none"
-        schedule = (
-            {"interval": "epoch", "frequency": 1, "monitor": "val/loss"} if nodes.get("scheduler") else {}
-        )
-        parts = {
-            "model": network,
-            "optimizer": nodes["optimizer"],
-            "scheduler": schedule | (nodes.get("scheduler") or {}),
-        }
+        parts = {"model": network, "optimizer": nodes["optimizer"]}
+        if schedule := nodes.get("scheduler"):
+            parts["scheduler"] = {"interval": "epoch", "frequency": 1, "monitor": "val/loss", **schedule}
         for group, node in parts.items():
-            if node:
-                place = _place(group, option)
-                chosen[group] = place.partition("/")[2]
-                self.written[f"{place}.yaml"] = self._rename(f"# From {name}.yaml.\n{_dump(node)}")
+            place = _place(group, option)
+            chosen[group] = place.partition("/")[2]
+            self.written[f"{place}.yaml"] = self._rename(f"# From {name}.yaml.\n{_dump(node)}")
         data = str(choices.get("data") or choices.get("datamodule")).removesuffix(".yaml")
         chosen |= {"data": data} if (CONF_DIR / f"data/{data}.yaml").is_file() else {}
         tree = {key: values[key] for key in ("name", "trainer")}
-        self._add(f"experiment/{option}_parts", name, [], chosen, tree)
+        self._add(f"experiment/{option}_parts", name, chosen, tree)
