@@ -27,8 +27,7 @@ def convert(
 ) -> None:
     """Write the configs of lightning-hydra-template or a LightningCLI as a project of assay.
 
-    Nothing of the project is run. The new folder gets a copy of the packages that its configs name; the
-    project's own folder as --out gets conf alone.
+    Nothing of the project is run. The new folder gets a copy of the packages that its configs name.
     """
     from assay.compose.convert import convert as convert_configs
 
