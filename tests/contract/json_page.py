@@ -70,6 +70,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "best": ("best", "assay.report.comparison_formats.Best"),
     "rm": ("rm", "tests.contract.json_page.Removed"),
     "cache": ("cache", "tests.contract.json_page.Cache"),
+    "convert": ("convert", "assay.compose.convert.Conversion"),
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "report": ("report", "assay.report.report.Report"),
     "export": ("export", "assay.run.export.model_card.Exported"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = wine.frame.drop(columns="target").assign(kind=[wine.target_names[one] for one in wine.target])
     table.to_csv(path / "wine.csv", index=False)
     table.drop(columns="kind").head(5).to_csv(path / "new.csv", index=False)
+    shutil.copytree(Path(__file__).parents[1] / "experiment/lightning_project", path / "lightning_project")
     return path
 
 

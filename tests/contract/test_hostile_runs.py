@@ -83,7 +83,7 @@ COMMANDS = [
     Typed(("export", "runs/real")),
     Typed(("export", "runs/a"), (0, 1, 2)),
 ]
-OWN = {"train", "cache", "check", "configs", "data", "explain", "info", "profile", "tune"}
+OWN = {"train", "cache", "check", "configs", "convert", "data", "explain", "info", "profile", "tune"}
 """Verbs that read no run directory."""
 
 

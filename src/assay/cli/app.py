@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
+from assay.cli.convert import convert
 from assay.cli.documents import Problem, print_problem
 from assay.cli.inspect import check, configs, data, diff, explain, info
 from assay.cli.measure import cache, profile, tune
@@ -98,7 +99,7 @@ def _root(
 
 for _verb in (
     *(train, check, data, profile, tune, configs, explain, diff, resume, reproduce, ls, compare, best),
-    *(report, evaluate, predict, export, rm, cache, info),
+    *(report, evaluate, predict, export, rm, cache, convert, info),
 ):
     _epilog = overrides_help() if _verb in (train, check, data, profile, tune) else None
     app.command("eval" if _verb is evaluate else None, epilog=_epilog)(verb(_verb))

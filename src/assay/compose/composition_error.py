@@ -9,6 +9,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.compose.hydra_node import instead_of_plugin
 from assay.config.did_you_mean import did_you_mean, guess_key, list_names
 from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
@@ -55,6 +56,12 @@ _PLAIN: Final = (
 )
 """Patterns of Hydra's messages, and the message and hint that replace them."""
 _UNKNOWN: Final = re.compile(r"Could not (override|delete)(?: from config\.)?[^']*'([^'@]+)")
+_RENAMED: Final = {
+    "hydra.launcher.n_jobs": "hydra.launcher.jobs_at_once",
+    "hydra.sweeper.n_jobs": "hydra.launcher.jobs_at_once",
+    "hydra.sweeper.n_trials": "hydra.sweeper.num_trials",
+}
+"""Keys of Hydra's plugins, and those that mean the same."""
 _NO_OPTION: Final = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )
@@ -157,12 +164,16 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if group == "model" and _NETWORK.match(option):
         hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
+    if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
+        guess, hint = "; assay does not run launchers and sweepers of Hydra's interface", instead
     return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
 
 
 def _unknown_key(
     action: str, key: str, typed: Mapping[str, str], overrides: Sequence[str], loader: ConfigLoader
 ) -> ConfigError:
+    if key in _RENAMED:
+        return ConfigError("unknown key", key=key, hint=f"{_RENAMED[key]}={typed.get(key, '…')}")
     groups, keys = _groups(loader), _keys(key, overrides, loader)
     parent, _, last = key.rpartition(".")
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]

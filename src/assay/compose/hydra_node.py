@@ -39,6 +39,16 @@ SWEEP_PARTS: Final = {
     ),
 }
 """All of assay's that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""
+_INSTEAD: Final = {
+    "submitit_local": "hydra/launcher=local",
+    "submitit": "hydra/launcher=slurm",
+    "joblib": "hydra/launcher=local hydra.launcher.jobs_at_once=4",
+    "ray": "hydra/launcher=ray",
+    "rq": "hydra/launcher=local",
+    "optuna": "hydra/sweeper=optuna",
+    **dict.fromkeys(("ax", "nevergrad"), "hydra/sweeper=optuna"),
+}
+"""Words in the names of Hydra's launchers and sweepers, and what does the same; see docs/convert.md."""
 _CAN_BE_CUSTOM: Final = (
     "hydra.launcher._target_",
     "hydra.sweeper._target_",
@@ -85,6 +95,14 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
                 _check_launcher(entry, value, is_own, person)
 
 
+def instead_of_plugin(name: str) -> str:
+    """What does the same as a launcher or sweeper of Hydra's, by its option or class; else empty."""
+    if name.endswith("submitit_launcher.LocalLauncher"):
+        return _INSTEAD["submitit_local"]
+    words = re.split(r"[._]", name)
+    return next((_INSTEAD[word] for word in _INSTEAD if word in (name, *words)), "")
+
+
 def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> None:
     """Refuse shell lines and addresses that the user has not typed, and lines that break out of a script."""
     key, text = entry.key, str(value)
@@ -118,5 +136,5 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
     raise ConfigError(
         f"{entry.raw!r} is not a class that Hydra may call here",
         key=entry.key,
-        hint=f"{group}={' or '.join(names)}" if names else f"~{entry.key}",
+        hint=instead_of_plugin(text) or (f"{group}={' or '.join(names)}" if names else f"~{entry.key}"),
     )

@@ -73,7 +73,12 @@ class Repository(ConfigRepository):
             return self._read(source, config_path)
         if key not in _SHIPPED:
             _SHIPPED[key] = self._read(source, config_path)
-        return copy.deepcopy(_SHIPPED[key])
+        result = copy.deepcopy(_SHIPPED[key])
+        if (
+            result is not None
+        ):  # of a plugin's schema that has the same name, such as Hydra's Optuna sweeper's
+            result.is_schema_source = True
+        return result
 
     def _read(self, source: ConfigSource, config_path: str) -> ConfigResult | None:
         try:
