@@ -31,15 +31,8 @@ from assay.analysis.run import (
     value,
     varying_overrides,
 )
-from assay.analysis.statistics import (
-    LEVEL,
-    PAIRED_TEST,
-    WELCH,
-    have_same_folds,
-    mean_of,
-    paired_test,
-    welch_test,
-)
+from assay.analysis.statistics import LEVEL, WELCH, mean_of
+from assay.analysis.verdict import Verdict, judge
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
@@ -321,6 +314,7 @@ class Comparison:
     notes: tuple[str, ...]
     total: int
     offset: int = 0
+    verdict: Verdict | None = None
 
 
 def compare(
@@ -332,8 +326,12 @@ def compare(
     metrics: Sequence[str] = (),
     each: bool = False,
     configs: ConfigValues | None = None,
+    sides: Mapping[str, Sequence[Path]] | None = None,
 ) -> Comparison:
-    """Compare runs; what was read of their configs before need not be read again."""
+    """Compare runs; what was read of their configs before need not be read again.
+
+    `sides` names two groups of folders, of which the first is judged against the second.
+    """
     configs = configs or ConfigValues()
     selected = filter_runs(runs, where, configs)
     if runs and not selected:
@@ -351,12 +349,14 @@ def compare(
     ranking = make_ranking(readable, sort, configs)
     shown_metrics = _metrics_shown(readable, metrics, ranking)
     rows = [make_row(group, texts, shown_metrics) for group, texts in zip(grouped, values, strict=True)]
-    best, test = None, BestTest()
+    best, test, verdict = None, BestTest(), None
     if ranking is not None:
         ordered = rank(rows, ranking.metric, ranking.direction)
         ranked = [row for row in ordered if row.finished and ranking.metric in row.scores]
         if ranked and ranking.decides:
             best, test = ranked[0], BestTest() if each else _test(ranked, ranking)
+        if not each:
+            verdict = _judge_sides(ranked, ranking, _divide(readable, sides or {}))
         if sort or not each:
             rows = ordered
     return Comparison(
@@ -370,6 +370,7 @@ def compare(
         test,
         (*notes, *_notes(rows, ranking, group_by)),
         len(rows) + len(broken),
+        verdict=verdict,
     )
 
 
@@ -435,17 +436,45 @@ def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     # Behind: where some repetitions of the second have not finished.
     side = "ahead of the second" if ahead >= 0 else "behind the second, which has not finished,"
     gap = f"the best is {side} by {format_number(abs(ahead))} in {ranking.metric}"
-    paired = have_same_folds(best, second)
-    p = paired_test(best, second) if paired else welch_test(best.values, second.values)
-    name, numbers = PAIRED_TEST if paired else WELCH, f"n = {best.n} and {second.n}"
-    if p is not None:
-        judgement = "more than noise" if p < 1 - LEVEL else "not more than noise"
-        verdict = f": {judgement} ({name}, p = {p:.2g}, {numbers})"
+    found = judge(ranked[0].counted, ranked[1].counted, ranking.metric, ranking.direction)
+    numbers = f"n = {best.n} and {second.n}"
+    if found.p_value is not None:
+        numbers = f"n = {pluralize(found.pairs, 'pair')}" if found.pairs else numbers
+        judgement = "more than noise" if found.p_value < 1 - LEVEL else "not more than noise"
+        verdict = f": {judgement} ({found.test}, p = {found.p_value:.2g}, {numbers})"
     elif min(best.n, second.n) < 2:
         verdict = f"; n too small to say whether that is more than noise ({numbers})"
     else:
         verdict = f"; the scores do not vary between repetitions, so no test can be made ({numbers})"
-    return BestTest(name, p, gap + verdict)
+    return BestTest(found.test, found.p_value, gap + verdict)
+
+
+def _divide(runs: Sequence[Run], sides: Mapping[str, Sequence[Path]]) -> dict[str, list[Run]]:
+    """The runs below the folders of each side; those below both belong to the first."""
+    groups: dict[str, list[Run]] = {}
+    for name, folders in sides.items():
+        taken = {run.path for group in groups.values() for run in group}
+        below = (run for run in runs if run.path not in taken)
+        groups[name] = [run for run in below if any(run.path.is_relative_to(folder) for folder in folders)]
+    return groups
+
+
+def _judge_sides(ranked: Sequence[Row], ranking: Ranking, sides: Mapping[str, list[Run]]) -> Verdict | None:
+    """The verdict on two sides, or on the only two rows; None where there are not two groups."""
+    if not sides and len(ranked) == 2:
+        sides = {row.label: list(row.counted) for row in ranked}
+    if len(sides) != 2:
+        return None
+    (first, runs), (second, others) = sides.items()
+    names = (first, second)
+    problems = [] if ranking.decides else [ranking.notes[-1] if ranking.notes else "there is no direction"]
+    for name, group in sides.items():
+        if (configurations := len({run.config_fingerprint for run in group})) > 1:
+            problems.append(f"{name} holds {configurations} configurations: name the runs of one, or --where")
+    if problems:
+        return Verdict("", *names, ranking.metric, ranking.direction, reason=problems[0])
+    counted, other = (make_row(group, {}, ()).counted for group in (runs, others))
+    return judge(counted, other, ranking.metric, ranking.direction, names)
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:

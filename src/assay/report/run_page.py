@@ -138,6 +138,11 @@ def _score_blocks(
     if record.baseline:
         baseline = f"Baseline: {describe_baseline(record.baseline)}."
         blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
+    if record.test_looks:
+        looks = "once" if record.test_looks == 1 else f"{record.test_looks} times"
+        blocks.append(
+            Note(f"The test subset was looked at {looks} in the tries that this run belongs to.", "")
+        )
     if predictions is not None:
         blocks += _try_blocks(lambda: _score_cards(predictions))
     blocks += _logged_scores(record, at_best, title)

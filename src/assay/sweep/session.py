@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from contextlib import ExitStack, chdir, contextmanager, suppress
@@ -114,8 +115,10 @@ _PATIENCE: Final = 30.0
 """Seconds that the processes of a killed sweep have to save and end."""
 
 
-def start_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
-    """Run a new sweep."""
+def start_sweep(
+    overrides: Sequence[str], config_dir: Path | None = None, *, deadline: float = math.inf
+) -> SweepResult:
+    """Run a new sweep, until a time of `time.monotonic` at most."""
     with ExitStack() as stack:
         sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
         checker = stack.enter_context(_open_checker(sweep))
@@ -132,7 +135,8 @@ def start_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> Swe
         )
         stack.enter_context(_lock_sweep(sweep.directory))
         journal.add([make_job_record(number, jobs[number], token) for number, token in tokens.items()])
-        return _run_jobs(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
+        checked = {number: (jobs[number], reports[number]) for number in tokens}
+        return _run_jobs(sweep, journal, launcher, checker, jobs=checked, deadline=deadline)
 
 
 def resume_sweep(
@@ -294,6 +298,7 @@ def _run_jobs(
     checker: Checker,
     *,
     jobs: Mapping[int, tuple[Job, Report | None]],
+    deadline: float = math.inf,
 ) -> SweepResult:
     learns, fixed = sweep.search.learns, set(sweep.overrides)
     if not learns and len(jobs) > 1:
@@ -304,7 +309,13 @@ def _run_jobs(
         with SweepProgress(console, aim, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
             progress.only = None if learns else set(jobs)
             scheduler = Scheduler(
-                sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
+                sweep,
+                journal,
+                launcher,
+                check=checker.report,
+                watcher=progress,
+                signals=signals,
+                deadline=deadline,
             )
             if learns:  # also of a new sweep: a storage may know more than the journal
                 sweep.search.restore(

@@ -1,0 +1,343 @@
+"""A change of a reference is tried: on its seeds first, then on fresh ones of both, which decide."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shlex
+import signal
+import statistics
+import sys
+import time
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from assay.analysis.comparison import make_ranking
+from assay.analysis.read_runs import read_runs
+from assay.analysis.run import find_unlike_losses, loss_terms
+from assay.analysis.verdict import BETTER, Verdict, judge, level_of_next
+from assay.compose.compose import compose_job
+from assay.config.serialize import REPETITIONS
+from assay.errors import AssayError, ConfigError
+from assay.files.symlinks import check_links
+from assay.process import Stopped
+from assay.quoting import format_duration, pluralize, quote_text
+from assay.record.journal import append_events, read_lines
+from assay.record.run_lock import lock_run
+from assay.record.run_record import RunRecord, now
+from assay.sweep.session import merge_commands, start_sweep
+from assay.targets.trust import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.analysis.comparison import Ranking
+    from assay.analysis.run import Run
+
+FILE: Final = "tries.jsonl"
+_SEALED: Final = "trainer.limit_test_batches=0"
+_SET_HERE: Final = (*REPETITIONS, "trainer.limit_test_batches", "hydra.sweep.dir", "hydra.run.dir")
+_PROMISING: Final = 0.2
+"""One-sided p-value on the seeds of the reference up to which a change is worth fresh ones."""
+_MOST_SEEDS: Final = 5
+"""Of the reference, that a change is trained with first."""
+_FEWEST, _MOST = 5, 10
+"""Fresh seeds of a test: fewer would lean on a normal distribution that nobody has seen."""
+
+
+@final
+@dataclass(frozen=True)
+class Try:
+    """A change of a reference, and what became of it.
+
+    Attributes:
+        number: From 1; its runs lie in a folder of this name beside the journal.
+        overrides: The change; empty where only the test subset was looked at.
+        against: The reference.
+        decision: `kept`, `discarded` or `undecided`; `failed` where a run has failed; empty without a change.
+        reason: Of the decision.
+        paired: On the seeds of the reference, which decide whether the change is worth a test.
+        fresh: On new seeds of both, which decide whether it is kept; null where it was not tested.
+        p_better: One-sided p-value of `fresh`; null where it was not tested.
+        level: Up to which that keeps the change; it follows from all tests before.
+        seconds: Time that it took.
+        budget_s: Time that it was given.
+        looks: How often the test subset was looked at since the journal began.
+        test: Mean score of the test subset by folder of runs; empty as long as it is sealed.
+        decisions: How many tries of the journal ended with which decision.
+        journal: What became of all tries, one event per line.
+        reference: What to try the next change against.
+    """
+
+    number: int
+    overrides: Sequence[str]
+    against: Path
+    decision: str = ""
+    reason: str = ""
+    paired: Verdict | None = None
+    fresh: Verdict | None = None
+    p_better: float | None = None
+    level: float | None = None
+    seconds: float = 0.0
+    budget_s: float = 0.0
+    looks: int = 0
+    test: dict[str, float] = field(default_factory=dict)
+    decisions: dict[str, int] = field(default_factory=dict)
+    journal: Path = Path(FILE)
+    reference: Path = Path()
+
+
+def try_change(
+    overrides: Sequence[str],
+    against: Path,
+    budget_s: float,
+    *,
+    metric: str = "",
+    config_dir: Path | None = None,
+    reveal: bool = False,
+) -> Try:
+    """Try a change of a reference; without a change, only reveal the test scores of the reference.
+
+    Raises:
+        AssayError: The reference or the change cannot be compared, or a run has failed.
+    """
+    began = time.monotonic()
+    trial = _Trial(against, overrides, metric, config_dir, began + budget_s)
+    if trial.change or not reveal:
+        trial.check(budget_s)
+    directory = trial.directory
+    directory.mkdir(parents=True, exist_ok=True)
+    check_links(directory)
+    with lock_run(directory):
+        lines = read_lines(directory / FILE, repair=True) if (directory / FILE).exists() else []
+        trial.events = [json.loads(line) for line in lines]
+        number = 1 + max((event["number"] for event in trial.events), default=0)
+        result = Try(
+            number, trial.change, against, budget_s=budget_s, journal=directory / FILE, reference=against
+        )
+        if trial.change:
+            trial.note("begin", number=number, overrides=trial.change, against=str(against))
+            try:
+                result = trial.decide(result)
+            except AssayError as error:
+                trial.note("end", number=number, decision="failed", reason=error.message)
+                raise
+            result = replace(result, seconds=time.monotonic() - began)
+            trial.note("end", **json.loads(json.dumps(asdict(result), default=str)))
+        test = trial.reveal(number) if reveal else {}
+        ended = [event["decision"] for event in trial.events if event["event"] == "end"]
+        decisions = {word: ended.count(word) for word in dict.fromkeys(ended)}
+        looks = sum(event["event"] == "reveal" for event in trial.events)
+        return replace(result, looks=looks, test=test, decisions=decisions)
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
+
+
+def _is_setting(override: str) -> bool:
+    """Whether it says how a sweep goes, or whom the user trusts."""
+    return _key(override).replace("/", ".").partition(".")[0] in ("hydra", KEY)
+
+
+@final
+class _Trial:
+    """A reference, a change of it, and the journal of all that was tried."""
+
+    def __init__(
+        self, against: Path, typed: Sequence[str], metric: str, config_dir: Path | None, deadline: float
+    ) -> None:
+        self._against, self._config_dir, self._deadline = against, config_dir, deadline
+        self._settings = [word for word in typed if _is_setting(word)]
+        self.change = [word for word in typed if not _is_setting(word)]
+        self._runs = [run for run in read_runs([against]) if run.status == "finished"]
+        if not self._runs:
+            raise AssayError(
+                f"{against} holds no finished run", hint="train the reference first: assay train"
+            )
+        if (configurations := len({run.config_fingerprint for run in self._runs})) > 1:
+            raise AssayError(
+                f"{against} holds {configurations} configurations; a change is tried against one",
+                hint=f"assay compare {shlex.quote(str(against))} lists them",
+            )
+        self._ranking = _choose_metric(self._runs, metric)
+        series = (folder for folder in against.absolute().parents if (folder / FILE).is_file())
+        self.directory = next(series, against.parent / f"{against.absolute().name}-tries")
+        self.events: list[dict[str, Any]] = []
+        self._compared = self._runs
+        record = RunRecord.load(self._runs[0].path)
+        words = [record.overrides, *(entry.get("overrides", ()) for entry in record.resumed)]
+        of_run = [word for word in merge_commands(words) if not _is_setting(word)]
+        self._before = [word for word in of_run if _key(word) not in REPETITIONS]
+        taken_back = {_key(word) for word in self.change if word[0] == "~"} & set(map(_key, self._before))
+        added = [word for word in self.change if _key(word) not in taken_back]
+        self._after = merge_commands([[word for word in self._before if _key(word) not in taken_back], added])
+
+    def check(self, budget_s: float) -> None:
+        """Refuse what cannot be compared, before anything runs."""
+        if not self.change:
+            raise ConfigError("expected a change, such as optimizer.lr=0.01", hint="assay try --help")
+        for word in [*self.change, *self._settings]:
+            if _key(word) in _SET_HERE:
+                raise ConfigError("a try sets this itself", key=_key(word), hint=f"leave {word} out")
+        run = self._runs[0]
+        place = [f"{name}={value}" for name in REPETITIONS if (value := getattr(run, name)) is not None]
+        before, after = (
+            compose_job([*words, *self._trusted, *place], self._config_dir)
+            for words in (self._before, self._after)
+        )
+        if before.fingerprint != run.fingerprint:
+            raise AssayError(
+                f"{run.path} cannot be trained again: what was typed for it now means another config",
+                hint=f"train the reference again; assay diff {shlex.quote(str(run.path))} "
+                f"{shlex.quote(shlex.join(self._before))} shows what has changed",
+            )
+        if after.fingerprint == before.fingerprint:
+            raise ConfigError(f"{shlex.join(self.change)} changes nothing of {self._against}")
+        losses = [(job.choices.get("loss"), loss_terms(job.config)) for job in (before, after)]
+        if self._ranking.metric.endswith("loss") and (unlike := find_unlike_losses(losses)):
+            raise ConfigError(
+                f"{self._ranking.metric} is not the same quantity with another {', '.join(unlike)}",
+                key="--metric",
+                hint="--metric val/accuracy, or another score that no loss decides",
+            )
+        seconds = statistics.fmean(run.seconds for run in self._runs)
+        if budget_s < seconds:
+            enough = (min(len(self._runs), _MOST_SEEDS) + 2 * _FEWEST) * seconds
+            raise ConfigError(
+                f"{format_duration(budget_s)} are shorter than one run of the reference "
+                f"({format_duration(seconds)})",
+                key="--budget",
+                hint=f"--budget {math.ceil(enough / 60)}m",
+            )
+
+    def decide(self, result: Try) -> Try:
+        """Train on the seeds of the reference, and on fresh ones of both where that is promising."""
+        folder, start = self.directory / str(result.number), time.monotonic()
+        seeds = [*dict.fromkeys(run.seed for run in self._runs)][:_MOST_SEEDS]
+        folds = sorted({run.fold for run in self._runs if run.fold is not None})
+        runs, problem = self._train(self._after, folder / "paired", seeds, folds)
+        if problem:
+            return replace(result, decision="failed", reason=problem)
+        paired = self._judge(runs, self._runs, folder / "paired")
+        result = replace(result, paired=paired)
+        if paired.difference is None:
+            return replace(
+                result, decision="undecided", reason="the budget was over before a run had finished"
+            )
+        is_ahead = paired.difference > 0 if paired.direction == "max" else paired.difference < 0
+        if not is_ahead or (paired.p_value is not None and paired.p_better > _PROMISING):
+            return replace(result, decision="discarded", reason="not better on the seeds of the reference")
+        took_s = time.monotonic() - start
+        run_s = min(took_s / len(runs), statistics.fmean(run.seconds for run in runs))
+        start_s = took_s - run_s * len(runs)  # of a sweep
+        fits = int(((self._deadline - time.monotonic()) / 2 - start_s) / run_s)
+        if fits < _FEWEST:
+            needed_s = took_s + 2 * (start_s + _FEWEST * run_s)
+            minutes = math.ceil(1.2 * needed_s / 60)
+            reason = f"{_FEWEST} fresh seeds of both, which would prove it, do not fit: --budget {minutes}m"
+            return replace(result, decision="undecided", reason=reason)
+        return self._test(result, folder, min(fits, _MOST), folds[:1])
+
+    def _test(self, result: Try, folder: Path, count: int, folds: Sequence[int]) -> Try:
+        kept = {event["number"] for event in self.events if event.get("decision") == "kept"}
+        tested = [event for event in self.events if event["event"] == "test"]
+        used = {run.seed for run in self._runs}.union(*(event["seeds"] for event in tested))
+        seeds = [*itertools.islice((seed for seed in itertools.count(1) if seed not in used), count)]
+        level = level_of_next([event["number"] in kept for event in tested])
+        self.note("test", number=result.number, level=level, seeds=seeds)  # it counts, however it ends
+        result = replace(result, level=level)
+        groups = []
+        for name, words in (("fresh-reference", self._before), ("fresh", self._after)):
+            runs, problem = self._train(words, folder / name, seeds, folds)
+            if problem:  # the seeds that have finished are no fair choice
+                return replace(result, decision="failed", reason=problem)
+            groups.append(runs)
+        reference, changed = groups
+        fresh = self._judge(changed, reference, folder / "fresh")
+        self._compared = [*changed, *reference]
+        if fresh.pairs < _FEWEST:
+            return replace(
+                result, fresh=fresh, decision="undecided", reason="the budget was over before the fresh seeds"
+            )
+        is_kept = fresh.word == BETTER and fresh.p_better <= level
+        return replace(
+            result,
+            fresh=fresh,
+            p_better=fresh.p_better,
+            decision="kept" if is_kept else "discarded",
+            reason=f"on fresh seeds p = {fresh.p_better:.2g}, and the level of this test is {level:.2g}",
+            reference=folder / "fresh" if is_kept else result.reference,
+        )
+
+    def _train(
+        self, words: Sequence[str], directory: Path, seeds: Sequence[int], folds: Sequence[int]
+    ) -> tuple[list[Run], str]:
+        """The runs that finish in time, and why one has failed."""
+        place = {"seed": seeds, "fold": folds}
+        grid = [f"{key}={','.join(map(str, values))}" for key, values in place.items() if values]
+        grid.append(f"hydra.sweep.dir={quote_text(str(directory))}")
+        typed = [*merge_commands([words, [_SEALED]]), *self._settings, *grid]
+        with redirect_stdout(sys.stderr):
+            swept = start_sweep(typed, self._config_dir, deadline=self._deadline)
+        if swept.stopped:
+            raise Stopped(signal.Signals(swept.stopped - 128).name)
+        failed = [job.outcome.reason for job in swept.jobs if job.status == "failed" and job.outcome]
+        problem = f"{len(failed)} of {pluralize(swept.total, 'run')} failed: {failed[0]}" if failed else ""
+        finished = [swept.run_dir(job) for job in swept.jobs if job.status == "finished"]
+        return read_runs(finished) if finished else [], problem
+
+    def _judge(self, runs: Sequence[Run], reference: Sequence[Run], folder: Path) -> Verdict:
+        partners = {(run.seed, run.fold): run for run in reference}
+        pairs = [(run, partners[run.seed, run.fold]) for run in runs if (run.seed, run.fold) in partners]
+        if any(run.data_sha256 != partner.data_sha256 for run, partner in pairs):
+            raise AssayError("the change makes other data, or another split: the scores do not compare")
+        names = (str(folder), str(self._against))
+        partnered = [partner for _, partner in pairs]
+        return judge(
+            [run for run, _ in pairs], partnered, self._ranking.metric, self._ranking.direction, names
+        )
+
+    def reveal(self, number: int) -> dict[str, float]:
+        """Test what was compared, and write into the records which look at the test subset it was."""
+        from assay.run.evaluate import evaluate
+
+        self.note("reveal", number=number, runs=[str(run.path) for run in self._compared])
+        looks = sum(event["event"] == "reveal" for event in self.events)
+        name = self._ranking.metric.replace("val/", "test/", 1)
+        scores: dict[str, list[float]] = {}
+        for run in self._compared:
+            found = evaluate(run.path, self._trusted, split="test", config_dir=self._config_dir)
+            with lock_run(run.path):
+                record = RunRecord.load(run.path)
+                record.test_looks = looks
+                record.save(run.path)
+            scores.setdefault(str(run.path.parent), []).append(found.metrics.get(name, math.nan))
+        return {folder: statistics.fmean(values) for folder, values in scores.items()}
+
+    @property
+    def _trusted(self) -> list[str]:
+        return [word for word in self._settings if _key(word) == KEY]
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Add an event to the journal."""
+        events = [{"event": event, **fields, "at": now()}]
+        append_events(self.directory / FILE, events)
+        self.events += events
+
+
+def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
+    ranking = make_ranking(runs, asked)
+    if ranking is None or not ranking.metric.startswith("val/"):
+        score = "no score" if ranking is None else ranking.metric
+        raise ConfigError(
+            f"expected a score of validation, got {score}; the test subset stays sealed",
+            key="--metric",
+            hint="--metric val/accuracy",
+        )
+    if not ranking.direction:
+        raise ConfigError(ranking.notes[-1], key="--metric", hint=f"--metric {ranking.metric}:max, or :min")
+    return ranking
