@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.run import Run
 
-BETTER: Final = "better"
-WORSE: Final = "worse"
+
 ALIKE: Final = "not told apart"
 
 
@@ -82,29 +81,30 @@ class Verdict:
         return self.p_value / 2 if is_ahead else 1 - self.p_value / 2
 
     @property
-    def conclusion(self) -> str:
-        """The word, and what would tell more."""
-        if not self.word:
-            return f"no verdict, as {self.reason}"
-        if self.tells is None or self.more_seeds is None:
-            return self.word
-        size = f"a difference of {format_number(self.tells, 2)}"
-        if not self.more_seeds:
-            return f"{self.word}; {size} would have been told"
-        return f"{self.word}; {pluralize(self.more_seeds, 'more seed')} would tell {size}"
-
-    @property
-    def measured(self) -> str:
-        """The difference, the test and the noise."""
-        if self.difference is None:
-            return f"{self.metric} is missing"
-        half = "" if self.high is None else f" ± {self.high - self.difference:.2g}"
-        parts = [f"{self.metric} {self.difference:+.4g}{half}"]
+    def text(self) -> str:
+        """The difference, the test, the noise, and the word with what would tell more."""
+        parts = []
+        if self.difference is not None:
+            half = "" if self.high is None else f" ± {self.high - self.difference:.2g}"
+            parts.append(f"{self.metric} {self.difference:+.4g}{half}")
         if self.p_value is not None:
             pairs = f", n = {pluralize(self.pairs, 'pair')}" if self.pairs else ""
             parts.append(f"{self.test}, p = {self.p_value:.2g}{pairs}")
         parts += [] if self.noise is None else [f"noise {self.noise:.2g}"]
-        return "; ".join(parts)
+        word = self.word or f"no verdict, as {self.reason}"
+        if self.tells is not None and self.more_seeds is not None:
+            seeds = (
+                f"{pluralize(self.more_seeds, 'more seed')} would tell"
+                if self.more_seeds
+                else "n is enough for"
+            )
+            word = f"{word}; {seeds} a difference of {format_number(self.tells, 2)}"
+        return f"{'; '.join(parts)}: {word}" if parts else word
+
+    @property
+    def sentence(self) -> str:
+        """What is compared with what, and the verdict."""
+        return f"{self.first} against {self.second}: {self.text}"
 
 
 def judge(
@@ -140,7 +140,7 @@ def judge(
     low, high = (gap.difference + sign * gap.half_width for sign in (-1, 1))
     verdict = replace(verdict, p_value=gap.p_value, low=low, high=high)
     if gap.p_value < 1 - LEVEL:
-        return replace(verdict, word=BETTER if (gap.difference > 0) == (direction == "max") else WORSE)
+        return replace(verdict, word="better" if (gap.difference > 0) == (direction == "max") else "worse")
     if one.folds or other.folds or not noise:  # more seeds of a fold are the same samples again
         return replace(verdict, word=ALIKE)
     tells = max(abs(gap.difference), noise / 2)

@@ -162,9 +162,7 @@ def try_change(
     from assay.sweep.tries import try_change as run_try
 
     words = [word for text in overrides or [] for word in _split_words(text)]
-    result = run_try(
-        words, against, _read_seconds(budget), metric=metric, config_dir=config_dir, reveal=reveal
-    )
+    result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
     document.say("try", result)
     document.next = [shlex.join(["assay", "try", "KEY=VALUE", "--against", str(result.reference)])]
     if not document.as_json:
@@ -191,7 +189,7 @@ def _describe_try(result: Try, next_command: str) -> list[tuple[str, str]]:
     if result.overrides:
         lines = [("try", f"{result.number}: {shlex.join(result.overrides)}, against {result.against}")]
         for label, verdict in (("paired", result.paired), ("fresh", result.fresh)):
-            lines += [(label, f"{verdict.measured}: {verdict.conclusion}")] if verdict else []
+            lines += [(label, verdict.text)] if verdict else []
         lines.append(("decision", f"{result.decision}: {result.reason}"))
         lines.append(("time", f"{format_duration(result.seconds)} of {format_duration(result.budget_s)}"))
     looks = f"looked at {pluralize(result.looks, 'time')}"

@@ -77,7 +77,7 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _remarks(comparison: Comparison) -> list[str]:
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
     remarks = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
-    remarks += [_verdict_text(comparison.verdict)] if comparison.verdict else []
+    remarks += [comparison.verdict.sentence] if comparison.verdict else []
     return [remark for remark in remarks if remark]
 
 
@@ -177,11 +177,7 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
     for note in filter(None, (sign_text(comparison), *comparison.notes)):
         _print_line(console, "note", note)
     if comparison.verdict:
-        _print_line(console, "verdict", _verdict_text(comparison.verdict))
-
-
-def _verdict_text(verdict: Verdict) -> str:
-    return f"{verdict.first} against {verdict.second}: {verdict.measured}: {verdict.conclusion}"
+        _print_line(console, "verdict", comparison.verdict.sentence)
 
 
 def best_run(comparison: Comparison) -> Path | None:

@@ -10,6 +10,7 @@ import signal
 import statistics
 import sys
 import time
+from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 from assay.analysis.comparison import make_ranking
 from assay.analysis.read_runs import read_runs
 from assay.analysis.run import find_unlike_losses, loss_terms
-from assay.analysis.verdict import BETTER, Verdict, judge, level_of_next
+from assay.analysis.verdict import Verdict, judge, level_of_next
 from assay.compose.compose import compose_job
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import check_links
 from assay.process import Stopped
-from assay.quoting import format_duration, pluralize, quote_text
+from assay.quoting import format_duration, quote_text
 from assay.record.journal import append_events, read_lines
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
@@ -91,13 +92,13 @@ class Try:
 
 
 def try_change(
-    overrides: Sequence[str],
+    typed: Sequence[str],
     against: Path,
     budget_s: float,
+    metric: str,
+    config_dir: Path | None,
     *,
-    metric: str = "",
-    config_dir: Path | None = None,
-    reveal: bool = False,
+    reveal: bool,
 ) -> Try:
     """Try a change of a reference; without a change, only reveal the test scores of the reference.
 
@@ -105,19 +106,17 @@ def try_change(
         AssayError: The reference or the change cannot be compared, or a run has failed.
     """
     began = time.monotonic()
-    trial = _Trial(against, overrides, metric, config_dir, began + budget_s)
+    trial = _Trial(against, typed, metric, config_dir, began + budget_s)
     if trial.change or not reveal:
         trial.check(budget_s)
-    directory = trial.directory
-    directory.mkdir(parents=True, exist_ok=True)
-    check_links(directory)
-    with lock_run(directory):
-        lines = read_lines(directory / FILE, repair=True) if (directory / FILE).exists() else []
+    trial.directory.mkdir(parents=True, exist_ok=True)
+    check_links(trial.directory)
+    with lock_run(trial.directory):
+        path = trial.directory / FILE
+        lines = read_lines(path, repair=True) if path.exists() else []
         trial.events = [json.loads(line) for line in lines]
         number = 1 + max((event["number"] for event in trial.events), default=0)
-        result = Try(
-            number, trial.change, against, budget_s=budget_s, journal=directory / FILE, reference=against
-        )
+        result = Try(number, trial.change, against, budget_s=budget_s, journal=path, reference=against)
         if trial.change:
             trial.note("begin", number=number, overrides=trial.change, against=str(against))
             try:
@@ -128,10 +127,8 @@ def try_change(
             result = replace(result, seconds=time.monotonic() - began)
             trial.note("end", **json.loads(json.dumps(asdict(result), default=str)))
         test = trial.reveal(number) if reveal else {}
-        ended = [event["decision"] for event in trial.events if event["event"] == "end"]
-        decisions = {word: ended.count(word) for word in dict.fromkeys(ended)}
-        looks = sum(event["event"] == "reveal" for event in trial.events)
-        return replace(result, looks=looks, test=test, decisions=decisions)
+        decisions = Counter(event["decision"] for event in trial.events if event["event"] == "end")
+        return replace(result, looks=trial.looks, test=test, decisions=dict(decisions))
 
 
 def _key(override: str) -> str:
@@ -173,8 +170,8 @@ class _Trial:
         of_run = [word for word in merge_commands(words) if not _is_setting(word)]
         self._before = [word for word in of_run if _key(word) not in REPETITIONS]
         taken_back = {_key(word) for word in self.change if word[0] == "~"} & set(map(_key, self._before))
-        added = [word for word in self.change if _key(word) not in taken_back]
-        self._after = merge_commands([[word for word in self._before if _key(word) not in taken_back], added])
+        words = [word for word in (*self._before, *self.change) if _key(word) not in taken_back]
+        self._after = merge_commands([words])
 
     def check(self, budget_s: float) -> None:
         """Refuse what cannot be compared, before anything runs."""
@@ -190,28 +187,22 @@ class _Trial:
             for words in (self._before, self._after)
         )
         if before.fingerprint != run.fingerprint:
-            raise AssayError(
-                f"{run.path} cannot be trained again: what was typed for it now means another config",
-                hint=f"train the reference again; assay diff {shlex.quote(str(run.path))} "
-                f"{shlex.quote(shlex.join(self._before))} shows what has changed",
-            )
+            message = f"{run.path} cannot be trained again: what was typed for it now means another config"
+            words = shlex.join([str(run.path), shlex.join(self._before)])
+            raise AssayError(message, hint=f"train it again; assay diff {words} shows what has changed")
         if after.fingerprint == before.fingerprint:
             raise ConfigError(f"{shlex.join(self.change)} changes nothing of {self._against}")
         losses = [(job.choices.get("loss"), loss_terms(job.config)) for job in (before, after)]
-        if self._ranking.metric.endswith("loss") and (unlike := find_unlike_losses(losses)):
+        metric = self._ranking.metric
+        if metric.endswith("loss") and (unlike := find_unlike_losses(losses)):
+            message = f"{metric} is not the same quantity with another {', '.join(unlike)}"
+            raise ConfigError(message, key="--metric", hint="--metric val/accuracy, or another score")
+        run_s = statistics.fmean(run.seconds for run in self._runs)
+        if budget_s < run_s:
+            enough = math.ceil((min(len(self._runs), _MOST_SEEDS) + 2 * _FEWEST) * run_s / 60)
+            message = f"{format_duration(budget_s)} are shorter than a run of the reference"
             raise ConfigError(
-                f"{self._ranking.metric} is not the same quantity with another {', '.join(unlike)}",
-                key="--metric",
-                hint="--metric val/accuracy, or another score that no loss decides",
-            )
-        seconds = statistics.fmean(run.seconds for run in self._runs)
-        if budget_s < seconds:
-            enough = (min(len(self._runs), _MOST_SEEDS) + 2 * _FEWEST) * seconds
-            raise ConfigError(
-                f"{format_duration(budget_s)} are shorter than one run of the reference "
-                f"({format_duration(seconds)})",
-                key="--budget",
-                hint=f"--budget {math.ceil(enough / 60)}m",
+                f"{message} ({format_duration(run_s)})", key="--budget", hint=f"--budget {enough}m"
             )
 
     def decide(self, result: Try) -> Try:
@@ -222,12 +213,10 @@ class _Trial:
         runs, problem = self._train(self._after, folder / "paired", seeds, folds)
         if problem:
             return replace(result, decision="failed", reason=problem)
-        paired = self._judge(runs, self._runs, folder / "paired")
-        result = replace(result, paired=paired)
+        paired = self._judge(runs, self._runs, (folder / "paired", self._against))
+        result = replace(result, paired=paired, decision="undecided")
         if paired.difference is None:
-            return replace(
-                result, decision="undecided", reason="the budget was over before a run had finished"
-            )
+            return replace(result, reason="the budget was over before a run had finished")
         is_ahead = paired.difference > 0 if paired.direction == "max" else paired.difference < 0
         if not is_ahead or (paired.p_value is not None and paired.p_better > _PROMISING):
             return replace(result, decision="discarded", reason="not better on the seeds of the reference")
@@ -236,10 +225,9 @@ class _Trial:
         start_s = took_s - run_s * len(runs)  # of a sweep
         fits = int(((self._deadline - time.monotonic()) / 2 - start_s) / run_s)
         if fits < _FEWEST:
-            needed_s = took_s + 2 * (start_s + _FEWEST * run_s)
-            minutes = math.ceil(1.2 * needed_s / 60)
+            minutes = math.ceil(1.2 * (took_s + 2 * (start_s + _FEWEST * run_s)) / 60)
             reason = f"{_FEWEST} fresh seeds of both, which would prove it, do not fit: --budget {minutes}m"
-            return replace(result, decision="undecided", reason=reason)
+            return replace(result, reason=reason)
         return self._test(result, folder, min(fits, _MOST), folds[:1])
 
     def _test(self, result: Try, folder: Path, count: int, folds: Sequence[int]) -> Try:
@@ -250,28 +238,20 @@ class _Trial:
         level = level_of_next([event["number"] in kept for event in tested])
         self.note("test", number=result.number, level=level, seeds=seeds)  # it counts, however it ends
         result = replace(result, level=level)
-        groups = []
-        for name, words in (("fresh-reference", self._before), ("fresh", self._after)):
-            runs, problem = self._train(words, folder / name, seeds, folds)
-            if problem:  # the seeds that have finished are no fair choice
-                return replace(result, decision="failed", reason=problem)
-            groups.append(runs)
-        reference, changed = groups
-        fresh = self._judge(changed, reference, folder / "fresh")
-        self._compared = [*changed, *reference]
+        of_reference, problem = self._train(self._before, folder / "fresh-reference", seeds, folds)
+        changed, problem_of_change = self._train(self._after, folder / "fresh", seeds, folds)
+        if problem := problem or problem_of_change:  # the seeds that have finished are no fair choice
+            return replace(result, decision="failed", reason=problem)
+        self._compared = [*changed, *of_reference]
+        fresh = self._judge(changed, of_reference, (folder / "fresh", folder / "fresh-reference"))
+        result = replace(result, fresh=fresh)
         if fresh.pairs < _FEWEST:
-            return replace(
-                result, fresh=fresh, decision="undecided", reason="the budget was over before the fresh seeds"
-            )
-        is_kept = fresh.word == BETTER and fresh.p_better <= level
-        return replace(
-            result,
-            fresh=fresh,
-            p_better=fresh.p_better,
-            decision="kept" if is_kept else "discarded",
-            reason=f"on fresh seeds p = {fresh.p_better:.2g}, and the level of this test is {level:.2g}",
-            reference=folder / "fresh" if is_kept else result.reference,
-        )
+            return replace(result, reason="the budget was over before the fresh seeds")
+        p = fresh.p_better
+        reason = f"on fresh seeds p = {p:.2g}, and the level of this test is {level:.2g}"
+        result = replace(result, p_better=p, decision="discarded", reason=reason)
+        is_kept = fresh.word == "better" and p <= level
+        return replace(result, decision="kept", reference=folder / "fresh") if is_kept else result
 
     def _train(
         self, words: Sequence[str], directory: Path, seeds: Sequence[int], folds: Sequence[int]
@@ -286,34 +266,36 @@ class _Trial:
         if swept.stopped:
             raise Stopped(signal.Signals(swept.stopped - 128).name)
         failed = [job.outcome.reason for job in swept.jobs if job.status == "failed" and job.outcome]
-        problem = f"{len(failed)} of {pluralize(swept.total, 'run')} failed: {failed[0]}" if failed else ""
+        problem = f"{len(failed)} of {swept.total} runs failed: {failed[0]}" if failed else ""
         finished = [swept.run_dir(job) for job in swept.jobs if job.status == "finished"]
         return read_runs(finished) if finished else [], problem
 
-    def _judge(self, runs: Sequence[Run], reference: Sequence[Run], folder: Path) -> Verdict:
-        partners = {(run.seed, run.fold): run for run in reference}
+    def _judge(self, runs: Sequence[Run], others: Sequence[Run], folders: tuple[Path, Path]) -> Verdict:
+        partners = {(run.seed, run.fold): run for run in others}
         pairs = [(run, partners[run.seed, run.fold]) for run in runs if (run.seed, run.fold) in partners]
         if any(run.data_sha256 != partner.data_sha256 for run, partner in pairs):
             raise AssayError("the change makes other data, or another split: the scores do not compare")
-        names = (str(folder), str(self._against))
-        partnered = [partner for _, partner in pairs]
-        return judge(
-            [run for run, _ in pairs], partnered, self._ranking.metric, self._ranking.direction, names
-        )
+        ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
+        names = (str(folders[0]), str(folders[1]))
+        return judge(ours, theirs, self._ranking.metric, self._ranking.direction, names)
+
+    @property
+    def looks(self) -> int:
+        """How often the test subset was looked at."""
+        return sum(event["event"] == "reveal" for event in self.events)
 
     def reveal(self, number: int) -> dict[str, float]:
         """Test what was compared, and write into the records which look at the test subset it was."""
         from assay.run.evaluate import evaluate
 
         self.note("reveal", number=number, runs=[str(run.path) for run in self._compared])
-        looks = sum(event["event"] == "reveal" for event in self.events)
         name = self._ranking.metric.replace("val/", "test/", 1)
         scores: dict[str, list[float]] = {}
         for run in self._compared:
             found = evaluate(run.path, self._trusted, split="test", config_dir=self._config_dir)
             with lock_run(run.path):
                 record = RunRecord.load(run.path)
-                record.test_looks = looks
+                record.test_looks = self.looks
                 record.save(run.path)
             scores.setdefault(str(run.path.parent), []).append(found.metrics.get(name, math.nan))
         return {folder: statistics.fmean(values) for folder, values in scores.items()}
@@ -332,11 +314,9 @@ class _Trial:
 def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
     ranking = make_ranking(runs, asked)
     if ranking is None or not ranking.metric.startswith("val/"):
-        score = "no score" if ranking is None else ranking.metric
+        message = f"expected a score of validation, got {ranking.metric if ranking else 'none'}"
         raise ConfigError(
-            f"expected a score of validation, got {score}; the test subset stays sealed",
-            key="--metric",
-            hint="--metric val/accuracy",
+            f"{message}; the test subset stays sealed", key="--metric", hint="--metric val/loss"
         )
     if not ranking.direction:
         raise ConfigError(ranking.notes[-1], key="--metric", hint=f"--metric {ranking.metric}:max, or :min")
