@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
 from assay.analysis.objective import Objective, format_score, read_objectives, score_text, scores_of
-from assay.analysis.statistics import count_pairs, fold_gap, have_same_folds, importance, mean_of, welch_gap
+from assay.analysis.statistics import fold_gap, have_same_folds, importance, mean_of, welch_gap
 from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
