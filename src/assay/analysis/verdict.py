@@ -129,10 +129,9 @@ def judge(
     differences: list[float] = []
     if have_same_folds(one, other):
         verdict, gap = replace(verdict, test=OVER_FOLDS, pairs=one.n), fold_gap(one, other)
-    elif differences := _pair_scores(*groups):
-        pairs, difference = len(differences), statistics.fmean(differences)
-        verdict = replace(verdict, test=PAIRED, pairs=pairs, difference=difference)
-        gap = paired_gap(differences)
+    elif (pairs := _pair_scores(*groups)) and (gap := paired_gap(pairs)) is not None:
+        differences, difference = pairs, statistics.fmean(pairs)
+        verdict = replace(verdict, test=PAIRED, pairs=len(pairs), difference=difference)
     else:
         verdict, gap = replace(verdict, test=WELCH), welch_gap(one.values, other.values)
     if gap is None:
