@@ -102,7 +102,8 @@ class Spec:
         return {**plain, "num_features": self.num_features}
 
 
-_AboveZero = Annotated[int, msgspec.Meta(ge=1)]
+_AboveZero = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+"""At most what a check can hold a target of."""
 
 
 @final
