@@ -13,12 +13,17 @@ from typer.testing import CliRunner
 
 from assay.analysis.run import Run
 from assay.analysis.statistics import count_pairs
-from assay.analysis.verdict import RATE, judge, level_of_next
+from assay.analysis.verdict import RATE, Verdict, level_of_next
+from assay.analysis.verdict import judge as judge_named
 from assay.cli.app import app
 
 DRAW = np.random.default_rng(0)
 FIRST = [0.91, 0.93, 0.90, 0.95]
 SECOND = [0.90, 0.91, 0.89, 0.92]
+
+
+def judge(first: list[Run], second: list[Run], metric: str, direction: str) -> Verdict:
+    return judge_named(first, second, metric, direction, ("the first", "the second"))
 
 
 def runs(scores: list[float], seeds: range | None = None, folds: bool = False) -> list[Run]:
@@ -87,14 +92,15 @@ def test_without_repetitions_there_is_no_verdict(tmp_path: Path) -> None:
 
     alone = verdict("lr 0.1", "lr 0.2")
     assert alone["word"] == ""
-    assert str(alone["reason"]).startswith("one run against one run cannot tell")
+    assert str(alone["reason"]).startswith("1 run against 1 run cannot tell")
     assert verdict("lr 0.4", "lr 0.3")["word"] == "better"
     assert verdict("lr 0.3", "lr 0.4")["word"] == "worse"
     assert verdict("lr 0.[3]", "lr 0.[4]")["word"] == "worse"
     assert "holds 2 configurations" in str(verdict("lr 0.[12]", "lr 0.4")["reason"])
     assert verdict("lr 0.1", "lr 0.2", "lr 0.3") is None
     same = judge(runs([0.5, 0.5]), runs([0.5, 0.5]), "val/m", "max")
-    assert (same.word, same.p_value) == ("not told apart", None)
+    assert (same.word, same.p_value) == ("", None)
+    assert "do not vary" in same.reason
     printed = (
         CliRunner().invoke(app, ["compare", *(str(tmp_path / f"lr {lr}") for lr in ("0.4", "0.3"))]).stdout
     )

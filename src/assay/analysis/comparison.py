@@ -31,12 +31,12 @@ from assay.analysis.run import (
     value,
     varying_overrides,
 )
-from assay.analysis.statistics import LEVEL, WELCH, mean_of
+from assay.analysis.statistics import mean_of
 from assay.analysis.verdict import Verdict, judge
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
-from assay.quoting import format_number, pluralize, spreadsheet_cell
+from assay.quoting import pluralize, spreadsheet_cell
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.run_record import Outcome
@@ -288,12 +288,12 @@ class BestTest:
     """Whether the best row is ahead of the second by more than noise.
 
     Attributes:
-        name: Of the test.
+        name: Of the test; empty where none can be made.
         p_value: Null where n is too small to say.
         verdict: In words; empty where there are no two rows to compare.
     """
 
-    name: str = WELCH
+    name: str = ""
     p_value: float | None = None
     verdict: str = ""
 
@@ -355,8 +355,12 @@ def compare(
         ranked = [row for row in ordered if row.finished and ranking.metric in row.scores]
         if ranked and ranking.decides:
             best, test = ranked[0], BestTest() if each else _test(ranked, ranking)
+        groups = {
+            name: [run for run in readable if any(run.path.is_relative_to(folder) for folder in folders)]
+            for name, folders in (sides or {}).items()
+        }
         if not each:
-            verdict = _judge_sides(ranked, ranking, _divide(readable, sides or {}))
+            verdict = _judge_two(groups or {row.label: row.counted for row in ranked}, ranking)
         if sort or not each:
             rows = ordered
     return Comparison(
@@ -431,49 +435,24 @@ def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     """Whether the gap between the first two scores is more than noise."""
     if len(ranked) < 2:
         return BestTest()
-    best, second = (row.scores[ranking.metric] for row in ranked[:2])
-    ahead = second.mean - best.mean if ranking.direction == "min" else best.mean - second.mean
-    # Behind: where some repetitions of the second have not finished.
-    side = "ahead of the second" if ahead >= 0 else "behind the second, which has not finished,"
-    gap = f"the best is {side} by {format_number(abs(ahead))} in {ranking.metric}"
-    found = judge(ranked[0].counted, ranked[1].counted, ranking.metric, ranking.direction)
-    numbers = f"n = {best.n} and {second.n}"
-    if found.p_value is not None:
-        numbers = f"n = {pluralize(found.pairs, 'pair')}" if found.pairs else numbers
-        judgement = "more than noise" if found.p_value < 1 - LEVEL else "not more than noise"
-        verdict = f": {judgement} ({found.test}, p = {found.p_value:.2g}, {numbers})"
-    elif min(best.n, second.n) < 2:
-        verdict = f"; n too small to say whether that is more than noise ({numbers})"
-    else:
-        verdict = f"; the scores do not vary between repetitions, so no test can be made ({numbers})"
-    return BestTest(found.test, found.p_value, gap + verdict)
+    first, second = ranked[:2]
+    names = ("the best", "the second" if second.is_complete else "the second, which has not finished")
+    found = judge(first.counted, second.counted, ranking.metric, ranking.direction, names)
+    return BestTest(found.test, found.p_value, found.sentence)
 
 
-def _divide(runs: Sequence[Run], sides: Mapping[str, Sequence[Path]]) -> dict[str, list[Run]]:
-    """The runs below the folders of each side; those below both belong to the first."""
-    groups: dict[str, list[Run]] = {}
-    for name, folders in sides.items():
-        taken = {run.path for group in groups.values() for run in group}
-        below = (run for run in runs if run.path not in taken)
-        groups[name] = [run for run in below if any(run.path.is_relative_to(folder) for folder in folders)]
-    return groups
-
-
-def _judge_sides(ranked: Sequence[Row], ranking: Ranking, sides: Mapping[str, list[Run]]) -> Verdict | None:
-    """The verdict on two sides, or on the only two rows; None where there are not two groups."""
-    if not sides and len(ranked) == 2:
-        sides = {row.label: list(row.counted) for row in ranked}
-    if len(sides) != 2:
+def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict | None:
+    """The verdict on the first of two groups; None where there are not two."""
+    if len(groups) != 2:
         return None
-    (first, runs), (second, others) = sides.items()
-    names = (first, second)
-    problems = [] if ranking.decides else [ranking.notes[-1] if ranking.notes else "there is no direction"]
-    for name, group in sides.items():
-        if (configurations := len({run.config_fingerprint for run in group})) > 1:
-            problems.append(f"{name} holds {configurations} configurations: name the runs of one, or --where")
-    if problems:
-        return Verdict("", *names, ranking.metric, ranking.direction, reason=problems[0])
-    counted, other = (make_row(group, {}, ()).counted for group in (runs, others))
+    names = (first, second) = tuple(groups)
+    reason = "" if ranking.decides else ranking.notes[-1]
+    for name, group in groups.items():
+        if (count := len({run.config_fingerprint for run in group})) > 1:
+            reason = reason or f"{name} holds {count} configurations: name the runs of one, or --where"
+    if reason:
+        return Verdict("", first, second, ranking.metric, ranking.direction, reason=reason)
+    counted, other = (make_row(group, {}, ()).counted for group in groups.values())
     return judge(counted, other, ranking.metric, ranking.direction, names)
 
 

@@ -85,16 +85,20 @@ def have_same_folds(first: Mean, second: Mean) -> bool:
 @final
 @dataclass(frozen=True)
 class Gap:
-    """A difference of two means, its standard error and its degrees of freedom."""
+    """A difference of two means, and what its t-test needs; `pairs` is 0 where there are none."""
 
+    test: str
     difference: float
     error: float
     freedom: float
+    pairs: int = 0
 
     @property
     def p_value(self) -> float:
         """Two-sided, of Student's t-test."""
-        return p_value(self.difference / self.error, self.freedom)
+        from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
+
+        return float(2 * stdtr(self.freedom, -abs(self.difference / self.error)))
 
     @property
     def half_width(self) -> float:
@@ -110,31 +114,24 @@ def fold_gap(first: Mean, baseline: Mean) -> Gap | None:
     """
     by_fold = dict(zip(baseline.folds, baseline.values, strict=True))
     differences = [value - by_fold[fold] for fold, value in zip(first.folds, first.values, strict=True)]
-    k = len(differences)
-    return _gap(differences, 1 / k + 1 / (k - 1))
+    return paired_gap(differences, OVER_FOLDS, 1 / (len(differences) - 1))
 
 
-def paired_gap(differences: Sequence[float]) -> Gap | None:
+def paired_gap(differences: Sequence[float], test: str = PAIRED, overlap: float = 0.0) -> Gap | None:
     """The mean of differences of pairs, as `scipy.stats.ttest_rel` takes it."""
-    return _gap(differences, 1 / len(differences))
-
-
-def _gap(differences: Sequence[float], share: float) -> Gap | None:
-    mean, std = statistics.fmean(differences), statistics.stdev(differences)
+    n, mean, std = len(differences), statistics.fmean(differences), statistics.stdev(differences)
     # Differences that are the same but for rounding do not say how much others would vary.
-    return Gap(mean, std * math.sqrt(share), len(differences) - 1) if std > 1e-12 * abs(mean) else None
+    return Gap(test, mean, std * math.sqrt(1 / n + overlap), n - 1, n) if std > 1e-12 * abs(mean) else None
 
 
 def welch_gap(a: Sequence[float], b: Sequence[float]) -> Gap | None:
     """The difference of two means, as `scipy.stats.ttest_ind(equal_var=False)` takes it."""
-    if min(len(a), len(b)) < 2:
-        return None
-    errors = [statistics.variance(values) / len(values) for values in (a, b)]
+    errors = [statistics.variance(values) / len(values) for values in (a, b) if len(values) > 1]
     total = sum(errors)
-    if total == 0.0:
+    if len(errors) < 2 or total == 0.0:
         return None
     shares = ((error / total) ** 2 / (len(group) - 1) for error, group in zip(errors, (a, b), strict=True))
-    return Gap(statistics.fmean(a) - statistics.fmean(b), math.sqrt(total), 1 / sum(shares))
+    return Gap(WELCH, statistics.fmean(a) - statistics.fmean(b), math.sqrt(total), 1 / sum(shares))
 
 
 POWER: Final = 0.8
@@ -150,19 +147,12 @@ def count_pairs(difference: float, std: float, level: float = 1 - LEVEL) -> int:
         std: Standard deviation of the differences of pairs.
         level: Of the test.
     """
-    from scipy.special import nctdtr, stdtrit  # type: ignore[import-untyped]  # scipy has no types
+    from scipy.special import nctdtr, stdtrit
 
     def power(n: int) -> float:
         return float(1 - nctdtr(n - 1, abs(difference) / std * math.sqrt(n), stdtrit(n - 1, 1 - level / 2)))
 
     return 2 + bisect.bisect_left(range(2, _MOST_PAIRS), POWER, key=power)
-
-
-def p_value(t: float, freedom: float) -> float:
-    """Two-sided, of Student's t-distribution."""
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(freedom, -abs(t)))
 
 
 @functools.cache

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from assay.analysis.statistics import (
     LEVEL,
-    OVER_FOLDS,
-    PAIRED,
-    WELCH,
     count_pairs,
     fold_gap,
     have_same_folds,
@@ -25,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.analysis.run import Run
-
-
-ALIKE: Final = "not told apart"
 
 
 @final
@@ -50,8 +43,8 @@ class Verdict:
         pairs: Pairs of the same seed or fold; 0 where runs do not go together.
         noise: Standard deviation of the score between repetitions of one configuration, of both groups; null
             where neither is repeated.
-        more_seeds: How many more seeds of each would tell a difference of `tells` in four of five cases; null
-            where there is a difference, or where more seeds would not help.
+        more_seeds: How many more seeds of each would tell a difference of `tells` in four of five cases, 0
+            where these do; null where there is a difference, or where more seeds would not help.
         tells: The difference that was seen, or half the noise if that is larger.
         reason: Why there is no verdict.
     """
@@ -73,12 +66,16 @@ class Verdict:
     reason: str = ""
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether the first seems better, be it by noise."""
+        return bool(self.difference and (self.difference > 0) == (self.direction == "max"))
+
+    @property
     def p_better(self) -> float:
         """One-sided: how often the first would seem as good as this or better if it were not; 1 untested."""
-        if self.p_value is None or self.difference is None:
+        if self.p_value is None:
             return 1.0
-        is_ahead = (self.difference > 0) == (self.direction == "max")
-        return self.p_value / 2 if is_ahead else 1 - self.p_value / 2
+        return self.p_value / 2 if self.is_ahead else 1 - self.p_value / 2
 
     @property
     def text(self) -> str:
@@ -92,13 +89,9 @@ class Verdict:
             parts.append(f"{self.test}, p = {self.p_value:.2g}{pairs}")
         parts += [] if self.noise is None else [f"noise {self.noise:.2g}"]
         word = self.word or f"no verdict, as {self.reason}"
-        if self.tells is not None and self.more_seeds is not None:
-            seeds = (
-                f"{pluralize(self.more_seeds, 'more seed')} would tell"
-                if self.more_seeds
-                else "n is enough for"
-            )
-            word = f"{word}; {seeds} a difference of {format_number(self.tells, 2)}"
+        if self.tells is not None:
+            seeds = pluralize(self.more_seeds, "more seed") if self.more_seeds else "these seeds"
+            word = f"{word}; {seeds} would tell a difference of {format_number(self.tells, 2)}"
         return f"{'; '.join(parts)}: {word}" if parts else word
 
     @property
@@ -108,57 +101,40 @@ class Verdict:
 
 
 def judge(
-    first: Sequence[Run],
-    second: Sequence[Run],
-    metric: str,
-    direction: str,
-    names: tuple[str, str] = ("the first", "the second"),
+    first: Sequence[Run], second: Sequence[Run], metric: str, direction: str, names: tuple[str, str]
 ) -> Verdict:
     """Judge two configurations by their finished runs, each of which has another seed or fold."""
     verdict = Verdict("", *names, metric, direction)
     groups = [_read_scores(runs, metric) for runs in (first, second)]
-    means = [mean_of((score for _, score in group), (run.fold for run, _ in group)) for group in groups]
-    for name, mean in zip(names, means, strict=True):
-        if mean is None:
-            return replace(verdict, reason=f"{name} has no finished run with {metric}")
-    one, other = (mean for mean in means if mean is not None)
-    variances = [(mean.std**2, mean.n - 1) for mean in (one, other) if mean.std is not None]
-    total = sum(freedom for _, freedom in variances)
-    noise = math.sqrt(sum(variance * freedom for variance, freedom in variances) / total) if total else None
+    one, other = (mean_of((score for _, score in group), (run.fold for run, _ in group)) for group in groups)
+    if one is None or other is None:
+        return replace(verdict, reason=f"{names[one is not None]} has no finished run with {metric}")
+    freedom = one.n + other.n - 2
+    deviations = [value - mean.mean for mean in (one, other) for value in mean.values]
+    noise = math.hypot(*deviations) / math.sqrt(freedom) if freedom else None
     verdict = replace(verdict, difference=one.mean - other.mean, noise=noise)
-    differences: list[float] = []
     if have_same_folds(one, other):
-        verdict, gap = replace(verdict, test=OVER_FOLDS, pairs=one.n), fold_gap(one, other)
-    elif (pairs := _pair_scores(*groups)) and (gap := paired_gap(pairs)) is not None:
-        differences, difference = pairs, statistics.fmean(pairs)
-        verdict = replace(verdict, test=PAIRED, pairs=len(pairs), difference=difference)
+        gap = fold_gap(one, other)
     else:
-        verdict, gap = replace(verdict, test=WELCH), welch_gap(one.values, other.values)
-    if gap is None:
-        return _judge_without_test(verdict, one.n, other.n)
-    low, high = (gap.difference + sign * gap.half_width for sign in (-1, 1))
-    verdict = replace(verdict, p_value=gap.p_value, low=low, high=high)
-    if gap.p_value < 1 - LEVEL:
-        return replace(verdict, word="better" if (gap.difference > 0) == (direction == "max") else "worse")
-    if one.folds or other.folds or not noise:  # more seeds of a fold are the same samples again
-        return replace(verdict, word=ALIKE)
-    tells = max(abs(gap.difference), noise / 2)
-    std = statistics.stdev(differences) if differences else math.sqrt(2) * noise
-    needed = count_pairs(tells, std) - (len(differences) or min(one.n, other.n))
-    return replace(verdict, word=ALIKE, more_seeds=max(0, needed), tells=tells)
-
-
-def _judge_without_test(verdict: Verdict, n: int, n_other: int) -> Verdict:
-    if min(n, n_other) >= 2 and verdict.difference == 0.0:
-        return replace(verdict, word=ALIKE)
-    if min(n, n_other) >= 2:
+        differences = _pair_scores(*groups)
+        gap = (paired_gap(differences) if differences else None) or welch_gap(one.values, other.values)
+    if gap is None and min(one.n, other.n) > 1:
         return replace(verdict, reason="the scores do not vary between repetitions, so no test can be made")
-    runs = "one run against one run" if max(n, n_other) == 1 else f"{n} against {pluralize(n_other, 'run')}"
-    return replace(
-        verdict,
-        reason=f"{runs} cannot tell a difference from noise: train both with the same seeds, such as "
-        "`assay train -m … seed=1,2,3`",
-    )
+    if gap is None:
+        runs = f"{pluralize(one.n, 'run')} against {pluralize(other.n, 'run')}"
+        advice = "train both with the same seeds, such as `assay train -m … seed=1,2,3`"
+        return replace(verdict, reason=f"{runs} cannot tell a difference from noise: {advice}")
+    low, high = (gap.difference + sign * gap.half_width for sign in (-1, 1))
+    verdict = replace(verdict, difference=gap.difference, low=low, high=high, p_value=gap.p_value)
+    verdict = replace(verdict, test=gap.test, pairs=gap.pairs)
+    if gap.p_value < 1 - LEVEL:
+        return replace(verdict, word="better" if verdict.is_ahead else "worse")
+    verdict = replace(verdict, word="not told apart")
+    if one.folds or other.folds or not noise:  # more seeds of a fold are the same samples again
+        return verdict
+    n, tells = gap.pairs or min(one.n, other.n), max(abs(gap.difference), noise / 2)
+    needed = count_pairs(tells, gap.error * math.sqrt(n))
+    return replace(verdict, more_seeds=max(0, needed - n), tells=tells)
 
 
 def _read_scores(runs: Sequence[Run], metric: str) -> list[tuple[Run, float]]:

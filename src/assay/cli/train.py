@@ -161,20 +161,13 @@ def try_change(
     """
     from assay.sweep.tries import try_change as run_try
 
-    words = [word for text in overrides or [] for word in _split_words(text)]
+    before_word = r"\s+(?=~|[+\w./@]+=)"  # overrides may be typed as one text
+    words = [word for text in overrides or [] for word in re.split(before_word, text.strip())]
     result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
     document.say("try", result)
     document.next = [shlex.join(["assay", "try", "KEY=VALUE", "--against", str(result.reference)])]
     if not document.as_json:
         print_lines(Console(highlight=False, soft_wrap=True), _describe_try(result, document.next[0]), 8)
-    if result.decision == "failed":
-        document.fail(result.reason)
-        raise typer.Exit(1)
-
-
-def _split_words(text: str) -> list[str]:
-    words = shlex.split(text) if " " in text else [text]
-    return words if len(words) > 1 else [text]
 
 
 def _read_seconds(budget: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import signal
 import time
@@ -50,12 +49,11 @@ class Scheduler:
         check: Callable[[Job], Report],
         watcher: SweepProgress,
         signals: Sequence[signal.Signals],
-        deadline: float = math.inf,
     ) -> None:
         self._search, self._policy, self._objectives = sweep.search, sweep.policy, sweep.objectives
         self._journal, self._launcher, self._compose = journal, launcher, sweep.composer.job
         self._check, self._watcher, self._signals = check, watcher, signals
-        self._deadline = deadline  # of time.monotonic
+        self._deadline = sweep.deadline
         self._no_room = ""  # what a job could not write, and where
         self._signal_sent = ""  # to the running jobs
         self._directory = journal.path.parent

@@ -6,6 +6,7 @@ import math
 import shlex
 import time
 from contextlib import ExitStack, chdir, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -69,7 +70,7 @@ def resolve_folders(
         if not (is_there and at_home and in_project):
             flags.append(f"--config-dir {shlex.quote(str(recorded))}")
     before, typed_now = merge_commands(journal.commands), _override_keys(overrides)
-    words = [word for word in before if _override_key(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
+    words = [word for word in before if key_of(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
     missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
         words.append(f"{KEY}=[{','.join(missing)}]")
@@ -91,12 +92,13 @@ def merge_commands(commands: Iterable[Sequence[str]]) -> list[str]:
     """Merge commands into one: a later override replaces an earlier one of the same key."""
     overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
-        overrides_by_key.pop(_override_key(override), None)
-        overrides_by_key[_override_key(override)] = override
+        overrides_by_key.pop(key_of(override), None)
+        overrides_by_key[key_of(override)] = override
     return list(overrides_by_key.values())
 
 
-def _override_key(override: str) -> str:
+def key_of(override: str) -> str:
+    """Its key, or the group that it chooses of."""
     return override.partition("=")[0].lstrip("+~")
 
 
@@ -107,7 +109,7 @@ def _override_keys(overrides: Sequence[str]) -> set[str]:
         try:
             keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([text])}
         except HydraException:
-            keys.add(_override_key(text))
+            keys.add(key_of(text))
     return keys
 
 
@@ -120,7 +122,8 @@ def start_sweep(
 ) -> SweepResult:
     """Run a new sweep, until a time of `time.monotonic` at most."""
     with ExitStack() as stack:
-        sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
+        hydra = stack.enter_context(loader(config_dir))
+        sweep = replace(read_definition(hydra, overrides, config_dir), deadline=deadline)
         checker = stack.enter_context(_open_checker(sweep))
         jobs, tokens, launcher = _check_new_sweep(sweep, checker)
         reports = _check_jobs(checker, jobs, sweep.search.total)
@@ -135,8 +138,7 @@ def start_sweep(
         )
         stack.enter_context(_lock_sweep(sweep.directory))
         journal.add([make_job_record(number, jobs[number], token) for number, token in tokens.items()])
-        checked = {number: (jobs[number], reports[number]) for number in tokens}
-        return _run_jobs(sweep, journal, launcher, checker, jobs=checked, deadline=deadline)
+        return _run_jobs(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
 
 
 def resume_sweep(
@@ -298,7 +300,6 @@ def _run_jobs(
     checker: Checker,
     *,
     jobs: Mapping[int, tuple[Job, Report | None]],
-    deadline: float = math.inf,
 ) -> SweepResult:
     learns, fixed = sweep.search.learns, set(sweep.overrides)
     if not learns and len(jobs) > 1:
@@ -309,13 +310,7 @@ def _run_jobs(
         with SweepProgress(console, aim, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
             progress.only = None if learns else set(jobs)
             scheduler = Scheduler(
-                sweep,
-                journal,
-                launcher,
-                check=checker.report,
-                watcher=progress,
-                signals=signals,
-                deadline=deadline,
+                sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
             )
             if learns:  # also of a new sweep: a storage may know more than the journal
                 sweep.search.restore(

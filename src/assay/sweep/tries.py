@@ -29,7 +29,7 @@ from assay.quoting import format_duration, quote_text
 from assay.record.journal import append_events, read_lines
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
-from assay.sweep.session import merge_commands, start_sweep
+from assay.sweep.session import key_of, merge_commands, start_sweep
 from assay.targets.trust import KEY
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Try:
         number: From 1; its runs lie in a folder of this name beside the journal.
         overrides: The change; empty where only the test subset was looked at.
         against: The reference.
-        decision: `kept`, `discarded` or `undecided`; `failed` where a run has failed; empty without a change.
+        decision: `kept`, `discarded` or `undecided`; empty without a change.
         reason: Of the decision.
         paired: On the seeds of the reference, which decide whether the change is worth a test.
         fresh: On new seeds of both, which decide whether it is kept; null where it was not tested.
@@ -131,13 +131,9 @@ def try_change(
         return replace(result, looks=trial.looks, test=test, decisions=dict(decisions))
 
 
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
-
-
 def _is_setting(override: str) -> bool:
-    """Whether it says how a sweep goes, or whom the user trusts."""
-    return _key(override).replace("/", ".").partition(".")[0] in ("hydra", KEY)
+    """Whether it says how a sweep goes, whom the user trusts, or which repetition it is."""
+    return key_of(override).replace("/", ".").partition(".")[0] in ("hydra", KEY, *REPETITIONS)
 
 
 @final
@@ -149,43 +145,39 @@ class _Trial:
     ) -> None:
         self._against, self._config_dir, self._deadline = against, config_dir, deadline
         self._settings = [word for word in typed if _is_setting(word)]
+        self._trusted = [word for word in self._settings if key_of(word) == KEY]
         self.change = [word for word in typed if not _is_setting(word)]
         self._runs = [run for run in read_runs([against]) if run.status == "finished"]
         if not self._runs:
-            raise AssayError(
-                f"{against} holds no finished run", hint="train the reference first: assay train"
-            )
+            raise AssayError(f"{against} holds no finished run", hint="train it first: assay train")
         if (configurations := len({run.config_fingerprint for run in self._runs})) > 1:
-            raise AssayError(
-                f"{against} holds {configurations} configurations; a change is tried against one",
-                hint=f"assay compare {shlex.quote(str(against))} lists them",
-            )
-        self._ranking = _choose_metric(self._runs, metric)
+            message = f"{against} holds {configurations} configurations; a change is tried against one"
+            raise AssayError(message, hint=f"assay compare {shlex.quote(str(against))} lists them")
+        ranking = _choose_metric(self._runs, metric)
+        self._aim = (ranking.metric, ranking.direction, ("the change", "the reference"))
         series = (folder for folder in against.absolute().parents if (folder / FILE).is_file())
         self.directory = next(series, against.parent / f"{against.absolute().name}-tries")
         self.events: list[dict[str, Any]] = []
         self._compared = self._runs
         record = RunRecord.load(self._runs[0].path)
         words = [record.overrides, *(entry.get("overrides", ()) for entry in record.resumed)]
-        of_run = [word for word in merge_commands(words) if not _is_setting(word)]
-        self._before = [word for word in of_run if _key(word) not in REPETITIONS]
-        taken_back = {_key(word) for word in self.change if word[0] == "~"} & set(map(_key, self._before))
-        words = [word for word in (*self._before, *self.change) if _key(word) not in taken_back]
-        self._after = merge_commands([words])
+        self._before = [word for word in merge_commands(words) if not _is_setting(word)]
+        typed_before = {key_of(word) for word in self._before if word[0] != "~"}
+        words = merge_commands([self._before, self.change])  # ~KEY takes back what was typed before
+        self._after = [word for word in words if word[0] != "~" or key_of(word) not in typed_before]
 
     def check(self, budget_s: float) -> None:
         """Refuse what cannot be compared, before anything runs."""
         if not self.change:
             raise ConfigError("expected a change, such as optimizer.lr=0.01", hint="assay try --help")
         for word in [*self.change, *self._settings]:
-            if _key(word) in _SET_HERE:
-                raise ConfigError("a try sets this itself", key=_key(word), hint=f"leave {word} out")
+            if key_of(word) in _SET_HERE:
+                raise ConfigError("a try sets this itself", key=key_of(word), hint=f"leave {word} out")
         run = self._runs[0]
         place = [f"{name}={value}" for name in REPETITIONS if (value := getattr(run, name)) is not None]
-        before, after = (
-            compose_job([*words, *self._trusted, *place], self._config_dir)
-            for words in (self._before, self._after)
-        )
+        place += self._trusted
+        sides = (self._before, self._after)
+        before, after = (compose_job([*words, *place], self._config_dir) for words in sides)
         if before.fingerprint != run.fingerprint:
             message = f"{run.path} cannot be trained again: what was typed for it now means another config"
             words = shlex.join([str(run.path), shlex.join(self._before)])
@@ -193,39 +185,34 @@ class _Trial:
         if after.fingerprint == before.fingerprint:
             raise ConfigError(f"{shlex.join(self.change)} changes nothing of {self._against}")
         losses = [(job.choices.get("loss"), loss_terms(job.config)) for job in (before, after)]
-        metric = self._ranking.metric
-        if metric.endswith("loss") and (unlike := find_unlike_losses(losses)):
-            message = f"{metric} is not the same quantity with another {', '.join(unlike)}"
+        if self._aim[0].endswith("loss") and (unlike := find_unlike_losses(losses)):
+            message = f"{self._aim[0]} is not the same quantity with another {', '.join(unlike)}"
             raise ConfigError(message, key="--metric", hint="--metric val/accuracy, or another score")
         run_s = statistics.fmean(run.seconds for run in self._runs)
         if budget_s < run_s:
-            enough = math.ceil((min(len(self._runs), _MOST_SEEDS) + 2 * _FEWEST) * run_s / 60)
-            message = f"{format_duration(budget_s)} are shorter than a run of the reference"
-            raise ConfigError(
-                f"{message} ({format_duration(run_s)})", key="--budget", hint=f"--budget {enough}m"
-            )
+            message = f"it is shorter than a run of the reference ({format_duration(run_s)})"
+            enough = math.ceil((_MOST_SEEDS + 2 * _FEWEST) * run_s / 60)
+            raise ConfigError(message, key="--budget", hint=f"--budget {enough}m")
 
     def decide(self, result: Try) -> Try:
         """Train on the seeds of the reference, and on fresh ones of both where that is promising."""
         folder, start = self.directory / str(result.number), time.monotonic()
         seeds = [*dict.fromkeys(run.seed for run in self._runs)][:_MOST_SEEDS]
         folds = sorted({run.fold for run in self._runs if run.fold is not None})
-        runs, problem = self._train(self._after, folder / "paired", seeds, folds)
-        if problem:
-            return replace(result, decision="failed", reason=problem)
-        paired = self._judge(runs, self._runs, (folder / "paired", self._against))
+        runs = self._train(self._after, folder / "paired", seeds, folds)
+        known = {(run.seed, run.fold): run.data_sha256 for run in self._runs}
+        if any(known.get((run.seed, run.fold), run.data_sha256) != run.data_sha256 for run in runs):
+            raise AssayError("the change makes other data, or another split: the scores do not compare")
+        paired = judge(runs, self._runs, *self._aim)
         result = replace(result, paired=paired, decision="undecided")
         if paired.difference is None:
             return replace(result, reason="the budget was over before a run had finished")
-        is_ahead = paired.difference > 0 if paired.direction == "max" else paired.difference < 0
-        if not is_ahead or (paired.p_value is not None and paired.p_better > _PROMISING):
+        if not paired.is_ahead or (paired.p_value is not None and paired.p_better > _PROMISING):
             return replace(result, decision="discarded", reason="not better on the seeds of the reference")
-        took_s = time.monotonic() - start
-        run_s = min(took_s / len(runs), statistics.fmean(run.seconds for run in runs))
-        start_s = took_s - run_s * len(runs)  # of a sweep
-        fits = int(((self._deadline - time.monotonic()) / 2 - start_s) / run_s)
+        run_s = (time.monotonic() - start) / len(runs)
+        fits = int((self._deadline - time.monotonic()) / (2 * run_s))
         if fits < _FEWEST:
-            minutes = math.ceil(1.2 * (took_s + 2 * (start_s + _FEWEST * run_s)) / 60)
+            minutes = math.ceil(1.2 * (len(runs) + 2 * _FEWEST) * run_s / 60)
             reason = f"{_FEWEST} fresh seeds of both, which would prove it, do not fit: --budget {minutes}m"
             return replace(result, reason=reason)
         return self._test(result, folder, min(fits, _MOST), folds[:1])
@@ -237,15 +224,12 @@ class _Trial:
         seeds = [*itertools.islice((seed for seed in itertools.count(1) if seed not in used), count)]
         level = level_of_next([event["number"] in kept for event in tested])
         self.note("test", number=result.number, level=level, seeds=seeds)  # it counts, however it ends
-        result = replace(result, level=level)
-        of_reference, problem = self._train(self._before, folder / "fresh-reference", seeds, folds)
-        changed, problem_of_change = self._train(self._after, folder / "fresh", seeds, folds)
-        if problem := problem or problem_of_change:  # the seeds that have finished are no fair choice
-            return replace(result, decision="failed", reason=problem)
+        of_reference = self._train(self._before, folder / "fresh-reference", seeds, folds)
+        changed = self._train(self._after, folder / "fresh", seeds, folds)
         self._compared = [*changed, *of_reference]
-        fresh = self._judge(changed, of_reference, (folder / "fresh", folder / "fresh-reference"))
-        result = replace(result, fresh=fresh)
-        if fresh.pairs < _FEWEST:
+        fresh = judge(changed, of_reference, *self._aim)
+        result = replace(result, fresh=fresh, level=level)
+        if min(len(changed), len(of_reference)) < _FEWEST:
             return replace(result, reason="the budget was over before the fresh seeds")
         p = fresh.p_better
         reason = f"on fresh seeds p = {p:.2g}, and the level of this test is {level:.2g}"
@@ -255,8 +239,8 @@ class _Trial:
 
     def _train(
         self, words: Sequence[str], directory: Path, seeds: Sequence[int], folds: Sequence[int]
-    ) -> tuple[list[Run], str]:
-        """The runs that finish in time, and why one has failed."""
+    ) -> list[Run]:
+        """The runs that finish in time; seeds that finish where others fail are no fair choice."""
         place = {"seed": seeds, "fold": folds}
         grid = [f"{key}={','.join(map(str, values))}" for key, values in place.items() if values]
         grid.append(f"hydra.sweep.dir={quote_text(str(directory))}")
@@ -265,19 +249,10 @@ class _Trial:
             swept = start_sweep(typed, self._config_dir, deadline=self._deadline)
         if swept.stopped:
             raise Stopped(signal.Signals(swept.stopped - 128).name)
-        failed = [job.outcome.reason for job in swept.jobs if job.status == "failed" and job.outcome]
-        problem = f"{len(failed)} of {swept.total} runs failed: {failed[0]}" if failed else ""
+        if failed := [job.outcome.reason for job in swept.jobs if job.status == "failed" and job.outcome]:
+            raise AssayError(f"{len(failed)} of {swept.total} runs failed: {failed[0]}", hint=str(directory))
         finished = [swept.run_dir(job) for job in swept.jobs if job.status == "finished"]
-        return read_runs(finished) if finished else [], problem
-
-    def _judge(self, runs: Sequence[Run], others: Sequence[Run], folders: tuple[Path, Path]) -> Verdict:
-        partners = {(run.seed, run.fold): run for run in others}
-        pairs = [(run, partners[run.seed, run.fold]) for run in runs if (run.seed, run.fold) in partners]
-        if any(run.data_sha256 != partner.data_sha256 for run, partner in pairs):
-            raise AssayError("the change makes other data, or another split: the scores do not compare")
-        ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
-        names = (str(folders[0]), str(folders[1]))
-        return judge(ours, theirs, self._ranking.metric, self._ranking.direction, names)
+        return read_runs(finished) if finished else []
 
     @property
     def looks(self) -> int:
@@ -289,7 +264,7 @@ class _Trial:
         from assay.run.evaluate import evaluate
 
         self.note("reveal", number=number, runs=[str(run.path) for run in self._compared])
-        name = self._ranking.metric.replace("val/", "test/", 1)
+        name = self._aim[0].replace("val/", "test/", 1)
         scores: dict[str, list[float]] = {}
         for run in self._compared:
             found = evaluate(run.path, self._trusted, split="test", config_dir=self._config_dir)
@@ -300,10 +275,6 @@ class _Trial:
             scores.setdefault(str(run.path.parent), []).append(found.metrics.get(name, math.nan))
         return {folder: statistics.fmean(values) for folder, values in scores.items()}
 
-    @property
-    def _trusted(self) -> list[str]:
-        return [word for word in self._settings if _key(word) == KEY]
-
     def note(self, event: str, **fields: Any) -> None:
         """Add an event to the journal."""
         events = [{"event": event, **fields, "at": now()}]
@@ -313,11 +284,10 @@ class _Trial:
 
 def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
     ranking = make_ranking(runs, asked)
-    if ranking is None or not ranking.metric.startswith("val/"):
-        message = f"expected a score of validation, got {ranking.metric if ranking else 'none'}"
-        raise ConfigError(
-            f"{message}; the test subset stays sealed", key="--metric", hint="--metric val/loss"
+    if ranking is None or not ranking.direction or not ranking.metric.startswith("val/"):
+        found = ranking.metric if ranking else "none"
+        message = (
+            f"expected a score of validation with a direction, got {found}; the test subset stays sealed"
         )
-    if not ranking.direction:
-        raise ConfigError(ranking.notes[-1], key="--metric", hint=f"--metric {ranking.metric}:max, or :min")
+        raise ConfigError(message, key="--metric", hint="--metric val/accuracy:max, or val/loss:min")
     return ranking
