@@ -132,8 +132,8 @@ def try_change(
 
 
 def _is_setting(override: str) -> bool:
-    """Whether it says how a sweep goes, whom the user trusts, or which repetition it is."""
-    return key_of(override).replace("/", ".").partition(".")[0] in ("hydra", KEY, *REPETITIONS)
+    """Whether it says how a sweep goes, whom the user trusts, or the seed."""
+    return key_of(override).replace("/", ".").partition(".")[0] in ("hydra", KEY, "seed")
 
 
 @final
@@ -147,8 +147,9 @@ class _Trial:
         self._settings = [word for word in typed if _is_setting(word)]
         self._trusted = [word for word in self._settings if key_of(word) == KEY]
         self.change = [word for word in typed if not _is_setting(word)]
-        self._runs = [run for run in read_runs([against]) if run.status == "finished"]
-        if not self._runs:
+        runs = [run for run in read_runs([against]) if run.status == "finished"]
+        self._runs = [run for run in runs if run.fold == runs[0].fold]  # all trainings are of one fold
+        if not runs:
             raise AssayError(f"{against} holds no finished run", hint="train it first: assay train")
         if (configurations := len({run.config_fingerprint for run in self._runs})) > 1:
             message = f"{against} holds {configurations} configurations; a change is tried against one"
@@ -173,11 +174,9 @@ class _Trial:
         for word in [*self.change, *self._settings]:
             if key_of(word) in _SET_HERE:
                 raise ConfigError("a try sets this itself", key=key_of(word), hint=f"leave {word} out")
-        run = self._runs[0]
-        place = [f"{name}={value}" for name in REPETITIONS if (value := getattr(run, name)) is not None]
-        place += self._trusted
-        sides = (self._before, self._after)
-        before, after = (compose_job([*words, *place], self._config_dir) for words in sides)
+        run, sides = self._runs[0], (self._before, self._after)
+        more = [f"seed={run.seed}", *self._trusted]
+        before, after = (compose_job([*words, *more], self._config_dir) for words in sides)
         if before.fingerprint != run.fingerprint:
             message = f"{run.path} cannot be trained again: what was typed for it now means another config"
             words = shlex.join([str(run.path), shlex.join(self._before)])
@@ -197,11 +196,9 @@ class _Trial:
     def decide(self, result: Try) -> Try:
         """Train on the seeds of the reference, and on fresh ones of both where that is promising."""
         folder, start = self.directory / str(result.number), time.monotonic()
-        seeds = [*dict.fromkeys(run.seed for run in self._runs)][:_MOST_SEEDS]
-        folds = sorted({run.fold for run in self._runs if run.fold is not None})
-        runs = self._train(self._after, folder / "paired", seeds, folds)
-        known = {(run.seed, run.fold): run.data_sha256 for run in self._runs}
-        if any(known.get((run.seed, run.fold), run.data_sha256) != run.data_sha256 for run in runs):
+        known = {run.seed: run.data_sha256 for run in self._runs}
+        runs = self._train(self._after, folder / "paired", [*known][:_MOST_SEEDS])
+        if any(run.data_sha256 != known[run.seed] for run in runs):
             raise AssayError("the change makes other data, or another split: the scores do not compare")
         paired = judge(runs, self._runs, *self._aim)
         result = replace(result, paired=paired, decision="undecided")
@@ -215,17 +212,17 @@ class _Trial:
             minutes = math.ceil(1.2 * (len(runs) + 2 * _FEWEST) * run_s / 60)
             reason = f"{_FEWEST} fresh seeds of both, which would prove it, do not fit: --budget {minutes}m"
             return replace(result, reason=reason)
-        return self._test(result, folder, min(fits, _MOST), folds[:1])
+        return self._test(result, folder, min(fits, _MOST))
 
-    def _test(self, result: Try, folder: Path, count: int, folds: Sequence[int]) -> Try:
+    def _test(self, result: Try, folder: Path, count: int) -> Try:
         kept = {event["number"] for event in self.events if event.get("decision") == "kept"}
         tested = [event for event in self.events if event["event"] == "test"]
         used = {run.seed for run in self._runs}.union(*(event["seeds"] for event in tested))
         seeds = [*itertools.islice((seed for seed in itertools.count(1) if seed not in used), count)]
         level = level_of_next([event["number"] in kept for event in tested])
         self.note("test", number=result.number, level=level, seeds=seeds)  # it counts, however it ends
-        of_reference = self._train(self._before, folder / "fresh-reference", seeds, folds)
-        changed = self._train(self._after, folder / "fresh", seeds, folds)
+        of_reference = self._train(self._before, folder / "fresh-reference", seeds)
+        changed = self._train(self._after, folder / "fresh", seeds)
         self._compared = [*changed, *of_reference]
         fresh = judge(changed, of_reference, *self._aim)
         result = replace(result, fresh=fresh, level=level)
@@ -237,13 +234,9 @@ class _Trial:
         is_kept = fresh.word == "better" and p <= level
         return replace(result, decision="kept", reference=folder / "fresh") if is_kept else result
 
-    def _train(
-        self, words: Sequence[str], directory: Path, seeds: Sequence[int], folds: Sequence[int]
-    ) -> list[Run]:
+    def _train(self, words: Sequence[str], directory: Path, seeds: Sequence[int]) -> list[Run]:
         """The runs that finish in time; seeds that finish where others fail are no fair choice."""
-        place = {"seed": seeds, "fold": folds}
-        grid = [f"{key}={','.join(map(str, values))}" for key, values in place.items() if values]
-        grid.append(f"hydra.sweep.dir={quote_text(str(directory))}")
+        grid = [f"seed={','.join(map(str, seeds))}", f"hydra.sweep.dir={quote_text(str(directory))}"]
         typed = [*merge_commands([words, [_SEALED]]), *self._settings, *grid]
         with redirect_stdout(sys.stderr):
             swept = start_sweep(typed, self._config_dir, deadline=self._deadline)
