@@ -47,12 +47,10 @@ def test_seeds_are_one_row_with_scipys_interval(tmp_path: Path) -> None:
     expected = [one - 0.01 for one in SCORES["0.01"]]
     low, high = stats.t.interval(0.95, 2, loc=sum(expected) / 3, scale=stats.sem(expected))
     assert (score.low, score.high, score.n) == pytest.approx((low, high, 3))
-    p = stats.ttest_ind(
-        *([one - 0.01 for one in scores] for scores in SCORES.values()), equal_var=False
-    ).pvalue
+    p = stats.ttest_rel(*([one - 0.01 for one in scores] for scores in SCORES.values())).pvalue
     assert table.test.p_value == pytest.approx(p)
-    assert f"Welch's t-test, p = {p:.2g}" in table.test.verdict
-    assert "more than noise" in table.test.verdict
+    assert f"paired t-test, p = {p:.2g}, n = 3 pairs" in table.test.verdict
+    assert table.test.verdict.endswith(": better")
     assert table.notes == ()
 
 
@@ -102,7 +100,7 @@ def test_states_are_shown_and_never_win(tmp_path: Path) -> None:
         "0.9": "failed (killed)",
     }
     assert [row.values["optimizer.lr"] for row in table.rows][:2] == ["0.001", "0.8"]
-    assert "behind the second, which has not finished" in table.test.verdict
+    assert "against the second, which has not finished" in table.test.verdict
     assert [run.path.name for run in table.broken] == ["broken"]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
 from assay.analysis.objective import Objective, format_score, read_objectives, score_text, scores_of
-from assay.analysis.statistics import have_same_folds, importance, mean_of, paired_test, welch_test
+from assay.analysis.statistics import fold_gap, have_same_folds, importance, mean_of, welch_gap
 from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ def test_the_interval_is_students(values: Sequence[float]) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(scores, scores)
 def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> None:
-    found = welch_test(one, other)
+    found = welch_gap(one, other)
     if len(set(one)) == len(set(other)) == 1:
         assert found is None
         return
     assert found is not None
     both = ((statistics.fmean(values), statistics.stdev(values), len(values)) for values in (one, other))
     expected = stats.ttest_ind_from_stats(*next(both), *next(both), equal_var=False).pvalue
-    assert math.isclose(found, expected, rel_tol=1e-7, abs_tol=1e-12)
+    assert math.isclose(found.p_value, expected, rel_tol=1e-7, abs_tol=1e-12)
 
 
 def test_too_few() -> None:
-    assert welch_test([0.5], [0.1, 0.2]) is None
+    assert welch_gap([0.5], [0.1, 0.2]) is None
     assert mean_of([math.nan, None, math.inf]) is None
     one = mean_of([0.5, math.nan, None, -math.inf])
     assert one is not None
@@ -82,7 +82,9 @@ def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
     assert have_same_folds(one, other)
     plain = stats.ttest_rel(first, second)
     t = plain.statistic * math.sqrt((1 / 5) / (1 / 5 + 1 / 4))
-    assert paired_test(one, other) == pytest.approx(2 * stats.t.sf(abs(t), 4), rel=1e-12)
+    gap = fold_gap(one, other)
+    assert gap is not None
+    assert gap.p_value == pytest.approx(2 * stats.t.sf(abs(t), 4), rel=1e-12)
     unpaired = mean_of(second)
     assert unpaired is not None
     assert not have_same_folds(one, unpaired)

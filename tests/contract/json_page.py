@@ -54,6 +54,7 @@ PLAIN: dict[Any, Any] = {
 KINDS: dict[str, tuple[str, str]] = {
     "run": ("train, resume RUN", "assay.run.result.RunResult"),
     "sweep": ("train -m, resume SWEEP", "tests.contract.json_page.Sweep"),
+    "try": ("try", "assay.sweep.tries.Try"),
     "config": ("train --cfg", "tests.contract.json_page.Composed"),
     "check": ("check", "assay.check.report.Report"),
     "check_sweep": ("check -m", "tests.contract.json_page.Checked"),

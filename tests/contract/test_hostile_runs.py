@@ -80,6 +80,7 @@ COMMANDS = [
     Typed(("predict", "runs/real", "t.csv")),
     Typed(("predict", "runs/real", "t.csv", "--out", "said.csv")),
     Typed(("predict", "runs/a", "t.csv"), (0, 1, 2)),
+    Typed(("try", "optimizer.lr=0.5", "--against", "runs/a"), (1, 2)),
     Typed(("export", "runs/real")),
     Typed(("export", "runs/a"), (0, 1, 2)),
 ]

@@ -90,7 +90,7 @@ def test_in_a_pipe_no_line_is_broken(tmp_path: Path) -> None:
     assert lines[2].split()[:8] == ["9", "0.01", "0.020", "±", "0.025", "*", "91.0", "±"]
     assert "failed (non_finite)" in "\n".join(lines)
     assert f"best  {tmp_path / '0.01-0'}, the best of 3 repetitions" in lines
-    assert [line for line in lines if line.startswith("test") and "Welch" in line]
+    assert [line for line in lines if line.startswith("verdict") and "Welch" in line]
     assert "note  ± is half a 95 % interval of the mean (Student's t)" in lines
     assert [line for line in lines if line.startswith("broken") and "schema version" in line]
 

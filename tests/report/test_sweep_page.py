@@ -275,7 +275,7 @@ def test_losses_that_are_not_one_quantity_have_no_best(tmp_path: Path) -> None:
     assert "loss.pos_weight=[19], null" in next(_notes(page))
     assert "which cannot rank these runs" in render(page)
     assert not any(cell.tone == "best" for row in table(page, "leaderboard").cells for cell in row)
-    assert "ahead of the second" not in render(page)
+    assert "against the second" not in render(page)
 
 
 def test_of_thousands_of_runs_a_page_shows_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,19 +31,12 @@ from assay.analysis.run import (
     value,
     varying_overrides,
 )
-from assay.analysis.statistics import (
-    LEVEL,
-    PAIRED_TEST,
-    WELCH,
-    have_same_folds,
-    mean_of,
-    paired_test,
-    welch_test,
-)
+from assay.analysis.statistics import mean_of
+from assay.analysis.verdict import Verdict, judge
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
-from assay.quoting import format_number, pluralize, spreadsheet_cell
+from assay.quoting import pluralize, spreadsheet_cell
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.run_record import Outcome
@@ -295,12 +288,12 @@ class BestTest:
     """Whether the best row is ahead of the second by more than noise.
 
     Attributes:
-        name: Of the test.
+        name: Of the test; empty where none can be made.
         p_value: Null where n is too small to say.
         verdict: In words; empty where there are no two rows to compare.
     """
 
-    name: str = WELCH
+    name: str = ""
     p_value: float | None = None
     verdict: str = ""
 
@@ -321,6 +314,7 @@ class Comparison:
     notes: tuple[str, ...]
     total: int
     offset: int = 0
+    verdict: Verdict | None = None
 
 
 def compare(
@@ -332,8 +326,12 @@ def compare(
     metrics: Sequence[str] = (),
     each: bool = False,
     configs: ConfigValues | None = None,
+    sides: Mapping[str, Sequence[Path]] | None = None,
 ) -> Comparison:
-    """Compare runs; what was read of their configs before need not be read again."""
+    """Compare runs; what was read of their configs before need not be read again.
+
+    `sides` names two groups of folders, of which the first is judged against the second.
+    """
     configs = configs or ConfigValues()
     selected = filter_runs(runs, where, configs)
     if runs and not selected:
@@ -351,12 +349,18 @@ def compare(
     ranking = make_ranking(readable, sort, configs)
     shown_metrics = _metrics_shown(readable, metrics, ranking)
     rows = [make_row(group, texts, shown_metrics) for group, texts in zip(grouped, values, strict=True)]
-    best, test = None, BestTest()
+    best, test, verdict = None, BestTest(), None
     if ranking is not None:
         ordered = rank(rows, ranking.metric, ranking.direction)
         ranked = [row for row in ordered if row.finished and ranking.metric in row.scores]
         if ranked and ranking.decides:
             best, test = ranked[0], BestTest() if each else _test(ranked, ranking)
+        groups = {
+            name: [run for run in readable if any(run.path.is_relative_to(folder) for folder in folders)]
+            for name, folders in (sides or {}).items()
+        }
+        if not each:
+            verdict = _judge_two(groups or {row.label: row.counted for row in ranked}, ranking)
         if sort or not each:
             rows = ordered
     return Comparison(
@@ -370,6 +374,7 @@ def compare(
         test,
         (*notes, *_notes(rows, ranking, group_by)),
         len(rows) + len(broken),
+        verdict=verdict,
     )
 
 
@@ -430,22 +435,25 @@ def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     """Whether the gap between the first two scores is more than noise."""
     if len(ranked) < 2:
         return BestTest()
-    best, second = (row.scores[ranking.metric] for row in ranked[:2])
-    ahead = second.mean - best.mean if ranking.direction == "min" else best.mean - second.mean
-    # Behind: where some repetitions of the second have not finished.
-    side = "ahead of the second" if ahead >= 0 else "behind the second, which has not finished,"
-    gap = f"the best is {side} by {format_number(abs(ahead))} in {ranking.metric}"
-    paired = have_same_folds(best, second)
-    p = paired_test(best, second) if paired else welch_test(best.values, second.values)
-    name, numbers = PAIRED_TEST if paired else WELCH, f"n = {best.n} and {second.n}"
-    if p is not None:
-        judgement = "more than noise" if p < 1 - LEVEL else "not more than noise"
-        verdict = f": {judgement} ({name}, p = {p:.2g}, {numbers})"
-    elif min(best.n, second.n) < 2:
-        verdict = f"; n too small to say whether that is more than noise ({numbers})"
-    else:
-        verdict = f"; the scores do not vary between repetitions, so no test can be made ({numbers})"
-    return BestTest(name, p, gap + verdict)
+    first, second = ranked[:2]
+    names = ("the best", "the second" if second.is_complete else "the second, which has not finished")
+    found = judge(first.counted, second.counted, ranking.metric, ranking.direction, names)
+    return BestTest(found.test, found.p_value, found.sentence)
+
+
+def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict | None:
+    """The verdict on the first of two groups; None where there are not two."""
+    if len(groups) != 2:
+        return None
+    names = (first, second) = tuple(groups)
+    reason = "" if ranking.decides else ranking.notes[-1]
+    for name, group in groups.items():
+        if (count := len({run.config_fingerprint for run in group})) > 1:
+            reason = reason or f"{name} holds {count} configurations: name the runs of one, or --where"
+    if reason:
+        return Verdict("", first, second, ranking.metric, ranking.direction, reason=reason)
+    counted, other = (make_row(group, {}, ()).counted for group in groups.values())
+    return judge(counted, other, ranking.metric, ranking.direction, names)
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 LEVEL: Final = 0.95
 """Of the intervals; differences with p < 1 - LEVEL are called more than noise."""
 WELCH: Final = "Welch's t-test"
-PAIRED_TEST: Final = "corrected resampled t-test"
+PAIRED: Final = "paired t-test"
+OVER_FOLDS: Final = "corrected resampled t-test"
 """Names of the tests in messages."""
 
 
@@ -80,42 +82,81 @@ def have_same_folds(first: Mean, second: Mean) -> bool:
     return len(first.folds) > 1 and set(first.folds) == set(second.folds)
 
 
-def paired_test(first: Mean, baseline: Mean) -> float | None:
-    """P-value of the corrected resampled t-test (Nadeau and Bengio 2003), two-sided, over the same folds.
+@final
+@dataclass(frozen=True)
+class Gap:
+    """A difference of two means, and what its t-test needs; `pairs` is 0 where there are none."""
+
+    test: str
+    difference: float
+    error: float
+    freedom: float
+    pairs: int = 0
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of Student's t-test."""
+        from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
+
+        return float(2 * stdtr(self.freedom, -abs(self.difference / self.error)))
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval of the difference."""
+        return quantile(LEVEL, self.freedom) * self.error
+
+
+def fold_gap(first: Mean, baseline: Mean) -> Gap | None:
+    """The difference over the same folds, for the corrected resampled t-test (Nadeau and Bengio 2003).
 
     A t-test of the differences by fold, whose variance is multiplied by 1/k + 1/(k - 1) in place of 1/k, as
     any two of k folds have most of their training samples in common.
     """
     by_fold = dict(zip(baseline.folds, baseline.values, strict=True))
     differences = [value - by_fold[fold] for fold, value in zip(first.folds, first.values, strict=True)]
-    k, variance = len(differences), statistics.variance(differences)
-    if variance == 0.0:
-        return None
-    return p_value(statistics.fmean(differences) / math.sqrt(variance * (1 / k + 1 / (k - 1))), k - 1)
+    return paired_gap(differences, OVER_FOLDS, 1 / (len(differences) - 1))
 
 
-def welch_test(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """The p-value of Welch's t-test, two-sided, as `scipy.stats.ttest_ind(equal_var=False)` gives it."""
-    if min(len(a), len(b)) < 2:
-        return None
-    errors = [statistics.variance(values) / len(values) for values in (a, b)]
+def paired_gap(differences: Sequence[float], test: str = PAIRED, overlap: float = 0.0) -> Gap | None:
+    """The mean of differences of pairs, as `scipy.stats.ttest_rel` takes it."""
+    n, mean, std = len(differences), statistics.fmean(differences), statistics.stdev(differences)
+    # Differences that are the same but for rounding do not say how much others would vary.
+    return Gap(test, mean, std * math.sqrt(1 / n + overlap), n - 1, n) if std > 1e-12 * abs(mean) else None
+
+
+def welch_gap(a: Sequence[float], b: Sequence[float]) -> Gap | None:
+    """The difference of two means, as `scipy.stats.ttest_ind(equal_var=False)` takes it."""
+    errors = [statistics.variance(values) / len(values) for values in (a, b) if len(values) > 1]
     total = sum(errors)
-    if total == 0.0:
+    if len(errors) < 2 or total == 0.0:
         return None
-    t = (statistics.fmean(a) - statistics.fmean(b)) / math.sqrt(total)
     shares = ((error / total) ** 2 / (len(group) - 1) for error, group in zip(errors, (a, b), strict=True))
-    return p_value(t, 1 / sum(shares))
+    return Gap(WELCH, statistics.fmean(a) - statistics.fmean(b), math.sqrt(total), 1 / sum(shares))
 
 
-def p_value(t: float, freedom: float) -> float:
-    """Two-sided, of Student's t-distribution."""
-    from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
+POWER: Final = 0.8
+"""Share of cases in which a difference that is there is to be told."""
+_MOST_PAIRS: Final = 2000
 
-    return float(2 * stdtr(freedom, -abs(t)))
+
+def count_pairs(difference: float, std: float, level: float = 1 - LEVEL) -> int:
+    """How many pairs a two-sided paired t-test needs to tell a difference with a power of 80 %.
+
+    Args:
+        difference: Of the means, as it is in truth.
+        std: Standard deviation of the differences of pairs.
+        level: Of the test.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    def power(n: int) -> float:
+        return float(1 - nctdtr(n - 1, abs(difference) / std * math.sqrt(n), stdtrit(n - 1, 1 - level / 2)))
+
+    return 2 + bisect.bisect_left(range(2, _MOST_PAIRS), POWER, key=power)
 
 
 @functools.cache
-def quantile(level: float, freedom: int) -> float:
+def quantile(level: float, freedom: float) -> float:
     """The value such that one lies between it and its negative with a probability."""
     from scipy.special import stdtrit
 

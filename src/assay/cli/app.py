@@ -16,7 +16,7 @@ from assay.cli.documents import Problem, print_problem
 from assay.cli.inspect import check, configs, data, diff, explain, info
 from assay.cli.measure import cache, profile, tune
 from assay.cli.results import best, compare, ls, report, rm
-from assay.cli.train import reproduce, resume, train
+from assay.cli.train import reproduce, resume, train, try_change
 from assay.cli.use import evaluate, export, predict
 from assay.cli.verb import overrides_help, verb
 from assay.terminal import make_printable
@@ -98,11 +98,12 @@ def _root(
 
 
 for _verb in (
-    *(train, check, data, profile, tune, configs, explain, diff, resume, reproduce, ls, compare, best),
-    *(report, evaluate, predict, export, rm, cache, convert, info),
+    *(train, try_change, check, data, profile, tune, configs, explain, diff, resume, reproduce, ls, compare),
+    *(best, report, evaluate, predict, export, rm, cache, convert, info),
 ):
-    _epilog = overrides_help() if _verb in (train, check, data, profile, tune) else None
-    app.command("eval" if _verb is evaluate else None, epilog=_epilog)(verb(_verb))
+    _epilog = overrides_help() if _verb in (train, try_change, check, data, profile, tune) else None
+    _name = {evaluate: "eval", try_change: "try"}.get(_verb)
+    app.command(_name, epilog=_epilog)(verb(_verb))
 
 
 def main() -> None:

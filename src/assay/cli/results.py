@@ -87,8 +87,9 @@ def compare(
     """What differs between runs, and their scores.
 
     Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
-    n. Whether the best is ahead of the second by more than noise is said by Welch's t-test; over the same
-    folds, by the corrected resampled t-test (Nadeau and Bengio).
+    n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or not told apart,
+    by a paired t-test where they share seeds, Welch's t-test where not, and over the same folds the corrected
+    resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
     form = "json" if document.as_json else form
@@ -182,9 +183,12 @@ def _show(
     from assay.analysis.read_runs import read_runs
     from assay.report import comparison_formats as formats
 
+    sides = {str(path): _expand(path) for path in paths}
+    paths = [path for side in sides.values() for path in side]
     runs = read_runs(paths, lost=True)
     if kind == "compare":
         choice["sort"] = choice["sort"] or default_metric(paths, runs)
+        choice["sides"] = sides if len(sides) == 2 else None
     newest_first = kind == "ls" and not choice["sort"]
     comparison = page(compared(runs, **choice), *shown, newest_first=newest_first)
     if form == "json":
@@ -194,6 +198,12 @@ def _show(
     else:
         write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
         sys.stdout.write(write(comparison))
+
+
+def _expand(path: Path) -> list[Path]:
+    """The paths that a quoted pattern stands for; any other path alone."""
+    matches = [] if path.exists() else sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    return matches or [path]
 
 
 def report(

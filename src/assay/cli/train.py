@@ -1,7 +1,8 @@
-"""Training: `assay train`, `assay resume` and `assay reproduce`."""
+"""Training: `assay train`, `assay try`, `assay resume` and `assay reproduce`."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -10,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
+from assay.cli.verb import ConfigDir, Overrides, RunDir, print_lines, show_loading
 from assay.errors import ConfigError
-from assay.quoting import pluralize
+from assay.quoting import format_duration, pluralize
 from assay.run.world import take_world
 from assay.terminal import Console, printable
 
 if TYPE_CHECKING:
     from assay.run.result import RunResult
     from assay.sweep.summary import SweepResult
+    from assay.sweep.tries import Try
 
 
 def train(
@@ -133,6 +135,61 @@ def reproduce(
     if not result.identical:
         document.fail(f"different: {result.different[0]}", code=1)
         raise typer.Exit(1)
+
+
+def try_change(
+    document: Document,
+    overrides: Overrides = None,
+    *,
+    against: Annotated[
+        Path, typer.Option("--against", metavar="PATH", help="The reference: a run, or a sweep over seeds.")
+    ],
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")
+    ] = "20m",
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="METRIC", help="Of validation.  [default: the monitor]")
+    ] = "",
+    reveal: Annotated[bool, typer.Option("--reveal", help="Look at the test subset; it is counted.")] = False,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Try a change of a reference, and keep it if it is better for sure.
+
+    It is trained with the seeds of the reference; where that is promising, both are trained with fresh seeds,
+    which decide. Of what is kept over many tries, at most one in twenty is expected to be noise. Without a
+    change, --reveal shows the test scores of the reference.
+    """
+    from assay.sweep.tries import try_change as run_try
+
+    before_word = r"\s+(?=~|[+\w./@]+=)"  # overrides may be typed as one text
+    words = [word for text in overrides or [] for word in re.split(before_word, text.strip())]
+    result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
+    document.say("try", result)
+    document.next = [shlex.join(["assay", "try", "KEY=VALUE", "--against", str(result.reference)])]
+    if not document.as_json:
+        print_lines(Console(highlight=False, soft_wrap=True), _describe_try(result, document.next[0]), 8)
+
+
+def _read_seconds(budget: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    if match is None or not float(match[1]):
+        raise ConfigError(f"expected a time such as 90s, 20m or 1.5h, got {budget!r}", key="--budget")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def _describe_try(result: Try, next_command: str) -> list[tuple[str, str]]:
+    lines = []
+    if result.overrides:
+        lines = [("try", f"{result.number}: {shlex.join(result.overrides)}, against {result.against}")]
+        for label, verdict in (("paired", result.paired), ("fresh", result.fresh)):
+            lines += [(label, verdict.text)] if verdict else []
+        lines.append(("decision", f"{result.decision}: {result.reason}"))
+        lines.append(("time", f"{format_duration(result.seconds)} of {format_duration(result.budget_s)}"))
+    looks = f"looked at {pluralize(result.looks, 'time')}"
+    scores = "  ".join(f"{folder} {score:.4g}" for folder, score in result.test.items())
+    counts = ", ".join(f"{count} {word}" for word, count in result.decisions.items()) or "no tries"
+    lines.append(("test", f"{scores}  ({looks})" if scores else f"sealed, {looks}"))
+    return [*lines, ("journal", f"{result.journal}: {counts}"), ("next", next_command)]
 
 
 def _end_run(document: Document, result: RunResult | int) -> None:

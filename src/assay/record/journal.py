@@ -98,11 +98,11 @@ class Journal:
         """Read a journal; half a line at its end is cut off."""
         path = directory / FILE
         try:
-            content = read_whole(path, 1 << 30)
+            lines = read_lines(path, repair=repair)
         except OSError as error:
             raise AssayError(f"{directory} is not a sweep: it has no {FILE}") from error
-        journal, good = cls(path), content.rfind(b"\n") + 1
-        for number, line in enumerate(content[:good].splitlines(), 1):
+        journal = cls(path)
+        for number, line in enumerate(lines, 1):
             try:
                 journal._apply(json.loads(line))
             except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -111,11 +111,6 @@ class Journal:
                 ) from error
         if not journal.header:
             raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
-        if repair and good < len(content):
-            descriptor = open_append(path)
-            os.ftruncate(descriptor, good)
-            os.fsync(descriptor)
-            os.close(descriptor)
         return journal
 
     def note_command(self, overrides: Sequence[str], **more: Any) -> None:
@@ -145,19 +140,7 @@ class Journal:
         self._write([{"event": "reopen", "number": number}])
 
     def _write(self, events: list[dict[str, Any]]) -> None:
-        """One write for all, synced: what happened is in memory only after it is on disk."""
-        lines = [json.dumps(_redact_event(event), separators=(",", ":")) + "\n" for event in events]
-        descriptor = open_append(self.path)
-        try:
-            size = os.fstat(descriptor).st_size
-            try:
-                Output(descriptor).write("".join(lines).encode())
-                os.fsync(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, size)  # half a line must not stand before the next one
-                raise
-        finally:
-            os.close(descriptor)
+        append_events(self.path, events)
         for event in events:
             self._apply(event)
 
@@ -216,6 +199,34 @@ def _redact_event(event: dict[str, Any]) -> dict[str, Any]:
     if "token" in event:
         clean["token"] = " ".join(redact_tree(event["token"].split(" ")))
     return clean
+
+
+def append_events(path: Path, events: Iterable[dict[str, Any]]) -> None:
+    """One write for all, synced: what happened is in memory only after it is on disk."""
+    lines = [json.dumps(_redact_event(event), separators=(",", ":")) + "\n" for event in events]
+    descriptor = open_append(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            Output(descriptor).write("".join(lines).encode())
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)  # half a line must not stand before the next one
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def read_lines(path: Path, *, repair: bool) -> list[bytes]:
+    """The whole lines of a journal; half a line at its end is cut off."""
+    content = read_whole(path, 1 << 30)
+    good = content.rfind(b"\n") + 1
+    if repair and good < len(content):
+        descriptor = open_append(path)
+        os.ftruncate(descriptor, good)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    return content[:good].splitlines()
 
 
 def refuse_existing(directory: Path) -> None:

@@ -243,6 +243,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     baseline: dict[str, Any] = {}
     threshold: dict[str, Any] = {}
     evaluations: list[Any] = []
+    test_looks: int = 0
     schema_version: int = SCHEMA_VERSION
 
     @property

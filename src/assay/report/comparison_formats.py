@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import BestTest, Comparison, Row
     from assay.analysis.run import Run
     from assay.analysis.statistics import Mean
+    from assay.analysis.verdict import Verdict
 
 
 ABSENT: Final = "–"
@@ -76,6 +77,7 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _remarks(comparison: Comparison) -> list[str]:
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
     remarks = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
+    remarks += [comparison.verdict.sentence] if comparison.verdict else []
     return [remark for remark in remarks if remark]
 
 
@@ -168,12 +170,14 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         repetitions = len(comparison.rows[comparison.best].counted)
         several = f", the best of {repetitions} repetitions" if repetitions > 1 else ""
         _print_line(console, "best", f"{best_run(comparison)}{several}")
-    if comparison.test.verdict:
+    if comparison.test.verdict and comparison.verdict is None:
         _print_line(console, "test", comparison.test.verdict)
     for run in comparison.broken:
         _print_line(console, "broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
     for note in filter(None, (sign_text(comparison), *comparison.notes)):
         _print_line(console, "note", note)
+    if comparison.verdict:
+        _print_line(console, "verdict", comparison.verdict.sentence)
 
 
 def best_run(comparison: Comparison) -> Path | None:
@@ -294,6 +298,7 @@ class Compared:
         rows: Sorted, the best first where there is a metric; those of `ls` without `--sort` the newest first.
         broken: Runs that cannot be read.
         test: Whether the best is ahead of the second.
+        verdict: On the first of two groups; null where there are not two.
         notes: What to know, a sentence each.
         total: Rows and runs that cannot be read, on all pages together.
         offset: How many of these come before this page.
@@ -307,6 +312,7 @@ class Compared:
     rows: Sequence[ComparedRow]
     broken: Sequence[RunInRow]
     test: BestTest
+    verdict: Verdict | None
     notes: Sequence[str]
     total: int
     offset: int
@@ -350,7 +356,7 @@ def to_document(comparison: Comparison) -> Compared:
     )
 
 
-_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "test", "notes", "total", "offset")
+_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "test", "verdict", "notes", "total", "offset")
 
 
 def _run(run: Run) -> RunInRow:

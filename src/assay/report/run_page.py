@@ -17,7 +17,7 @@ from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
-from assay.quoting import format_duration
+from assay.quoting import format_duration, pluralize
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
@@ -142,6 +142,9 @@ def _score_blocks(
     if record.baseline:
         baseline = f"Baseline: {describe_baseline(record.baseline)}."
         blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
+    if record.test_looks:
+        looks = f"looked at {pluralize(record.test_looks, 'time')}"
+        blocks.append(Note(f"The test subset was {looks} in the tries that this run belongs to.", ""))
     if predictions is not None:
         blocks += _try_blocks(lambda: _score_cards(predictions))
     blocks += _logged_scores(record, at_best, title)

@@ -238,6 +238,8 @@ def _test(
         if has_weights(config):
             config.model.weights = None  # the checkpoint's take their place, and the file may be gone
         config.trainer.update({"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None})
+        if not config.trainer.get("limit_test_batches", 1.0):
+            config.trainer.limit_test_batches = 1.0  # training left the test subset sealed
     data = _data(config, trained, split, record.data_sha256)
     digest = data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
     same = not other if not digest else digest == record.data_sha256

@@ -531,7 +531,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.weights_sha256 = weights_sha256(module.state_dict())
     path = _checkpoint_to_test(trainer, record)
     spec, can_test = getattr(datamodule, "spec", None), _can_test(assembly)
-    tests = can_test and (spec is None or spec.num_test)
+    tests = can_test and trainer.limit_test_batches and (spec is None or spec.num_test)
     averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)  # type: ignore[attr-defined]  # a plain attribute
     if path and (averages or (not tests and isinstance(trainer.strategy, SingleDeviceStrategy))):
         # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -103,6 +104,8 @@ class SweepDefinition:
     policy: Policy
     search: Search
     composer: JobComposer
+    deadline: float = math.inf
+    """A time of `time.monotonic` at which it is stopped."""
 
     def make_launcher(self) -> Launcher:
         """Make the launcher."""

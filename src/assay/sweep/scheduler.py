@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import time
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,6 +53,7 @@ class Scheduler:
         self._search, self._policy, self._objectives = sweep.search, sweep.policy, sweep.objectives
         self._journal, self._launcher, self._compose = journal, launcher, sweep.composer.job
         self._check, self._watcher, self._signals = check, watcher, signals
+        self._deadline = sweep.deadline
         self._no_room = ""  # what a job could not write, and where
         self._signal_sent = ""  # to the running jobs
         self._directory = journal.path.parent
@@ -88,7 +90,7 @@ class Scheduler:
     # -- starting ----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        while not (self._halted or self._signals or self._no_room):
+        while not (self._halted or self._stop_reason):
             held = self._held or self._next()
             self._held = None
             if held is None:
@@ -201,7 +203,7 @@ class Scheduler:
         """Turn a failure into an interruption if the sweep is stopping: the job resumes with the sweep."""
         if outcome.cause == "cannot_write":  # nor could any other job
             self._no_room = self._no_room or first_line(outcome.reason)
-        if self._signals or self._no_room:
+        if self._stop_reason:
             if outcome.status != "failed":
                 return outcome
             return Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds)
@@ -211,9 +213,16 @@ class Scheduler:
 
     # -- stopping ----------------------------------------------------------------------------------------
 
+    @property
+    def _stop_reason(self) -> str:
+        """Why no further job is started, and the running ones are to end; empty as long as all goes on."""
+        if self._signals or self._no_room:
+            return self._signals[0].name if self._signals else self._no_room
+        return "the time is over" if time.monotonic() > self._deadline else ""
+
     def _stop_running(self) -> None:
         """Have the running jobs save and end on the first signal to stop, and end at once on the second."""
-        why = self._signals[0].name if self._signals else self._no_room
+        why = self._stop_reason
         at_once = signal.SIGINT in self._signals[1:]
         wanted_signal = "SIGKILL" if at_once else "SIGTERM" if why else ""
         if wanted_signal == self._signal_sent:

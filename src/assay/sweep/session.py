@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from contextlib import ExitStack, chdir, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -68,7 +70,7 @@ def resolve_folders(
         if not (is_there and at_home and in_project):
             flags.append(f"--config-dir {shlex.quote(str(recorded))}")
     before, typed_now = merge_commands(journal.commands), _override_keys(overrides)
-    words = [word for word in before if _override_key(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
+    words = [word for word in before if key_of(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
     missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
         words.append(f"{KEY}=[{','.join(missing)}]")
@@ -90,12 +92,13 @@ def merge_commands(commands: Iterable[Sequence[str]]) -> list[str]:
     """Merge commands into one: a later override replaces an earlier one of the same key."""
     overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
-        overrides_by_key.pop(_override_key(override), None)
-        overrides_by_key[_override_key(override)] = override
+        overrides_by_key.pop(key_of(override), None)
+        overrides_by_key[key_of(override)] = override
     return list(overrides_by_key.values())
 
 
-def _override_key(override: str) -> str:
+def key_of(override: str) -> str:
+    """Its key, or the group that it chooses of."""
     return override.partition("=")[0].lstrip("+~")
 
 
@@ -106,7 +109,7 @@ def _override_keys(overrides: Sequence[str]) -> set[str]:
         try:
             keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([text])}
         except HydraException:
-            keys.add(_override_key(text))
+            keys.add(key_of(text))
     return keys
 
 
@@ -114,10 +117,13 @@ _PATIENCE: Final = 30.0
 """Seconds that the processes of a killed sweep have to save and end."""
 
 
-def start_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
-    """Run a new sweep."""
+def start_sweep(
+    overrides: Sequence[str], config_dir: Path | None = None, *, deadline: float = math.inf
+) -> SweepResult:
+    """Run a new sweep, until a time of `time.monotonic` at most."""
     with ExitStack() as stack:
-        sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
+        hydra = stack.enter_context(loader(config_dir))
+        sweep = replace(read_definition(hydra, overrides, config_dir), deadline=deadline)
         checker = stack.enter_context(_open_checker(sweep))
         jobs, tokens, launcher = _check_new_sweep(sweep, checker)
         reports = _check_jobs(checker, jobs, sweep.search.total)
