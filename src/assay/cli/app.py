@@ -14,6 +14,7 @@ from typing_extensions import override
 from assay.cli.documents import Problem, print_problem
 from assay.cli.inspect import check, configs, data, diff, explain, info
 from assay.cli.measure import cache, profile, tune
+from assay.cli.project import add, new, schema
 from assay.cli.results import best, compare, ls, report, rm
 from assay.cli.train import reproduce, resume, train
 from assay.cli.use import evaluate, export, predict
@@ -95,7 +96,7 @@ def _root(
 
 for _verb in (
     *(train, check, data, profile, tune, configs, explain, diff, resume, reproduce, ls, compare, best),
-    *(report, evaluate, predict, export, rm, cache, info),
+    *(report, evaluate, predict, export, rm, cache, info, new, add, schema),
 ):
     _epilog = overrides_help() if _verb in (train, check, data, profile, tune) else None
     app.command("eval" if _verb is evaluate else None, epilog=_epilog)(verb(_verb))
