@@ -211,9 +211,13 @@ class Module(L.LightningModule):
         self.on_train_epoch_start()
 
     def on_train_epoch_start(self) -> None:
-        """Freeze and unfreeze what the fine-tuning says."""
+        """Freeze and unfreeze what the fine-tuning says; tell the augmentation the epoch."""
         if self.finetune is not None:
             self.finetune.begin_epoch(self.model, self.current_epoch)
+        augment: Any = self._augment
+        for part in (augment, *getattr(augment, "transforms", ())):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(self.current_epoch)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Track the batch, and write the mean loss of an optimizer step every `log_every_n_steps` steps."""

@@ -21,6 +21,7 @@ from torchvision.transforms.v2 import InterpolationMode  # type: ignore[import-u
 from torchvision.transforms.v2.functional import affine  # type: ignore[import-untyped]  # it has no stubs
 
 from assay.augment.flip_crop import FlipCrop
+from assay.augment.progressive_resize import ProgressiveResize
 from assay.augment.random_affine import RandomAffine
 from assay.augment.teacher import Teacher
 from assay.augment.two_views import TwoViews
@@ -161,7 +162,7 @@ def test_keeps_shape_dtype_and_memory_format_and_leaves_its_input_alone(
 @pytest.mark.parametrize(("key", "value"), [("padding", -1), ("padding", 1.5), ("flip", 1.5), ("flip", -0.1)])
 def test_refuses_settings_that_mean_nothing(key: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{key}={value}"):
-        FlipCrop(**{key: value})
+        FlipCrop(**{key: value})  # type: ignore[arg-type]  # none is a bool
 
 
 @pytest.mark.parametrize(("size", "padding"), [(32, 4), (64, 8), (10, 1), (3, 0)])
@@ -324,3 +325,47 @@ def test_a_view_is_made_of_its_own_sample() -> None:
         torch.manual_seed(0)
         views, samples = add(values[:, None], torch.zeros(6))
         torch.testing.assert_close(views[:, 0, 0].round(), samples.float())
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_alternating_flips_show_each_image_both_ways_in_two_epochs(layout: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    images, targets = torch.randn(400, 3, 8, 6).contiguous(memory_format=layout), torch.arange(400)
+    augment = FlipCrop(padding=0, alternate=True)
+    flipped: list[Tensor] = []
+    for epoch in range(4):
+        augment.set_epoch(epoch)
+        order = torch.randperm(400)  # whatever the batch, an image is told by its pixels
+        seen = torch.empty_like(images)
+        for rows in (order[:150], order[150:300], order[300:]):
+            seen[rows] = augment(images[rows], targets[rows])[0]
+        is_flipped = (seen == images.flip(3)).flatten(1).all(1)
+        assert torch.equal(seen[~is_flipped], images[~is_flipped])
+        flipped.append(is_flipped)
+    assert torch.equal(flipped[1], ~flipped[0])
+    assert torch.equal(flipped[2], flipped[0])
+    assert torch.equal(flipped[3], flipped[1])
+    assert stats.binomtest(int(flipped[0].sum()), 400).pvalue > 0.001
+    with pytest.raises(ValueError, match=r"flip=0\.1: alternating flips are half of all"):
+        FlipCrop(flip=0.1, alternate=True)
+
+
+def test_progressive_resize_is_a_resampling_until_its_share_of_the_steps() -> None:
+    images, targets = torch.randn(2, 3, 16, 12), torch.tensor([0, 1])
+    augment = ProgressiveResize(80, 20, scale=0.75, until=0.3)
+    sizes = []
+    for epoch in range(4):
+        augment.set_epoch(epoch)
+        resized, same = augment(images, targets)
+        assert same is targets
+        sizes.append(list(resized.shape[2:]))
+        if epoch < 2:
+            exact = v2.functional.resize(images, [12, 9], antialias=True)
+            torch.testing.assert_close(resized, exact)
+        else:
+            assert resized is images
+    assert sizes == [[12, 9], [12, 9], [16, 12], [16, 12]]
+    with pytest.raises(ValueError, match="does not scale masks"):
+        augment(images, torch.zeros(2, 16, 12))
+    with pytest.raises(ValueError, match=r"takes images \[B,C,H,W\], got \[2, 5\]"):
+        augment(torch.zeros(2, 5), targets)

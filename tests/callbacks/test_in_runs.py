@@ -321,3 +321,56 @@ def test_weights_and_buffers_of_another_precision_are_averaged(train: Train) -> 
     saved = torch.load(done.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
     for state in (saved["state_dict"], saved["current_model_state"]):
         assert {value.dtype for value in state.values() if value.is_floating_point()} == {torch.bfloat16}
+
+
+FAST = (*PICTURES, "data.source.input_shape=[3,17,17]", "model=fast_cnn", "model.widths=[8,16]")
+
+
+class Sizes(L.Callback):
+    """The height of the images that the model is given in each training step."""
+
+    def __init__(self) -> None:
+        self.by_epoch: dict[int, set[int]] = {}
+
+    @override
+    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        def look(model: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+            if model.training:
+                self.by_epoch.setdefault(trainer.current_epoch, set()).add(inputs[0].shape[2])
+
+        pl_module.model.register_forward_pre_hook(look)
+
+
+def test_a_run_tells_the_augmentation_where_it_is(train: Train) -> None:
+    sizes = Sizes()
+    arguments = (*FAST, "augment=progressive_resize", "trainer.max_epochs=4", "callbacks=[]")
+    train(*arguments, callbacks=[sizes])
+    assert sizes.by_epoch == {0: {13}, 1: {13}, 2: {17}, 3: {17}}
+
+
+def test_whitening_makes_patches_uncorrelated(train: Train) -> None:
+    class Patches(L.Callback):
+        """What the convolution makes of the training images, as the run ends."""
+
+        @override
+        def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+            data: Any = trainer.datamodule  # type: ignore[attr-defined]  # a plain attribute
+            layer = pl_module.model.whiten
+            images = data.normalize(data.sample_inputs(10**6), torch.float32)
+            assert len(images) == data.spec.num_train
+            with torch.no_grad():
+                self.values = nn.functional.conv2d(images, layer.weight).transpose(0, 1).flatten(1).double()
+            self.moved = not torch.equal(layer.bias, torch.zeros_like(layer.bias))
+            optimizer = trainer.optimizers[0]
+            trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            self.is_trained = id(layer.weight) in trained
+
+    look = Patches()
+    train(*FAST, "callbacks=[whitening]", "callbacks.whitening.eps=1e-9", callbacks=[look])
+    half = len(look.values) // 2
+    assert half == 3 * 2 * 2
+    torch.testing.assert_close(look.values[half:], -look.values[:half])
+    covariance = look.values[:half] @ look.values[:half].T / look.values.shape[1]
+    torch.testing.assert_close(covariance, torch.eye(half, dtype=torch.float64), atol=1e-4, rtol=0)
+    assert look.moved
+    assert not look.is_trained

@@ -11,8 +11,6 @@ OF_CHECK: Final[dict[str, str]] = {
     "data/arrays ~data.source.targets": _LOSS,
     "data/arrays data.source.targets=null": _LOSS,
     "data/image_folder data.source.classes=false": _LOSS,
-    "augment/two_views ~augment.one_by_one": _VIEWS,
-    "augment/two_views augment.one_by_one=true": _VIEWS,
     "augment/two_views ~data.task": _VIEWS,
     "augment/two_views data.task=null": _VIEWS,
 }

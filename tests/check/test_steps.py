@@ -157,6 +157,7 @@ def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (10, Memory(2 * GIB, 2 * GIB, 4 * GIB, 6 * GIB), "", "about 14 GiB, and this machine has 10 GiB"),
         (10, Memory(GIB, GIB, 0, 18 * GIB), "data.batch_size", "this machine has 10 GiB"),
         (10, Memory(5 * GIB, 5 * GIB, 10 * GIB, GIB), "model", "this machine has 10 GiB"),
+        (10, Memory(GIB, GIB, 0, 64 * 30 * GIB), "model", "this machine has 10 GiB"),  # no single sample fits
     ],
 )
 def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key: str, says: str) -> None:
@@ -164,9 +165,9 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key
     trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, barebones=False)
     if key:
         with pytest.raises(ConfigError, match=f"^{key}: .*{says}"):
-            check_capacity(memory, trainer)
+            check_capacity(memory, trainer, 64)
         return
-    warned = check_capacity(memory, trainer)
+    warned = check_capacity(memory, trainer, 64)
     assert len(warned) == bool(says)
     assert says in "".join(warned)
 

@@ -18,6 +18,7 @@ from torch.nn import EmbeddingBag
 from assay.model.autoencoder import Autoencoder
 from assay.model.bag_of_embeddings import BagOfEmbeddings
 from assay.model.conv_autoencoder import ConvAutoencoder
+from assay.model.fast_cnn import FastCNN
 from assay.model.gpt import GPT
 from assay.model.mlp import MLP, PeriodicEmbedding
 from assay.model.simclr import SimCLR
@@ -363,3 +364,30 @@ def test_says_what_is_wrong(make: Any, options: dict[str, Any], message: str) ->
 def test_texts_that_are_too_long_for_a_gpt() -> None:
     with pytest.raises(ValueError, match=r"model.context_length is 7, and a sample has 8 tokens"):
         made()(torch.zeros(2, 8, dtype=torch.long))
+
+
+def test_fast_cnn_written_out_and_mirrored() -> None:
+    torch.manual_seed(0)
+    model = FastCNN([3, 12, 12], 4, widths=[30], output_scale=0.5)
+    images = torch.randn(5, 3, 12, 12)
+    conv, norms = nn.functional.conv2d, [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    weights = dict(model.named_parameters())
+    torch.testing.assert_close(  # the first 24 channels start as the identity
+        conv(torch.ones(1, 24, 3, 3), weights["blocks.0.weight"], padding=1)[0, :24], torch.ones(24, 3, 3)
+    )
+
+    def gelu(values: torch.Tensor) -> torch.Tensor:
+        return 0.5 * values * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (values + 0.044715 * values**3)))
+
+    def compute(inputs: torch.Tensor) -> torch.Tensor:
+        values = gelu(conv(inputs, weights["whiten.weight"], weights["whiten.bias"]))
+        values = conv(values, weights["blocks.0.weight"], padding=1)
+        values = gelu(norms[0](nn.functional.max_pool2d(values, 2)))
+        values = gelu(norms[1](conv(values, weights["blocks.4.weight"], padding=1)))
+        return 0.5 * values.flatten(2).max(2).values @ weights["head.weight"].T
+
+    model.train()
+    torch.testing.assert_close(model(images), compute(images))
+    model.eval()
+    torch.testing.assert_close(model(images), (compute(images) + compute(images.flip(3))) / 2)
+    torch.testing.assert_close(model(images), model(images.flip(3)))

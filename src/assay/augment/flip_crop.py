@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.task.segmentation import IGNORED
+
+_MULTIPLIER: Final = 2654435761
+"""The golden ratio of 2**32 (Knuth), which spreads small differences over the upper bits."""
 
 
 @final
@@ -25,12 +28,16 @@ class FlipCrop(nn.Module):
         padding: Zeros added on each side, in pixels, or below 1 as a share of the shorter side; the window
             moves by up to this many each way.
         flip: Probability of a horizontal flip.
+        alternate: Flip each image in every second epoch, half of them in the even ones, instead of at random:
+            any two epochs show all images both ways (Jordan 2024, https://arxiv.org/abs/2404.00498, section
+            3.6). Images are told apart by their pixels; what changes them before makes this random again.
 
     Raises:
-        ValueError: If `padding` is negative or `flip` is not a probability.
+        ValueError: If `padding` is negative, `flip` is not a probability, or `flip` is not 0.5 although flips
+            alternate.
     """
 
-    def __init__(self, padding: float = 4, flip: float = 0.5) -> None:
+    def __init__(self, padding: float = 4, flip: float = 0.5, *, alternate: bool = False) -> None:
         super().__init__()
         if padding < 0 or (padding >= 1 and padding != int(padding)):
             raise ValueError(
@@ -39,12 +46,22 @@ class FlipCrop(nn.Module):
             )
         if not 0.0 <= flip <= 1.0:
             raise ValueError(f"flip={flip} is not a probability; give a number from 0 to 1, such as flip=0.5")
+        if alternate and flip != 0.5:
+            raise ValueError(
+                f"flip={flip}: alternating flips are half of all; use flip=0.5 or alternate=false"
+            )
         self.padding = padding
         self.flip = flip
+        self.alternate = alternate
+        self._epoch = 0
 
     def extra_repr(self) -> str:
         """Return the options for `print`."""
-        return f"padding={self.padding}, flip={self.flip}"
+        return f"padding={self.padding}, flip={self.flip}, alternate={self.alternate}"
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose which images are flipped, where flips alternate."""
+        self._epoch = epoch
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Augment the inputs, and the targets if they are masks."""
@@ -53,19 +70,27 @@ class FlipCrop(nn.Module):
             raise ValueError(f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none")
         share = round(self.padding * min(inputs.shape[2:]))
         padding = int(self.padding) if self.padding >= 1 else share
-        pixels = self._draw(inputs, padding)
+        flipped = self._alternate(inputs) if self.alternate else None
+        pixels = self._draw(inputs, padding, flipped)
         if targets.shape == (len(inputs), *inputs.shape[2:]):
             targets = _gather_planes(targets[:, None], pixels, padding, IGNORED)[:, 0]
         if inputs.is_contiguous() or not inputs.is_contiguous(memory_format=torch.channels_last):
             return _gather_planes(inputs, pixels, padding), targets
         return _gather_pixels(inputs, pixels, padding), targets
 
-    def _draw(self, inputs: Tensor, padding: int) -> Tensor:
+    def _alternate(self, inputs: Tensor) -> Tensor:
+        """Choose by a hash of its middle row whether an image is flipped `[B, 1]`; inverted in odd epochs."""
+        row = inputs[:, :, inputs.shape[2] // 2].float().contiguous().view(torch.int32)
+        number = row.flatten(1).sum(1, dtype=torch.int64) * _MULTIPLIER
+        return ((number >> 31) + self._epoch)[:, None] % 2 == 1
+
+    def _draw(self, inputs: Tensor, padding: int, flipped: Tensor | None = None) -> Tensor:
         """Draw the index of each output pixel `[B, H, W]` in its padded, flattened image."""
         batch, _, height, width = inputs.shape
         device = inputs.device
         top, left = torch.randint(2 * padding + 1, (2, batch, 1), device=device).unbind()
-        flipped = torch.rand(batch, 1, device=device) < self.flip
+        if flipped is None:
+            flipped = torch.rand(batch, 1, device=device) < self.flip
         column = torch.arange(width, device=device).expand(batch, width)
         column = torch.where(flipped, width - 1 - column, column) + left
         row = torch.arange(height, device=device) + top

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay.build.monitor_mode import monitors
 from assay.build.run_length import why_no_validation
 from assay.build.trainer_options import is_rank, num_local_processes, requested_devices
+from assay.callbacks.whitening import Whitening
 from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import lightning as L
+    from torch import nn
 
 
 _KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}
@@ -151,6 +153,13 @@ def _check_accumulation(config: DictConfig, key: str) -> None:
                 hint = "scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…"
     if message:
         raise ConfigError(message, key=key, hint=hint)
+
+
+def check_whitening(trainer: Any, model: nn.Module, input_shape: Sequence[int]) -> None:
+    """Refuse `callbacks.whitening` with a model that has no such convolution."""
+    for callback in trainer.callbacks:
+        if isinstance(callback, Whitening):
+            callback.find_convolution(model, int(input_shape[0]))
 
 
 _COUNTS: Final = ("epoch", "step")

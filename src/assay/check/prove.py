@@ -7,6 +7,7 @@ import json
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -40,6 +41,7 @@ from assay.check.callbacks import (
     check_checkpoint_names,
     check_monitors,
     check_processes,
+    check_whitening,
     notes_on_averages,
     score_names,
 )
@@ -186,6 +188,7 @@ class Prover:
         check_fine_tuning(config, finetune)
         doubts = warnings_of(config, finetune, model)
         check_model(config, model)
+        check_whitening(trainer, model, config.spec.input_shape)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ConfigError(
                 "has no trainable parameter", key="model", hint="unfreeze some, or choose another model"
@@ -200,9 +203,14 @@ class Prover:
         sizes = batch_sizes(config)
         sizes[True] = [size * trial.num_views for size in sizes[True]]
         proof_of.append(str(sizes))
-        step, unproven = self._memoize(
-            "step", proof_of, lambda: self._step(config, model, loss, batch, sizes, precision=precision)
-        )
+        # The last tells memory and time: an augmentation may make images smaller for some epochs only.
+        for shape in dict.fromkeys((trial.inputs, batch.inputs[1:])):
+            tried = replace(batch, inputs=(batch.inputs[0], *shape))
+            step, unproven = self._memoize(
+                "step",
+                [*proof_of, str(shape)],
+                partial(self._step, config, model, loss, tried, sizes, precision=precision),
+            )
         shards: list[str] = []
         if step is not None and in_shards(config):
             whole = step.memory.weights
@@ -214,7 +222,9 @@ class Prover:
             ]
         if step is not None:
             check_outputs(config, loss, step.outputs)
-            warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
+            warned += check_capacity(
+                step.memory, trainer, batch.inputs[0], whole=config.trainer.get("micro_batch") is None
+            )
         warned = [
             *of_trainer,
             *doubts,

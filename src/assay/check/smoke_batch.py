@@ -74,6 +74,7 @@ class SmokeResult:
     """What a random batch showed."""
 
     names: dict[str, list[str]]
+    inputs: tuple[int, ...]
     targets: tuple[int, ...]
     target_dtype: torch.dtype
     num_views: int = 1
@@ -120,7 +121,8 @@ def try_parts(
             batch = _try_augment(config, augment, loss, stand_in)
         names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, train)
     compared = task.loss_targets(*batch, None) if num_views == 1 else torch.zeros(1, dtype=torch.int64)
-    return SmokeResult(names, tuple(compared.shape[1:]), compared.dtype, num_views)
+    inputs = tuple(batch[0].shape[1:])
+    return SmokeResult(names, inputs, tuple(compared.shape[1:]), compared.dtype, num_views)
 
 
 def _smoke_batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:

@@ -207,8 +207,8 @@ _FAR, _NEAR = 1.5, 0.8
 """Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
 
 
-def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) -> list[str]:
-    """Refuse a step far beyond the memory of the device."""
+def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True) -> list[str]:
+    """Refuse a step of so many samples that is far beyond the memory of the device."""
     if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | FSDP2) or trainer.num_nodes > 1:
         return []  # which may hold a part of it, or be on machines unlike this one
     device = trainer.strategy.root_device
@@ -221,7 +221,7 @@ def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) ->
     text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
     if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
-    if memory.activations > memory.peak / 2:
+    if memory.activations > memory.peak / 2 and memory.activations * processes < _FAR * available * samples:
         hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
         raise ConfigError(text, key="data.batch_size", hint=hint)
     raise ConfigError(
@@ -487,6 +487,10 @@ def to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assay
         trained = list(config.spec.train_shape)
         text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
         hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
+    augmented, given = list(batch.inputs[1:]), list(config.spec.get("train_shape") or shape)
+    if error.stage == "model" and augmented != given:
+        text += f"; augment makes samples {augmented} of {given}"
+        hint = "take a model for images of any size, such as small_cnn, or another augment"
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):

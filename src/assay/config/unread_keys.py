@@ -126,6 +126,10 @@ def _check(
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
         key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
+        node = entry.key.partition(".")[0]
+        if key == entry.key and key not in values and _without_target(config, node):
+            hint = f"{node}=OPTION; options: assay configs {node}"
+            raise ConfigError("does not name a class: it has no _target_", key=node, hint=hint)
         raise _nothing_reads(key, entries, values)
     for key, override in values.items():
         top = key.partition(".")[0].partition("/")[0]
