@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import print_lines, show_loading
 from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def new(
@@ -18,9 +22,7 @@ def new(
     *,
     kind: Annotated[
         Literal["image", "table", "text", "blank"],
-        typer.Option(
-            "--kind", metavar="image|table|text|blank", help="What is learned from; blank: no model."
-        ),
+        typer.Option("--kind", metavar="image|table|text|blank", help="What is learned from."),
     ] = "image",
 ) -> None:
     """Start a project: a package, options, an experiment and a test, ready to train."""
@@ -37,27 +39,21 @@ def new(
         "uv run pytest",
         "uv run assay schema",
     ]
-    if not document.as_json:
-        lines = [
-            ("new", f"{path}/{file}") if not index else ("", f"{path}/{file}")
-            for index, file in enumerate(files)
-        ]
-        lines += [("note", note) for note in notes]
-        lines += [("next" if not index else "", line) for index, line in enumerate(document.next)]
-        print_lines(Console(highlight=False, soft_wrap=True), lines, 5)
+    _print(document, new=[f"{path}/{file}" for file in files], note=notes)
 
 
 def add(
     document: Document,
     kind: Annotated[
         Literal["model", "loss", "data", "task", "metric", "callback", "optimizer", "scheduler", "augment"],
-        typer.Argument(
-            metavar="KIND", help="model, loss, data, task, metric, callback, optimizer, scheduler or augment."
-        ),
+        typer.Argument(metavar="KIND", help="Such as model: see above."),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the option, in lower case: my_loss.")],
 ) -> None:
-    """Add a component to the project in this folder: its class, its option and its test."""
+    """Add a component to the project in this folder: its class, its option and its test.
+
+    KIND is model, loss, data, task, metric, callback, optimizer, scheduler or augment.
+    """
     from assay.project.new import GROUPS, SCHEMAS, add_component
 
     files = add_component(kind, name, Path())
@@ -67,10 +63,7 @@ def add(
     document.next = [f"assay check {option}", f"pytest {files[-1]}"]
     if Path(SCHEMAS).is_dir():
         document.next = [*document.next, "assay schema"]
-    if not document.as_json:
-        lines = [("add" if not index else "", str(file)) for index, file in enumerate(files)]
-        lines += [("next" if not index else "", line) for index, line in enumerate(document.next)]
-        print_lines(Console(highlight=False, soft_wrap=True), lines, 5)
+    _print(document, add=map(str, files))
 
 
 def schema(document: Document) -> None:
@@ -84,11 +77,12 @@ def schema(document: Document) -> None:
 
     written = write_schemas(Path())
     document.say("schema", written)
+    wrote = f"{written.folder}: {len(written.files)} schemas, used by {written.settings}"
+    _print(document, wrote=[wrote], note=written.notes)
+
+
+def _print(document: Document, **lines: Iterable[str]) -> None:
     if not document.as_json:
-        lines = [
-            ("wrote", f"{written.folder}: {len(written.files)} schemas"),
-            ("used", f"by {written.settings}"),
-        ]
-        print_lines(
-            Console(highlight=False, soft_wrap=True), [*lines, *(("note", one) for one in written.notes)], 5
-        )
+        console = Console(highlight=False, soft_wrap=True)
+        for label, texts in {**lines, "next": document.next}.items():
+            print_lines(console, zip(chain([label], repeat("")), texts, strict=False), 5)

@@ -79,28 +79,16 @@ def add_component(kind: str, name: str, root: Path) -> list[Path]:
             f"there is no project in {root.absolute()}: no conf/project.yaml trusts a package in this folder",
             hint="start assay in a project's folder; assay new NAME makes one",
         )
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        near = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
-        hint = near if _NAME.fullmatch(near) and not keyword.iskeyword(near) else f"my_{kind}"
-        expected = "expected lower-case letters, digits and _, and no keyword of Python"
-        raise ConfigError(f"{expected}, got {name!r}", key="NAME", hint=f"assay add {kind} {hint}")
+    _check_word(name, name, f"assay add {kind}", f"my_{kind}")
     group = GROUPS[kind]
     if taken := [one for one in list_options(group) if (one.group, one.name) == (group, name)]:
-        raise ConfigError(
-            f"assay has {group}={name} already: {taken[0].description}",
-            key="NAME",
-            hint="choose another name",
-        )
+        message = f"assay has {group}={name} already: {taken[0].description}"
+        raise ConfigError(message, key="NAME", hint="choose another name")
     template = f"model_{_kind_of(root)}" if kind == "model" else kind
     class_name = "".join(part.capitalize() for part in name.split("_"))
     files = _render(template, package=packages[0], name=name, class_name=class_name)
-    for file, text in files.items():
-        if (root / file).exists():
-            raise ConfigError(f"{file} exists; refusing to overwrite", hint="choose another name")
-        imports = "" if file.startswith("tests/") else text.partition("\nclass ")[0]
-        if re.search(rf"^(from|import) .*\b{class_name}\b", imports, re.MULTILINE):
-            hint = f"assay add {kind} my_{name}"
-            raise ConfigError(f"the code imports another {class_name}", key="NAME", hint=hint)
+    if existing := [file for file in files if (root / file).exists()]:
+        raise ConfigError(f"{existing[0]} exists; refusing to overwrite", hint="choose another name")
     for file in sorted(files, reverse=True):  # the option is there once all it names is
         write_text(root / file, files[file])
     return [root / file for file in files]
@@ -113,10 +101,8 @@ def editor_settings(*folders: Path) -> str:
         "config.json": ["conf/train.yaml", "conf/hydra_defaults.yaml"],
         "project.json": ["conf/project.yaml"],
     }
-    return (
-        json.dumps({"yaml.schemas": {f"./{SCHEMAS}/{file}": what for file, what in globs.items()}}, indent=2)
-        + "\n"
-    )
+    named = {f"./{SCHEMAS}/{file}": what for file, what in globs.items()}
+    return json.dumps({"yaml.schemas": named}, indent=2) + "\n"
 
 
 def package_of(path: Path) -> str:
@@ -126,29 +112,24 @@ def package_of(path: Path) -> str:
 
 
 def _check_name(name: str, package: str) -> None:
-    near = re.sub(r"\W+", "_", Path(name).name.lower(), flags=re.ASCII).strip("_")
-    usable = _NAME.fullmatch(near) and not keyword.iskeyword(near)
-    hint = f"assay new {near if usable else 'my_project'}"
     if Path(name).name != name or name in (".", ".."):
-        raise ConfigError(
-            f"expected a name, not a path: {name!r}",
-            key="NAME",
-            hint=f"cd {Path(name).parent} && {hint}" if usable else hint,
-        )
-    if not _NAME.fullmatch(package):
-        raise ConfigError(
-            f"expected lower-case letters, digits, - and _, got {name!r}", key="NAME", hint=hint
-        )
-    hint = f"assay new my_{package}"
-    if keyword.iskeyword(package):
-        raise ConfigError(
-            f"{package!r} is a keyword of Python, so no package can have it", key="NAME", hint=hint
-        )
-    found = None
+        hint = f"cd {Path(name).parent} && assay new {Path(name).name or 'my_project'}"
+        raise ConfigError(f"expected a name, not a path: {name!r}", key="NAME", hint=hint)
+    _check_word(package, name, "assay new", "my_project")
     with suppress(ImportError, ValueError):
         found = importlib.util.find_spec(package)
-    if is_library(package) or package in ("conf", "tests", "outputs") or (found and found.origin):
-        raise ConfigError(f"{package!r} is the name of another module or folder", key="NAME", hint=hint)
+        if is_library(package) or package in ("conf", "tests", "outputs") or (found and found.origin):
+            message = f"{package!r} is the name of another module or folder"
+            raise ConfigError(message, key="NAME", hint=f"assay new my_{package}")
+
+
+def _check_word(word: str, typed: str, command: str, example: str) -> None:
+    """Refuse what cannot name a module, and show a name that can."""
+    if not _NAME.fullmatch(word) or keyword.iskeyword(word):
+        near = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word)).strip("_").lower()
+        hint = near if _NAME.fullmatch(near) and not keyword.iskeyword(near) else example
+        expected = "expected lower-case letters, digits and _, and no keyword of Python"
+        raise ConfigError(f"{expected}, got {typed!r}", key="NAME", hint=f"{command} {hint}")
 
 
 def _render(template: str, **values: str) -> dict[str, str]:
@@ -171,15 +152,11 @@ def _installed_from() -> str:
     if text is None:
         return ""
     origin: dict[str, Any] = json.loads(text)
-    address = urlsplit(origin["url"])
+    source: dict[str, Any] = {"url": origin["url"]}
     if "vcs_info" in origin:
-        source: dict[str, Any] = {"git": origin["url"], "rev": origin["vcs_info"]["commit_id"]}
-    elif address.scheme == "file":
-        source = {"path": url2pathname(address.path)}
-        source |= {"editable": True} if origin.get("dir_info", {}).get("editable") else {}
-    else:
-        source = {"url": origin["url"]}
-    source |= {"subdirectory": origin["subdirectory"]} if "subdirectory" in origin else {}
+        source = {"git": origin["url"], "rev": origin["vcs_info"]["commit_id"]}
+    elif (address := urlsplit(origin["url"])).scheme == "file":
+        source = {"path": url2pathname(address.path), **origin.get("dir_info", {})}
     return ", ".join(f"{key} = {json.dumps(value)}" for key, value in source.items())
 
 
@@ -188,19 +165,16 @@ def _start_repository(folder: Path) -> str:
     git = shutil.which("git")
     if git is None:
         return "git is not installed: runs will not say which code they ran; install it, then git init"
-    inside = subprocess.run([git, "rev-parse"], cwd=folder, capture_output=True, check=False)  # noqa: S603 - fixed
-    if inside.returncode:
-        done = subprocess.run([git, "init", "-q"], cwd=folder, capture_output=True, check=False)  # noqa: S603 - fixed
-        if done.returncode:
-            return f"git init failed: {done.stderr.decode(errors='replace').strip()}"
-    return ""
+    for words in (["rev-parse"], ["init", "-q"]):
+        done = subprocess.run([git, *words], cwd=folder, capture_output=True, check=False)  # noqa: S603 - fixed
+        if not done.returncode:
+            return ""
+    return f"git init failed: {done.stderr.decode(errors='replace').strip()}"
 
 
 def _kind_of(root: Path) -> str:
     """What a project is about: how its models take their inputs."""
-    try:
-        content = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        content = {}
-    kind = content.get("tool", {}).get("assay", {}).get("kind", "table")
+    path = root / "pyproject.toml"
+    content = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kind = content.get("tool", {}).get("assay", {}).get("kind")
     return kind if kind in ("image", "text") else "table"

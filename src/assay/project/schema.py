@@ -34,8 +34,8 @@ _DRAFT: Final = {"$schema": "http://json-schema.org/draft-07/schema#"}
 """What editors read best."""
 _ARGUMENT: Final = re.compile(r"^ {4}(\w+)(?: \([^\n]*?\))?: (.+(?:\n {5,}.+)*)", re.MULTILINE)
 """An entry below `Args:`."""
+_LIBRARIES: Final = ("torch", "torchvision", "torchmetrics", "lightning")
 _WITH_TARGET: Final = {"required": ["_target_"]}
-_PLAIN: Final = (bool, int, float, str, list, tuple)
 _MANY: Final = ("callbacks", "logger")
 """Groups whose options add up: `callbacks.NAME`."""
 _NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {"hydra/sweeper": ("params", "objective", "direction")}
@@ -88,8 +88,17 @@ def _when(condition: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, An
     return {"if": condition, "then": then}
 
 
+def _where_chosen(entry: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds where the defaults list has an entry."""
+    return _when({"required": ["defaults"], "properties": {"defaults": {"contains": entry}}}, then)
+
+
+def _mapping(properties: Mapping[str, Any], others: Any = False, **more: Any) -> dict[str, Any]:
+    return {"type": ["object", "null"], "properties": properties, "additionalProperties": others, **more}
+
+
 def _closed(keys: Sequence[str]) -> dict[str, Any]:
-    return {"type": "object", "properties": dict.fromkeys(keys, _ref("value")), "additionalProperties": False}
+    return _mapping(dict.fromkeys(keys, _ref("value")))
 
 
 def _target_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -111,33 +120,31 @@ class _Builder:
         self._packages = packages
         self._definitions: dict[str, Any] = {}
         self._options: dict[str, dict[str, Any]] = {}
+        self._keys: dict[str, set[str]] = {}
         self._packages_of: dict[str, str] = {}
         self._nodes: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        self._own: list[Any] = []
-        for folder in folders:
-            for path in sorted(folder.rglob("*.yaml")):
-                group = path.relative_to(folder).parent.as_posix().strip(".")
-                node: Any = OmegaConf.to_container(load_mapping(path), resolve=False)
-                if group:
-                    self._options.setdefault(group, {})[path.stem] = node
-                    self._packages_of.setdefault(group, package_of(path) or group)
-                inside = list(_target_nodes(node, self._packages_of.get(group, "")))
-                for key, inner in inside:
-                    self._nodes.setdefault(inner["_target_"], []).append((key, inner))
-                if folder != CONF_DIR:
-                    self._own += [node, *(inner for _, inner in inside)]
+        for folder, path in ((one, path) for one in folders for path in sorted(one.rglob("*.yaml"))):
+            is_shipped = folder == CONF_DIR  # else it can be a mistake
+            group = path.relative_to(folder).parent.as_posix().strip(".")
+            node: Any = OmegaConf.to_container(load_mapping(path), resolve=False)
+            if group:
+                self._options.setdefault(group, {})[path.stem] = node
+                self._keys.setdefault(group, set()).update(node if is_shipped else ())
+                self._packages_of.setdefault(group, package_of(path) or group)
+            for key, inner in _target_nodes(node, self._packages_of.get(group, "")):
+                target = inner["_target_"]
+                known = inner if is_shipped else {"_target_": target}
+                self._nodes.setdefault(target, []).append((key, known))
 
     def build(self) -> dict[str, dict[str, Any]]:
         """Each schema by the name of its file; the groups share the definitions of one."""
         known = [target for target in self._nodes if self._define_call(target)]
-        packages = "|".join(re.escape(name) for name in ("torch", "torchvision", "torchmetrics", "lightning"))
-        own = "".join(f"|{re.escape(name)}" for name in self._packages)
-        dotted = rf"^(({packages}{own})(\.\w+)+|.*\$\{{.*|\?\?\?)$"
+        packages = "|".join(map(re.escape, (*_LIBRARIES, *self._packages)))
+        dotted = rf"^(({packages})(\.\w+)+|.*\$\{{.*|\?\?\?)$"
         self._definitions |= {
             "interpolation": {"type": "string", "pattern": r"\$\{|^\?\?\?$"},
             "target": {
-                "type": "string",
-                "anyOf": [{"enum": sorted({*known, "assay.load"})}, {"pattern": dotted}],
+                "anyOf": [{"enum": sorted({*known, "assay.load"})}, {"type": "string", "pattern": dotted}]
             },
             "node": {
                 "type": "object",
@@ -154,12 +161,8 @@ class _Builder:
             self._define_group(group)
         self._define_config()
         files: dict[str, dict[str, Any]] = {"definitions.json": {"definitions": self._definitions}}
-        for group in [*self._options, "config"]:
-            name = group.replace("/", ".")
-            files[f"{name}.json"] = {
-                "title": group,
-                "allOf": [{"$ref": f"definitions.json#/definitions/{name}"}],
-            }
+        for name in [*(group.replace("/", ".") for group in self._options), "config"]:
+            files[f"{name}.json"] = {"allOf": [{"$ref": f"definitions.json#/definitions/{name}"}]}
         return {**files, "project.json": msgspec.json.schema(ProjectFile)}
 
     def _locate(self, target: str, key: str) -> Any:
@@ -172,10 +175,6 @@ class _Builder:
             self.notes.append(f"arguments of {target} are not checked: {first_line(error)}")
             return None
 
-    def _is_shipped(self, node: Any) -> bool:
-        """Whether assay itself has a node, so that it cannot be a mistake."""
-        return all(node is not own for own in self._own)
-
     def _define_call(self, target: str) -> bool:
         """Define the node of one target; False where it cannot be found."""
         nodes = self._nodes[target]
@@ -185,16 +184,13 @@ class _Builder:
             return False
         given: set[str] = set()
         later = injected_arguments(OmegaConf.create({top: nodes[0][1]}), top) if top else None
-        call = call_of(kind)
-        if later is not None and call is not None:
+        if later is not None and (call := call_of(kind)) is not None:
             given = {*later.names, *call.by_position[: later.by_position]}
-        definition = self._arguments(kind, [node for _, node in nodes if self._is_shipped(node)], given)
+        definition = self._arguments(kind, [node for _, node in nodes], given)
         properties = definition["properties"]
         for name, inner in getattr(kind, "mapping_arguments", {}).items():
             properties[name] = self._arguments(inner, [])
-        fixed = {
-            key.rpartition(".")[2]: names for key, names in FIXED.items() if key.rpartition(".")[0] == top
-        }
+        fixed = {key.rpartition(".")[2]: names for key, names in FIXED.items() if key.startswith(f"{top}.")}
         for name in (*{**NOT_ARGUMENTS, **_NOT_ARGUMENTS}.get(top, ()), *fixed):
             properties.setdefault(name, _closed(fixed[name]) if name in fixed else _ref("value"))
         if f"{top}/transform" in self._options:
@@ -216,22 +212,12 @@ class _Builder:
                 shipped = [node[name] for node in nodes if name in node]
                 properties[name] = _property(parameter, " ".join(about.get(name, "").split()), shipped)
         if is_within(kind.__module__, self._packages) and call is not None:
-            bare = [
-                name
-                for name, one in inspect.signature(kind).parameters.items()
-                if one.annotation is one.empty
-            ]
-            if bare:
+            declared = inspect.signature(kind).parameters.values()
+            if bare := ", ".join(one.name for one in declared if one.annotation is one.empty):
                 where = f"{kind.__module__}.{kind.__qualname__}"
-                self.notes.append(
-                    f"{where}: no annotation says what {', '.join(bare)} may be; any value passes"
-                )
-        return {
-            "type": ["object", "null"],
-            "description": text.partition("\n")[0],
-            "properties": properties,
-            "additionalProperties": call is None or call.takes_any,
-        }
+                self.notes.append(f"{where}: no annotation says what {bare} may be; any value passes")
+        is_open = call is None or call.takes_any
+        return _mapping(properties, is_open, description=text.partition("\n")[0])
 
     def _define_group(self, group: str) -> None:
         """Define a file of a group, the node it becomes, and that of each of its options."""
@@ -245,33 +231,19 @@ class _Builder:
         nodes = [node for node in options.values() if isinstance(node, dict)]
         targets = {node["_target_"] for node in nodes if node.get("_target_") in self._definitions}
         found = [self._definitions[target] for target in sorted(targets)]
-        keys = {key for node in nodes for key in node if key not in WORDS and self._is_shipped(node)}
-        properties: dict[str, Any] = {key: _ref("value") for key in sorted(keys)}
+        properties: dict[str, Any] = dict.fromkeys(sorted(self._keys[group] - {*WORDS}), _ref("value"))
         for key in {key for one in found for key in one["properties"]}:
             forms = [one["properties"][key] for one in found if key in one["properties"]]
-            alike = all(form == forms[0] for form in forms)
-            properties[key] = forms[0] if alike else {"anyOf": forms}
+            properties[key] = forms[0] if forms.count(forms[0]) == len(forms) else {"anyOf": forms}
         properties |= {"defaults": _ref("defaults"), "_target_": _ref("target")}
         is_open = name in ("data.transform", "hydra") or any(one["additionalProperties"] for one in found)
-        every = {"type": ["object", "null"], "properties": properties, "additionalProperties": is_open}
-        self._definitions[f"any.{name}"] = every
-        base = next(
-            (node["_target_"] for key, node in options.items() if key[0] == "_" and "_target_" in node), ""
-        )
+        self._definitions[f"any.{name}"] = _mapping(properties, is_open)
+        bases = [node["_target_"] for key, node in options.items() if key[0] == "_" and "_target_" in node]
         for option, node in options.items():
-            self._definitions[f"{name}={option}"] = self._refine(node, base)
-        chosen = [
-            _when(
-                {"required": ["defaults"], "properties": {"defaults": {"contains": {"const": option}}}},
-                _ref(f"{name}={option}"),
-            )
-            for option in options
-        ]
-        self._definitions[name] = {
-            **_when(_WITH_TARGET, _ref("node")),
-            "else": _ref(f"any.{name}"),
-            "allOf": chosen,
-        }
+            self._definitions[f"{name}={option}"] = self._refine(node, *bases[:1])
+        chosen = [_where_chosen({"const": option}, _ref(f"{name}={option}")) for option in options]
+        other = _ref(f"any.{name}")
+        self._definitions[name] = {**_when(_WITH_TARGET, _ref("node")), "else": other, "allOf": chosen}
 
     def _refine(self, node: Mapping[str, Any], base: str = "") -> dict[str, Any]:
         """What may be written over a node that does not name its target again."""
@@ -290,16 +262,13 @@ class _Builder:
         properties: dict[str, Any] = {"hydra": {"type": "object"}, "defaults": _ref("choices")}
         chosen, override = [], {}
         for name in {**dict.fromkeys(TOP), **values}:
-            options = {
-                option: node for option, node in self._options.get(name, {}).items() if option[0] != "_"
-            }
+            options = {key: node for key, node in self._options.get(name, {}).items() if key[0] != "_"}
             if name in FIXED and name not in self._options:
                 properties[name] = _closed(FIXED[name])
             elif name in _MANY:
-                parts = {option: self._refine(node) for option, node in options.items()}
+                parts = {key: {**self._refine(node), "then": _ref("node")} for key, node in options.items()}
                 other = {**_when(_WITH_TARGET, _ref("node")), "else": _ref(f"any.{name}")}
-                parts = {option: {**part, "then": _ref("node")} for option, part in parts.items()}
-                properties[name] = {"type": "object", "properties": parts, "additionalProperties": other}
+                properties[name] = _mapping(parts, other)
             elif options:
                 properties[name] = _ref(name)
             elif name not in ("run_dir", "recipe", "defaults"):
@@ -307,29 +276,16 @@ class _Builder:
             for option in options if name not in _MANY else ():
                 typed = {f"{word}{name}": {"const": option} for word in ("override /", "/", "")}
                 named = [{"required": [key], "properties": {key: value}} for key, value in typed.items()]
-                having = {
-                    "required": ["defaults"],
-                    "properties": {"defaults": {"contains": {"anyOf": named}}},
-                }
-                chosen.append(_when(having, {"properties": {name: _ref(f"{name}={option}")}}))
+                then = {"properties": {name: _ref(f"{name}={option}")}}
+                chosen.append(_where_chosen({"anyOf": named}, then))
         for group, options in self._options.items():
             names = sorted(option for option in options if option[0] != "_")
             one = {"anyOf": [{"enum": [*names, None]}, _ref("interpolation")]}
             override[f"override /{group}"] = {"anyOf": [one, {"type": "array", "items": one}]}
-        items = {
-            "type": "object",
-            "properties": override,
-            "patternProperties": {r"@|^(?!override /)": {}},
-            "additionalProperties": False,
-        }
+        items = _mapping(override, patternProperties={r"@|^(?!override /)": {}})
         self._definitions["defaults"] = {"type": "array", "items": {"type": ["string", "object"]}}
         self._definitions["choices"] = {"type": "array", "items": {"anyOf": [{"type": "string"}, items]}}
-        self._definitions["config"] = {
-            "type": ["object", "null"],
-            "properties": properties,
-            "additionalProperties": False,
-            "allOf": chosen,
-        }
+        self._definitions["config"] = _mapping(properties, allOf=chosen)
 
 
 def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) -> dict[str, Any]:
@@ -348,6 +304,7 @@ def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) 
             forms.append(form)
     schema: dict[str, Any] = {"description": about} if about else {}
     value = shipped[0] if shipped else default
-    if (value is None or isinstance(value, _PLAIN)) and all(other == value for other in shipped):
+    is_plain = isinstance(value, bool | int | float | str | list | tuple | None)
+    if is_plain and shipped.count(value) == len(shipped):
         schema |= {"default": value}
     return {**schema, "anyOf": forms}
