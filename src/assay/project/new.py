@@ -113,7 +113,9 @@ def package_of(path: Path) -> str:
 
 def _check_name(name: str, package: str) -> None:
     if Path(name).name != name or name in (".", ".."):
-        hint = f"cd {Path(name).parent} && assay new {Path(name).name or 'my_project'}"
+        last = Path(name).name
+        hint = "my_project" if last in ("", "..") else last
+        hint = f"cd {Path(name).parent} && assay new {hint}"
         raise ConfigError(f"expected a name, not a path: {name!r}", key="NAME", hint=hint)
     _check_word(package, name, "assay new", "my_project")
     with suppress(ImportError, ValueError):

@@ -132,9 +132,8 @@ class _Builder:
                 self._keys.setdefault(group, set()).update(node if is_shipped else ())
                 self._packages_of.setdefault(group, package_of(path) or group)
             for key, inner in _target_nodes(node, self._packages_of.get(group, "")):
-                target = inner["_target_"]
-                known = inner if is_shipped else {"_target_": target}
-                self._nodes.setdefault(target, []).append((key, known))
+                sure = inner if is_shipped else {word: inner[word] for word in WORDS if word in inner}
+                self._nodes.setdefault(inner["_target_"], []).append((key, sure))
 
     def build(self) -> dict[str, dict[str, Any]]:
         """Each schema by the name of its file; the groups share the definitions of one."""
