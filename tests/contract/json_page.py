@@ -72,6 +72,9 @@ KINDS: dict[str, tuple[str, str]] = {
     "rm": ("rm", "tests.contract.json_page.Removed"),
     "cache": ("cache", "tests.contract.json_page.Cache"),
     "convert": ("convert", "assay.compose.convert.Conversion"),
+    "new": ("new", "tests.contract.json_page.Created"),
+    "add": ("add", "tests.contract.json_page.Added"),
+    "schema": ("schema", "assay.project.schema.Schemas"),
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "report": ("report", "assay.report.report.Report"),
     "export": ("export", "assay.run.export.model_card.Exported"),
@@ -134,6 +137,36 @@ class Machine:
     cpu: Mapping[str, str]
     gpu: Mapping[str, str]
     auto: Mapping[str, str]
+
+
+@final
+@dataclass(frozen=True)
+class Created:
+    """A new project.
+
+    Attributes:
+        project: Its folder.
+        files: In it.
+        notes: What is to be known about it.
+    """
+
+    project: Path
+    files: Sequence[str]
+    notes: Sequence[str]
+
+
+@final
+@dataclass(frozen=True)
+class Added:
+    """A component of a project.
+
+    Attributes:
+        option: What to type to choose it.
+        files: Its class, option and test.
+    """
+
+    option: str
+    files: Sequence[Path]
 
 
 @final

@@ -84,7 +84,10 @@ COMMANDS = [
     Typed(("export", "runs/real")),
     Typed(("export", "runs/a"), (0, 1, 2)),
 ]
-OWN = {"train", "cache", "check", "configs", "convert", "data", "explain", "info", "profile", "tune"}
+OWN = {
+    *("train", "cache", "check", "configs", "convert", "data", "explain", "info", "profile", "tune"),
+    *("new", "add", "schema"),
+}
 """Verbs that read no run directory."""
 
 

@@ -15,6 +15,7 @@ from assay.cli.convert import convert
 from assay.cli.documents import Problem, print_problem
 from assay.cli.inspect import check, configs, data, diff, explain, info
 from assay.cli.measure import cache, profile, tune
+from assay.cli.project import add, new, schema
 from assay.cli.results import best, compare, ls, report, rm
 from assay.cli.train import reproduce, resume, train, try_change
 from assay.cli.use import evaluate, export, predict
@@ -99,7 +100,7 @@ def _root(
 
 for _verb in (
     *(train, try_change, check, data, profile, tune, configs, explain, diff, resume, reproduce, ls, compare),
-    *(best, report, evaluate, predict, export, rm, cache, convert, info),
+    *(best, report, evaluate, predict, export, rm, cache, convert, info, new, add, schema),
 ):
     _epilog = overrides_help() if _verb in (train, try_change, check, data, profile, tune) else None
     _name = {evaluate: "eval", try_change: "try"}.get(_verb)

@@ -46,7 +46,7 @@ _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "traine
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
 """The last one says how `hydra.job.override_dirname` is made."""
 _OF_SWEEPS: Final = re.compile(r"hydra[./](sweep|launcher|sweeper)(\..*)?|sweep")
-_FIXED: Final = {
+FIXED: Final = {
     "metrics": ("train", "eval"),
     "model.recipe": ("steps", "epochs", "lr", "weight_decay", "channels_last"),
     "predictions": ("max_megabytes", "num_samples"),
@@ -156,7 +156,7 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")
-        names = _FIXED.get(parent) if ours or not parent.startswith("data") else None
+        names = FIXED.get(parent) if ours or not parent.startswith("data") else None
         top = not parent and name not in (*TOP, "hydra") and not (name == "fold" and is_null(entry.node))
         inside = parent in empty or (names is not None and name not in names and not name.startswith("_"))
         if (top or inside) and not is_read(entry.key, read):

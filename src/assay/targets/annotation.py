@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 
@@ -83,6 +83,49 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     except (TypeError, NotImplementedError):  # an annotation that msgspec does not judge
         return True
     return True
+
+
+_VALUE: Final = {"$ref": "#/definitions/value"}
+_NODE: Final = {"$ref": "#/definitions/node"}
+_INTERPOLATION: Final = {"$ref": "#/definitions/interpolation"}
+
+
+def schema_of(annotation: Any) -> dict[str, Any]:
+    """JSON Schema (draft 7) of what YAML may hold where the annotation stands, as `accepts` judges it.
+
+    It refers to definitions of a `value`, of a `node` with a `_target_` and of an `interpolation`.
+
+    >>> schema_of(int | None)["anyOf"]
+    [{'type': 'integer'}, {'type': 'null'}, {'$ref': '#/definitions/interpolation'}]
+    """
+    return {"anyOf": [*_forms(annotation), _INTERPOLATION]}
+
+
+def _forms(annotation: Any) -> list[dict[str, Any]]:  # noqa: PLR0911 - one for each kind of annotation
+    if len(parts := _parts(annotation)) > 1:
+        return [form for part in parts for form in _forms(part)]
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return [{"enum": [*args]}]
+    if origin in _MAPPINGS:
+        plain = {"type": "object", "not": {"required": ["_target_"]}}
+        return [{**plain, "additionalProperties": schema_of(args[1])}, _NODE]
+    if origin is tuple and args[1:] != (...,):
+        size = {"minItems": len(args), "maxItems": len(args)}
+        return [{"type": "array", "items": [schema_of(item) for item in args], **size}, _NODE]
+    if origin in _SEQUENCES:
+        return [{"type": "array", "items": schema_of(args[0])}, _NODE]
+    try:
+        form = msgspec.json.schema(annotation, schema_hook=_schema_of_object)
+    except Exception:  # an annotation that msgspec does not judge
+        return [_VALUE]
+    named = [inner for inner in form.get("$defs", {}).values() if "enum" in inner]
+    return named or [_VALUE if not form or "$defs" in form else form]
+
+
+def _schema_of_object(kind: Any) -> dict[str, Any]:
+    kind = typing.get_origin(kind) or kind
+    return _NODE if kind is collections.abc.Callable or _is_object(kind) else _VALUE
 
 
 def _check_object(annotation: Any, value: Any) -> Any:

@@ -91,7 +91,7 @@ def project_folder(hydra: Hydra) -> Path | None:
 
 
 @final
-class _Project(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ProjectFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What `conf/project.yaml` says."""
 
     trusted_packages: list[str] | None = None
@@ -108,12 +108,12 @@ def project_values(folder: Path | None) -> tuple[str, ...]:
     return tuple(_project(folder).trusted_values or ())
 
 
-def _project(folder: Path | None) -> _Project:
+def _project(folder: Path | None) -> ProjectFile:
     path = None if folder is None else folder / _FILE
     if path is None or not path.exists():
-        return _Project()
+        return ProjectFile()
     try:
-        return msgspec.convert(OmegaConf.to_container(load_yaml(path), resolve=False), _Project)
+        return msgspec.convert(OmegaConf.to_container(load_yaml(path), resolve=False), ProjectFile)
     except (YAMLError, OmegaConfBaseException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         hint = f"{KEY}: [my_project], {VALUES}: ['http://mlflow.lab:5000', /scratch/me]"

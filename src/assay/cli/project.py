@@ -1,0 +1,88 @@
+"""A custom project: `assay new`, `assay add` and `assay schema`."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import print_lines, show_loading
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def new(
+    document: Document,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the folder and the package.")],
+    *,
+    kind: Annotated[
+        Literal["image", "table", "text", "blank"],
+        typer.Option("--kind", metavar="image|table|text|blank", help="What is learned from."),
+    ] = "image",
+) -> None:
+    """Start a project: a package, options, an experiment and a test, ready to train."""
+    from assay.project.new import create_project
+
+    path, notes = create_project(name, kind)
+    files = sorted(
+        str(file.relative_to(path)) for file in path.rglob("*") if file.is_file() and ".git" not in file.parts
+    )
+    document.say("new", {"project": path, "files": files, "notes": notes})
+    document.next = [
+        f"cd {path}",
+        "uv run assay train experiment=first",
+        "uv run pytest",
+        "uv run assay schema",
+    ]
+    _print(document, new=[f"{path}/{file}" for file in files], note=notes)
+
+
+def add(
+    document: Document,
+    kind: Annotated[
+        Literal["model", "loss", "data", "task", "metric", "callback", "optimizer", "scheduler", "augment"],
+        typer.Argument(metavar="KIND", help="Such as model: see above."),
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the option, in lower case: my_loss.")],
+) -> None:
+    """Add a component to the project in this folder: its class, its option and its test.
+
+    KIND is model, loss, data, task, metric, callback, optimizer, scheduler or augment.
+    """
+    from assay.project.new import GROUPS, SCHEMAS, add_component
+
+    files = add_component(kind, name, Path())
+    group = GROUPS[kind]
+    option = f"{group}=[default,{name}]" if group == "callbacks" else f"{group}={name}"
+    document.say("add", {"option": option, "files": files})
+    document.next = [f"assay check {option}", f"pytest {files[-1]}"]
+    if Path(SCHEMAS).is_dir():
+        document.next = [*document.next, "assay schema"]
+    _print(document, add=map(str, files))
+
+
+def schema(document: Document) -> None:
+    """Write JSON Schemas of all config groups, by which editors complete and check YAML.
+
+    They describe assay's options and those of the project in this folder; write them again after a change of
+    your classes.
+    """
+    with show_loading():
+        from assay.project.schema import write_schemas
+
+    written = write_schemas(Path())
+    document.say("schema", written)
+    wrote = f"{written.folder}: {len(written.files)} schemas, used by {written.settings}"
+    _print(document, wrote=[wrote], note=written.notes)
+
+
+def _print(document: Document, **lines: Iterable[str]) -> None:
+    if not document.as_json:
+        console = Console(highlight=False, soft_wrap=True)
+        for label, texts in {**lines, "next": document.next}.items():
+            print_lines(console, zip(chain([label], repeat("")), texts, strict=False), 5)
