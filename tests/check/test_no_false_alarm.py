@@ -61,7 +61,11 @@ def completed(choice: Choice) -> Choice | None:
         if choice.get("data", data) != data:
             continue
         suited = "small_cnn" if images and choice.get("finetune") != "lora" else "mlp"
+        if choice.get("callbacks") == "whitening":
+            suited = "fast_cnn"
         model = choice.get("model", suited)
+        if choice.get("callbacks") == "whitening" and (model != "fast_cnn" or not images):
+            continue
         if {("model", model), ("finetune", choice.get("finetune", "none"))} in APART:
             continue
         if not images and (model not in ANY_SHAPE or _needs_images(choice)):
@@ -133,6 +137,8 @@ def overrides(choice: Choice) -> list[str]:
         typed.append("data.transform.crop_size=8")
     if choice.get("data/transform") == "crop_flip" and choice["data"] in ("mnist", "fashion_mnist"):
         typed.append("data.transform.crop_size=28")  # as they are evaluated
+    if choice["model"] == "fast_cnn" and choice["data"] in OF_8_PIXELS:
+        typed.append("model.widths=[16,32]")
     if choice["model"] in NAMES:
         typed.append(f"model.name={NAMES[choice['model']]}")
     return [*typed, *GIVEN.get(choice.get("data", ""), "").split()]

@@ -21,7 +21,6 @@ from assay.cli.app import app
 from assay.compose.compose import compose_job
 from assay.errors import AssayError
 from assay.paths import CONF_DIR
-from assay.project import new
 from assay.run.train import train
 
 ADDED = {
@@ -292,7 +291,7 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_without_git_a_note_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(new.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     assert "git is not installed" in run("new", "own_digits")
     assert not Path("own_digits/.git").exists()
 
@@ -320,7 +319,7 @@ def test_a_project_takes_assay_from_where_it_came(
             return None if origin is None else json.dumps(origin)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(new.importlib.metadata, "distribution", lambda _: Installed())
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed())
     said = run("new", "own_digits")
     written = Path("own_digits/pyproject.toml").read_text(encoding="utf-8")
     assert (f"assay = {{ {source} }}" in written) == bool(source)

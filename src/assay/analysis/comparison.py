@@ -436,8 +436,8 @@ def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     if len(ranked) < 2:
         return BestTest()
     first, second = ranked[:2]
-    names = ("the best", "the second" if second.is_complete else "the second, which has not finished")
-    found = judge(first.counted, second.counted, ranking.metric, ranking.direction, names)
+    titles = ("the best", "the second" if second.is_complete else "the second, which has not finished")
+    found = judge(first.counted, second.counted, ranking.metric, ranking.direction, titles)
     return BestTest(found.test, found.p_value, found.sentence)
 
 
@@ -445,7 +445,7 @@ def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict
     """The verdict on the first of two groups; None where there are not two."""
     if len(groups) != 2:
         return None
-    names = (first, second) = tuple(groups)
+    first, second = groups
     reason = "" if ranking.decides else ranking.notes[-1]
     for name, group in groups.items():
         if (count := len({run.config_fingerprint for run in group})) > 1:
@@ -453,7 +453,7 @@ def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict
     if reason:
         return Verdict("", first, second, ranking.metric, ranking.direction, reason=reason)
     counted, other = (make_row(group, {}, ()).counted for group in groups.values())
-    return judge(counted, other, ranking.metric, ranking.direction, names)
+    return judge(counted, other, ranking.metric, ranking.direction, (first, second))
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:
