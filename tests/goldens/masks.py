@@ -27,6 +27,7 @@ _MASKS: Final = [
         (r'("(?:size|\w*bytes\w*)": )\d+', r"\1<bytes>"),
         (r"\d[\d.,]* ([KMG]i?)?B\b", "<bytes>"),
         (r"\b\d+\.\d+\.\d+\b", "<version>"),
+        (r"(?<=\(commit )[0-9a-f]{12}(-dirty)?", "<commit>"),
         (r"(?<=Available names are: )[\w, ]+", "<names>"),  # in the order of a set
         (r"(?<=CUDA )\d+\.\d+", "<version>"),
         (r"\d+ physical, \d+ usable", "<cores>"),
