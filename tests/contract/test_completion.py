@@ -40,7 +40,7 @@ def test_in_bash(tmp_path: Path) -> None:
     code.write_text("from assay.cli.app import main\nmain()\n", encoding="utf-8")
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{code}" "$@"\n', encoding="utf-8")
     command.chmod(0o755)
-    assert ask_bash("assay tr", tmp_path) == ["train"]
+    assert ask_bash("assay tr", tmp_path) == ["train", "try"]
     assert ask_bash("assay train optimizer=ad", tmp_path) == [
         "optimizer=adagrad",
         "optimizer=adam",

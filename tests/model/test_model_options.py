@@ -33,6 +33,8 @@ def build(
 ) -> nn.Module:
     if option in NAMES:
         changes.setdefault("name", NAMES[option])
+    if option == "fast_cnn" and input_shape[1] < 9:
+        changes.setdefault("widths", [16, 32])
     features = 1
     for size in input_shape:
         features *= size

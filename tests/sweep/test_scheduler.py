@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import tempfile
 import threading
@@ -93,6 +94,7 @@ class Sweep:
             policy=Policy(**policy),
             objectives=[Objective("val/loss", "minimize")],
             composer=SimpleNamespace(job=self.compose),
+            deadline=math.inf,
         )
         self.scheduler = Scheduler(
             definition, self.journal, launcher, check=self.check, watcher=self.told, signals=self.signals

@@ -25,9 +25,9 @@ def convert(
         typer.Option("--out", metavar="FOLDER", help="To write.  [default: PROJECT_assay]"),
     ] = None,
 ) -> None:
-    """Write the configs of lightning-hydra-template or a LightningCLI as a project of assay.
+    """Convert the configs of lightning-hydra-template or LightningCLI.
 
-    Nothing of the project is run. The new folder gets a copy of the packages that its configs name.
+    They become those of a new project of assay. Nothing of the project is run. The new folder gets a copy of the packages that its configs name.
     """
     from assay.compose.convert import convert as convert_configs
 

@@ -25,7 +25,7 @@ def new(
         typer.Option("--kind", metavar="image|table|text|blank", help="What is learned from."),
     ] = "image",
 ) -> None:
-    """Start a project: a package, options, an experiment and a test, ready to train."""
+    """Start a project: a package, configs and a test, ready to train."""
     from assay.project.new import create_project
 
     path, notes = create_project(name, kind)
@@ -50,7 +50,7 @@ def add(
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the option, in lower case: my_loss.")],
 ) -> None:
-    """Add a component to the project in this folder: its class, its option and its test.
+    """Add a component to this project: its class, option and test.
 
     KIND is model, loss, data, task, metric, callback, optimizer, scheduler or augment.
     """
@@ -67,7 +67,7 @@ def add(
 
 
 def schema(document: Document) -> None:
-    """Write JSON Schemas of all config groups, by which editors complete and check YAML.
+    """Write JSON Schemas of all config groups, for editors.
 
     They describe assay's options and those of the project in this folder; write them again after a change of
     your classes.

@@ -142,7 +142,10 @@ def try_change(
     overrides: Overrides = None,
     *,
     against: Annotated[
-        Path, typer.Option("--against", metavar="PATH", help="The reference: a run, or a sweep over seeds.")
+        Path,
+        typer.Option(
+            "--against", metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."
+        ),
     ],
     budget: Annotated[
         str, typer.Option("--budget", metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")
@@ -153,7 +156,7 @@ def try_change(
     reveal: Annotated[bool, typer.Option("--reveal", help="Look at the test subset; it is counted.")] = False,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Try a change of a reference, and keep it if it is better for sure.
+    """Try a change of a reference, and keep it if it proves better.
 
     It is trained with the seeds of the reference; where that is promising, both are trained with fresh seeds,
     which decide. Of what is kept over many tries, at most one in twenty is expected to be noise. Without a

@@ -278,9 +278,9 @@ class _Trial:
 def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
     ranking = make_ranking(runs, asked)
     if ranking is None or not ranking.direction or not ranking.metric.startswith("val/"):
-        found = ranking.metric if ranking else "none"
+        found = ranking.metric if ranking else None
         message = (
-            f"expected a score of validation with a direction, got {found}; the test subset stays sealed"
+            f"expected a score of validation with a direction, got {found!r}; the test subset stays sealed"
         )
         raise ConfigError(message, key="--metric", hint="--metric val/accuracy:max, or val/loss:min")
     return ranking
