@@ -27,7 +27,8 @@ def convert(
 ) -> None:
     """Convert the configs of lightning-hydra-template or LightningCLI.
 
-    They become those of a new project of assay. Nothing of the project is run. The new folder gets a copy of the packages that its configs name.
+    They become those of a new project of assay, in a new folder with a copy of the packages that they name.
+    Nothing of the old project is run.
     """
     from assay.compose.convert import convert as convert_configs
 
