@@ -84,11 +84,11 @@ def convert(path: Path, out: Path | None = None) -> Conversion:
     Raises:
         ConfigError: There are no configs, one cannot be read, or the folder is not empty.
     """
+    if out is not None:
+        _check_empty(out)
     root, files, texts = _read_project(path)
     folder = out or Path(f"{root.resolve().name}_assay")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        hint = "name a folder that does not exist: --out FOLDER"
-        raise ConfigError(f"{folder} exists; refusing to overwrite", key="--out", hint=hint)
+    _check_empty(folder)
     named = sorted({name.partition(".")[0] for name in _targets(files)})
     named = [name for name in named if name.isidentifier() and not is_library(name)]
     found = (root / name if (root / name).is_dir() else root / f"{name}.py" for name in named)
@@ -105,6 +105,12 @@ def convert(path: Path, out: Path | None = None) -> Conversion:
                 folder.rmdir()
             made.replace(folder)
     return Conversion(folder, reader.experiments, reader.packages, reader.mapped, reader.unsure)
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        hint = "name a folder that does not exist: --out FOLDER"
+        raise ConfigError(f"{folder} exists; refusing to overwrite", key="--out", hint=hint)
 
 
 def _read_project(path: Path) -> tuple[Path, dict[str, Tree], dict[str, str]]:
