@@ -100,7 +100,7 @@ def test_batch_norm_equals_that_of_ddp(forks: Forks, tmp_path: Path) -> None:
     words = ("model=small_cnn", "trainer.channels_last=true")
     ddp = train(forks, tmp_path / "ddp", 2, *words, device=("device=ddp_cpu",))
     # Sums of convolutions are rounded differently, and the running statistics take them up.
-    assert_equal(ddp, train(forks, tmp_path / "shards", 2, *words), within=1e-5)
+    assert_equal(ddp, train(forks, tmp_path / "shards", 2, *words), within=5e-5)
 
 
 def whole_outcome(run: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from typing import TYPE_CHECKING, Any, final
@@ -48,7 +47,8 @@ class RandomSearch(Search):
     ) -> None:
         self._space = read_space(overrides, params, config_loader)
         self._num_samples, self._seed = num_samples, seed
-        self._left = itertools.product(range(num_samples), self._space.seeds)
+        seeds = self._space.seeds  # itertools.product would hold all numbers at once
+        self._left = ((number, seed) for number in range(num_samples) for seed in seeds)
         self._known: set[str] = set()
         self._space.check_not_empty()
 
