@@ -21,7 +21,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
 from assay.config.serialize import fingerprint_of
 from assay.config.tree import OF_SPEC, walk
-from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.config.unread_keys import OPTIONAL_GROUPS, OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError, ProcessError, first_line
 from assay.quoting import reads_as_number
 from assay.record.provenance import check_clean
@@ -247,7 +247,7 @@ def _check_targets(config: DictConfig) -> None:
         needed.append("data.source")
     if ours:
         needed += ["model", "loss", "optimizer", "metrics.train", "metrics.eval"]
-        needed += [key for key in ("param_groups", "scheduler", "augment", "finetune") if config.get(key)]
+        needed += [key for key in OPTIONAL_GROUPS if config.get(key)]
     for group in ("callbacks", "logger"):
         needed += [f"{group}.{name}" for name, node in (config.get(group) or {}).items() if node is not None]
     for key in needed:

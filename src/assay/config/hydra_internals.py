@@ -74,9 +74,8 @@ class Repository(ConfigRepository):
         if key not in _SHIPPED:
             _SHIPPED[key] = self._read(source, config_path)
         result = copy.deepcopy(_SHIPPED[key])
-        if (
-            result is not None
-        ):  # of a plugin's schema that has the same name, such as Hydra's Optuna sweeper's
+        if result is not None:
+            # No schema of a plugin that has the same name is merged, such as that of Hydra's Optuna sweeper.
             result.is_schema_source = True
         return result
 

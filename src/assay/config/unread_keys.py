@@ -128,7 +128,7 @@ def _check(
         # What was typed within it says more than the node.
         key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
         node = entry.key.partition(".")[0]
-        if key == entry.key and key not in values and node in _OPTIONAL and _without_target(config, node):
+        if key not in values and node in OPTIONAL_GROUPS and _without_target(config, node):
             hint = f"{node}=OPTION; options: assay configs {node}"
             message = f"names no class, as it has no _target_: {key} has no effect"
             raise ConfigError(message, key=node, hint=hint)
@@ -150,11 +150,11 @@ def _check(
             raise _nothing_reads(key, entries, values)
 
 
-_OPTIONAL: Final = ("scheduler", "augment", "param_groups", "finetune")
+OPTIONAL_GROUPS: Final = ("scheduler", "augment", "param_groups", "finetune")
 
 
 def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Iterator[Entry]:
-    empty = [name for name in _OPTIONAL if _without_target(config, name)]
+    empty = [name for name in OPTIONAL_GROUPS if _without_target(config, name)]
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")
