@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,6 +76,27 @@ def test_a_hook_of_a_tensor_may_log() -> None:
     trainer = fit(module)
     assert module.seen == ["backward"] * 6
     assert trainer.callback_metrics["gradient"] > 0
+
+
+class Wide(Line):
+    """Makes a tensor of 64 MB in each step, and counts the pages that the kernel had to map by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: list[int] = []
+
+    @override
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        self.faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        wide = self.net(batch[0]).expand(-1, 2**23) + 1
+        return wide.mean()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_memory_of_a_step_is_reused_by_the_next_one() -> None:
+    module = Wide()
+    fit(module)
+    assert module.faults[-1] - module.faults[-2] < 1000  # of 16,384 pages
 
 
 class Validating(Line):

@@ -25,6 +25,7 @@ from assay.loop.evaluation_loop import EvaluationLoop
 from assay.loop.hook_plan import HookPlan
 from assay.loop.lightning_internals import LightningFitLoop
 from assay.loop.micro_batch import MicroBatch
+from assay.process import keep_freed_memory
 
 if TYPE_CHECKING:
     import lightning as L
@@ -64,6 +65,8 @@ class FitLoop(LightningFitLoop):
         self._hooks = HookPlan(trainer)
         internals.refuse_iterator(self._data_fetcher)
         settle_buckets(trainer)
+        if trainer.strategy.root_device.type == "cpu":
+            keep_freed_memory()
         loop.prepare(self._hooks)
         self._csv = next((logger for logger in trainer.loggers if hasattr(logger, "rewind")), None)
         loop.phase = Phase.EPOCH_START  # not that of an earlier fit, or of the check before training

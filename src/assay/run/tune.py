@@ -93,11 +93,11 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
         AssayError: The job cannot run.
     """
     start = time.monotonic()
-    tuner = _Tuner(checker, overrides, start + budget_s)
+    tuner = Tuner(checker, overrides, start + budget_s)
     assembly, _ = tuner.measure([])  # what is made once takes longer than all that follow
     _, rate = tuner.measure([])
     as_typed, settings, best = [rate], list[TunedSetting](), list[str]()
-    groups = list(_candidates(assembly))
+    groups = list(candidates(assembly))
     for same_results, group in groups:
         measured, winner, before = tuner.compare(best, group, same_results=same_results)
         as_typed += before if not best else []
@@ -119,7 +119,7 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     )
 
 
-def _candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
+def candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
     """Settings of which one is chosen, and whether they leave the results as they are."""
     config, module, data = assembly.config, assembly.module, assembly.datamodule
     on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
@@ -149,7 +149,7 @@ def _candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
 
 
 @final
-class _Tuner:
+class Tuner:
     """Measures jobs in turns, and reads the data once."""
 
     def __init__(self, checker: Checker, overrides: Sequence[str], deadline: float) -> None:
