@@ -6,11 +6,14 @@ from typing import Final
 
 _LOSS = "the loss that is typed beside it is blamed, without the reason why there are no targets"
 _VIEWS = "what does not fit any more is blamed: the order of the steps, or the loss"
+_WIDTH = "the loss is blamed; the hint names the outputs that the model should have"
 OF_CHECK: Final[dict[str, str]] = {
     "augment/cutmix data.spec.input_shape=[1,8]": "cutmix takes no such input, and only cutmix is named",
     "data/arrays ~data.source.targets": _LOSS,
     "data/arrays data.source.targets=null": _LOSS,
     "data/image_folder data.source.classes=false": _LOSS,
+    "data/arrays model._args_.1.out_features=0": _WIDTH,
+    "data/arrays model._args_.1.out_features=1000000000000": _WIDTH,
     "augment/two_views ~data.task": _VIEWS,
     "augment/two_views data.task=null": _VIEWS,
 }

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf, open_dict
+from typer.testing import CliRunner
 
+from assay.cli.app import app
 from assay.compose.compose import compose
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from omegaconf import DictConfig
 
     from assay.data.data_module import DataModule
@@ -50,6 +56,29 @@ def test_downloads_go_where_the_environment_says(option: str, monkeypatch: pytes
     config = compose([f"data={option}", "data.source.root=here"])
     assert config.data.source.root == "here"
     assert build(config).source._name().lower() == option.replace("_", "")  # type: ignore[attr-defined]  # the source's own
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "install"),
+    [
+        ("tokenizers", ["data=stdlib_docs", "model=bag_of_embeddings"], "pip install 'assay[text]'"),
+        (
+            "openpyxl",
+            ["data=table", "data.source.path=t.xlsx", "data.source.target=b"],
+            "pip install openpyxl",
+        ),
+    ],
+)
+def test_a_package_that_the_data_needs_is_named_where_it_is_missing(
+    package: str, words: list[str], install: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pd.DataFrame({"a": range(40), "b": range(40)}).to_excel(tmp_path / "t.xlsx", index=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    result = CliRunner().invoke(app, ["check", *words])
+    assert result.exit_code == 1, result.output
+    assert package in result.stderr
+    assert install in result.stderr
 
 
 @pytest.mark.parametrize("option", TRANSFORMS)

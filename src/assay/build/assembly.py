@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.model import build_model, equal_blocks, notes_on_model, num_outputs, pretrained_inputs
 from assay.build.monitor_mode import mode_argument
-from assay.build.node import NOT_ARGUMENTS, build, build_metrics
+from assay.build.node import NOT_ARGUMENTS, build, build_error, build_metrics
 from assay.build.recipe import add_recipe, notes_on_length, notes_on_pictures
 from assay.build.run_length import run_length
 from assay.build.trainer import build_loggers, build_trainer, check_device, trainer_nodes
@@ -59,6 +59,8 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
         datamodule.setup("fit")
     except (AssayError, MemoryError):
         raise
+    except ModuleNotFoundError as error:
+        raise build_error(error, config, "data") from error
     except Exception as error:  # raised by a custom data set, transform or datamodule
         raise DataError(
             f"data: it cannot be read: {describe_error(error)}",

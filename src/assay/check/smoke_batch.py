@@ -14,12 +14,14 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.check.values import MICRO_BATCH, WHOLE_BATCH
+from assay.config.tree import walk
 from assay.data.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, definition_place, first_line, user_frame
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.per_target import ByHead
 from assay.metrics.tracker import is_scalar, to_nested_lists
 from assay.module import Module
+from assay.targets.annotation import as_typed_key
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -157,8 +159,10 @@ def _try_augment(
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
         message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
-        advice = "write whole numbers with a point: augment.alpha=1.0" if "'Long'" in str(error) else ""
-        raise _error(error, "augment", f"{message}: {_text(error)}", advice or "augment=none") from error
+        whole = (entry.key for entry in walk(config.augment, "augment") if type(entry.raw) is int)
+        advice = f"write whole numbers with a point: {as_typed_key(next(whole, 'augment.alpha'))}=1.0"
+        hint = advice if "'Long'" in str(error) else "augment=none"
+        raise _error(error, "augment", f"{message}: {_text(error)}", hint) from error
     if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
         raise ConfigError(
             f"{type(augment).__name__} labels its outputs by the sample that they come from, "

@@ -433,7 +433,7 @@ def _apply_plain_values(template: _Template, values: Sequence[Override]) -> dict
     if not template.text:
         return None
     config: dict[str, Any] = json.loads(template.text)
-    ours = config["module"].get("_target_") == OUR_MODULE
+    ours = (config.get("module") or {}).get("_target_") == OUR_MODULE
     for override in values:
         value = override.value()
         parts = split_key(override.key_or_group)

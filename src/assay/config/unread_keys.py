@@ -122,7 +122,8 @@ def _check(
     config: DictConfig, looked_at: Sequence[Entry], entries: Sequence[Entry], typed: Sequence[Override]
 ) -> None:
     read = interpolated_keys(entries)
-    ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
+    module = OmegaConf.select(config, "module._target_")
+    is_custom = isinstance(module, str) and "." in module and module != OUR_MODULE
     values = {override.key_or_group: override for override in typed if not override.is_delete()}
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
@@ -140,7 +141,7 @@ def _check(
         else:  # not there: a group put elsewhere
             fine = top in TOP or top not in config
         of_module = top in OF_MODULE or (key in _TRAINER_OF_MODULE and override.value())
-        if not ours and of_module and not is_read(key, read):
+        if is_custom and of_module and not is_read(key, read):
             raise ConfigError(
                 "this has no effect: a custom LightningModule gets only what `module` sets",
                 key=key,

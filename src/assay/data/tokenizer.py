@@ -79,8 +79,7 @@ class Tokenizer:
     ) -> Self:
         """A tokenizer that has learned its tokens; the same texts give the same one."""
         check_tokenizer(kind, vocab_size)
-        from tokenizers import pre_tokenizers, trainers
-
+        pre_tokenizers, trainers = _library().pre_tokenizers, _library().trainers
         backend = _backend(kind, {token: index for index, token in enumerate(_SPECIAL)}, [], lowercase)
         options: dict[str, Any] = {
             "vocab_size": vocab_size,

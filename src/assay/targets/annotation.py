@@ -31,7 +31,7 @@ _SEQUENCES = (
 )
 _MAPPINGS = (dict, collections.abc.Mapping)
 _EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
-_ASKED = re.compile(r"^Expected |`|, got .*| - at .*")
+_ASKED = re.compile(r"^[Ee]xpected |`|, got .*| - at .*")
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 

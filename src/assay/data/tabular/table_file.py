@@ -181,8 +181,8 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
         ) from error
     except (*_FAILURES, ImportError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        missing = isinstance(error, ImportError)
-        hint = "install what is missing, or save it as CSV" if missing else "repair or convert it"
+        missing = re.search(r"Import (\w+)", reason) if isinstance(error, ImportError) else None
+        hint = f"pip install {missing[1]}, or save it as CSV" if missing else "repair or convert it"
         raise DataError(f"{key} cannot be read: {reason}", hint=hint) from error
 
 
