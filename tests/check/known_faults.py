@@ -6,13 +6,22 @@ from typing import Final
 
 _LOSS = "the loss that is typed beside it is blamed, without the reason why there are no targets"
 _VIEWS = "what does not fit any more is blamed: the order of the steps, or the loss"
+_UNREAD = "a key is blamed that nothing reads any more, since its transform was replaced"
 _WIDTH = "the loss is blamed; the hint names the outputs that the model should have"
 OF_CHECK: Final[dict[str, str]] = {
     "augment/cutmix data.spec.input_shape=[1,8]": "cutmix takes no such input, and only cutmix is named",
     "data/arrays ~data.source.targets": _LOSS,
     "data/arrays data.source.targets=null": _LOSS,
     "data/image_folder data.source.classes=false": _LOSS,
+    "data/transform/crop_flip data.transform.train.0=null": _UNREAD,
+    "data/transform/crop_flip data.transform.train.0=abc": _UNREAD,
+    "data/transform/crop_flip data.transform.train.0=3": _UNREAD,
+    "data/transform/imagenet data.transform.eval.0=null": _UNREAD,
+    "data/transform/imagenet data.transform.eval.0=abc": _UNREAD,
+    "data/transform/imagenet data.transform.eval.0=3": _UNREAD,
+    f"data/image_folder data.source.root='{'x' * 300}'": "the system's words for a name that is too long",
     "data/arrays model._args_.1.out_features=0": _WIDTH,
+    "model/resnet18 model.num_outputs=0": _WIDTH,
     "data/arrays model._args_.1.out_features=1000000000000": _WIDTH,
     "augment/two_views ~data.task": _VIEWS,
     "augment/two_views data.task=null": _VIEWS,

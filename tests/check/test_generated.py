@@ -98,8 +98,9 @@ def fault_of(error: AssayError, key: str, taken_by: Sequence[str] = ()) -> str:
     named += re.findall(r"(?<!\S)(\w+)=\w", error.message)  # `model=small_cnn takes images`
     node, _, name = key.rpartition(".")
     fine = {key, node, *taken_by, *(one.rpartition(".")[0] for one in taken_by)}
-    # Transforms in a list are tried as the whole that they make up.
-    fine |= {key.partition(".")[0]} if re.search(r"^augment\.\w+\.\d", key) else set()
+    # What lies in a list, such as transforms, is tried as the whole that it makes up.
+    lists = [match[1] for one in (key, *taken_by) if (match := re.match(r"(.+?)\.\d", one))]
+    fine |= {*lists, *(one.rpartition(".")[0] for one in lists)}
     if any(one in fine or one.startswith(f"{key}.") for one in named):
         return ""
     # Arguments of one call can be at odds: the message names both, and its key is that of one of them.

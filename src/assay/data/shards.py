@@ -278,7 +278,8 @@ class ShardSource(ABC):
     def __init__(
         self, path: str, shares: Mapping[str, float], seed: int, eval_rows: int | None, window: int | None
     ) -> None:
-        check_numbers("[1, inf)", eval_rows=eval_rows or 1, window=window or 1)
+        check_numbers("[1, inf)", eval_rows=eval_rows, window=window)
+        check_numbers("[0, 1)", **shares)
         self._path, self._shares, self._seed = path, shares, seed
         self._eval_rows, self._window = eval_rows, window
         self.task: str = "multiclass"
@@ -327,7 +328,10 @@ class ShardSource(ABC):
                         f"{name} are used; data.source.eval_rows=null takes them all",
                     )
         if not sampled:
-            raise DataError(f"data.source.path={self._path}: no row is for training")
+            raise DataError(
+                f"data.source.path={self._path}: no row is for training",
+                hint="lower data.source.val and data.source.test",
+            )
         self.notes += (
             f"data: {counts['train']:,} training samples are streamed from "
             f"{pluralize(len(reader.shards), 'shard')}, shuffled within windows of {window:,}; statistics of "

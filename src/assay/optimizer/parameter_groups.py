@@ -3,6 +3,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.errors import check_numbers
@@ -95,6 +96,9 @@ def _parse_rule(rule: dict[str, Any], index: int) -> dict[str, Any]:
         raise ValueError(f"{key} has no condition; add match (a regular expression) or max_ndim")
     if "lr" in rule and "lr_scale" in rule:
         raise ValueError(f"{key} has both lr and lr_scale; keep one")
+    for name in (_NUMBERS | {"max_ndim"}) & rule.keys():
+        if isinstance(rule[name], bool) or not isinstance(rule[name], Real):
+            raise ValueError(f"{key}.{name}={rule[name]!r}: expected a number")
     check_numbers("[0, 100]", **{f"{key}.{name}": rule[name] for name in _NUMBERS & rule.keys()})
     if "match" in rule:
         rule["match"] = re.compile(rule["match"])
