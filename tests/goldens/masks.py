@@ -29,6 +29,7 @@ _MASKS: Final = [
         (r"\b\d+\.\d+\.\d+\b", "<version>"),
         (r"(?<=\(commit )[0-9a-f]{12}(-dirty)?", "<commit>"),
         (r"(?<=Available names are: )[\w, ]+", "<names>"),  # in the order of a set
+        (r'(?<="lr_note": ")(the first [\d,]+ of [\d,]+ steps)?(?=")', "<how far in time>"),
         (r"(?<=CUDA )\d+\.\d+", "<version>"),
         (r"\d+ physical, \d+ usable", "<cores>"),
         (r"^(  model {10}|  \"model\": )\S.*(?=\n  \"?cores)", r"\1<processor>"),

@@ -115,6 +115,7 @@ def test_targets_of_several_tasks() -> None:
     assert str(found[1]) == "kind: b 0.9000, a 0.1000; size 2.5"
     frame = found.to_frame(top_k=1)
     assert list(frame) == ["kind", "kind probability", "kind probability a", "kind probability b", "size"]
+    assert found[1].to_frame(top_k=1).equals(frame[1:2].reset_index(drop=True))
     np.testing.assert_array_equal(frame["size"], outputs[:, 2])
 
 
@@ -140,6 +141,7 @@ def test_a_table_of_masks() -> None:
     assert list(frame) == ["prediction", "share a", "share b\x1b[31m"]
     assert frame["share a"].tolist() == pytest.approx([(mask == 0).mean() for mask in several.masks])
     assert several[1:][0].mask.shape == (6, 8)
+    assert several[1].to_frame().equals(frame[1:].reset_index(drop=True))
     assert "\x1b" not in str(several[0])
 
 

@@ -16,6 +16,13 @@ def test_the_interval_of_a_mean_is_scipys_bootstrap() -> None:
     assert abs(score.high - theirs.confidence_interval.high) < 0.2 * spread
 
 
+def test_an_interval_that_does_not_hold_the_score_is_none() -> None:
+    """Each draw leaves samples out, so the number of different ones is always smaller than of all."""
+    (score,) = bootstrapped(lambda weights: {"different": float((weights > 0).sum())}, 50)
+    assert score.value == 50
+    assert np.isnan([score.low, score.high]).all()
+
+
 def test_it_says_the_same_each_time_and_draws_less_often_of_many() -> None:
     def first(weights: np.ndarray) -> dict[str, float]:
         return {"first": float(weights[0])}

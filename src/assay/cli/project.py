@@ -60,7 +60,7 @@ def add(
     group = GROUPS[kind]
     option = f"{group}=[default,{name}]" if group == "callbacks" else f"{group}={name}"
     document.say("add", {"option": option, "files": files})
-    document.next = [f"assay check {option}", f"pytest {files[-1]}"]
+    document.next = [f"assay check {option}", f"uv run pytest {files[-1]}"]
     if Path(SCHEMAS).is_dir():
         document.next = [*document.next, "assay schema"]
     _print(document, add=map(str, files))

@@ -13,9 +13,10 @@ from assay.compose.hydra_node import instead_of_plugin
 from assay.config.did_you_mean import did_you_mean, guess_key, list_names
 from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
-from assay.config.unread_keys import TOP
+from assay.config.unread_keys import TOP, missing_header
 from assay.config.yaml_file import display_path
 from assay.errors import ConfigError, causes, first_line
+from assay.paths import PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +78,9 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
         r"In '?([^\s':]+)'?: (?:\w+ raised while composing config:)?\s*(.*)", str(error), re.DOTALL
     )
     name, text = (match[1], match[2]) if match else ("", str(error))
-    problem = _classify(error, text, overrides, loader)
+    group = name.partition("/")[0]
+    is_misplaced = group in PACKAGES and f"@{group}." in text
+    problem = missing_header(group) if is_misplaced else _classify(error, text, overrides, loader)
     implementation: Any = loader
     names, option = [name] if name not in ("", "train") else [], ""
     if isinstance(error, MissingConfigException):  # perhaps an experiment names it, as an override
@@ -181,7 +184,7 @@ def _unknown_key(
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
     guess = guess or did_you_mean(key, keys if parent else groups)
     hint = f"{parent} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
-    if action == "override" and parent.partition(".")[0] in TOP:  # anything else would be read by nothing
+    if action == "override" and not guess and parent.partition(".")[0] in TOP:  # nothing would read others
         hint += f" (to add a new key: +{key}=…)"
     meant = "" if guess else guess_key(key, keys)
     if meant.startswith("assay "):

@@ -180,6 +180,12 @@ def _check_spec(config: DictConfig) -> None:
         )
 
 
+def missing_header(group: str) -> ConfigError:
+    """The error for an option whose keys would be put below the name of its group."""
+    why, hint = "an option of this group lacks its header", f"its first line: # @package {PACKAGES[group]}"
+    return ConfigError(f"{why}: its keys end up in the wrong place", key=group, hint=hint)
+
+
 def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
     if key.startswith("hydra."):
         return ConfigError(
@@ -188,8 +194,7 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
             hint=f"keys of Hydra that have an effect: {', '.join(_OF_HYDRA)}",
         )
     if key in PACKAGES:
-        why, hint = "an option of this group lacks its header", f"its first line: # @package {PACKAGES[key]}"
-        return ConfigError(f"{why}: its keys end up in the wrong place", key=key, hint=hint)
+        return missing_header(key)
     parent = key.rpartition(".")[0]
     keys = [
         item.key

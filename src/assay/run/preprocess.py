@@ -262,7 +262,9 @@ class Preprocess(nn.Module):
             raise DataError(
                 f"{'the input' if isinstance(raw, Image.Image) else raw}: the model was not trained on files "
                 "of pictures",
-                hint=f"give an array [B, {self._wanted}]",
+                hint=f"give an array [B, {self._wanted}]"
+                if self.encoder is None
+                else "give its rows, as by pandas.read_csv(FILE); assay predict RUN FILE reads files",
             )
         if isinstance(raw, Image.Image):
             try:
@@ -315,10 +317,12 @@ class Preprocess(nn.Module):
         expected = self.input_shape
         if not expected or (samples.ndim and tuple(samples.shape[1:]) == expected):
             return
-        raise DataError(
-            f"the input has shape {tuple(samples.shape)}; the model was trained on [B, {self._wanted}]",
-            hint=f"give [B, {self._wanted}]",
-        )
+        hint = f"give [B, {self._wanted}]"
+        if self.takes_pictures and len(expected) == 3:
+            size = str(list(expected[1:])).replace(" ", "")
+            hint += f"; of pictures of any size: train with data.source.image_size={size}, which scales them"
+        message = f"the input has shape {tuple(samples.shape)}; the model was trained on [B, {self._wanted}]"
+        raise DataError(message, hint=hint)
 
     @property
     def _wanted(self) -> str:

@@ -153,7 +153,7 @@ class _Trial:
             raise AssayError(f"{against} holds no finished run", hint="train it first: assay train")
         if (configurations := len({run.config_fingerprint for run in self._runs})) > 1:
             message = f"{against} holds {configurations} configurations; a change is tried against one"
-            raise AssayError(message, hint=f"assay compare {shlex.quote(str(against))} lists them")
+            raise AssayError(message, hint=f"one of its runs: --against {shlex.quote(str(runs[0].path))}")
         ranking = _choose_metric(self._runs, metric)
         self._aim = (ranking.metric, ranking.direction, ("the change", "the reference"))
         series = (folder for folder in against.absolute().parents if (folder / FILE).is_file())

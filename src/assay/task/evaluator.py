@@ -62,6 +62,8 @@ def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_s
         column = column[np.isfinite(column)]
         enough = len(column) > 0 and np.isfinite(value)
         low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)) if enough else (np.nan, np.nan)
+        if not low <= value <= high:  # drawing samples twice moves the score itself, as of calibration
+            low = high = np.nan
         scores.append(Score(name, float(value), float(low), float(high)))
     return scores
 

@@ -140,7 +140,9 @@ class Predictions(ABC):
         """
         import pandas as pd
 
-        return pd.DataFrame(dict(self.columns(top_k)))
+        is_single, (outputs, *others) = self.outputs.ndim == self.sample_ndim, vars(self).values()
+        kind: Any = type(self)
+        return pd.DataFrame(dict((kind(outputs[None], *others) if is_single else self).columns(top_k)))
 
     def __len__(self) -> int:
         return len(self.outputs)

@@ -69,6 +69,12 @@ def test_rows_of_a_table(kind_run: Trained, table: Path) -> None:
         predictor(frame.assign(district="Mars"))
     with pytest.raises(DataError, match="no column 'rooms', which the model was trained on"):
         predictor(frame.drop(columns="rooms"))
+    with pytest.raises(DataError, match="did you mean 'Rooms'") as caught:
+        predictor(frame.rename(columns={"rooms": "Rooms"}))
+    assert "Rooms" in caught.value.hint
+    with pytest.raises(DataError) as caught:
+        predictor("rows.csv")
+    assert "pandas.read_csv" in caught.value.hint
     with pytest.raises(DataError, match=r"row 0 .*'rooms' is 'many', not a number"):
         predictor(frame.assign(rooms="many"))
 

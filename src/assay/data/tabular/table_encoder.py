@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from assay.config.did_you_mean import did_you_mean
 from assay.data.tabular import column_kind
 from assay.data.tabular.column_kind import Part, is_number
 from assay.errors import DataError
@@ -100,8 +101,9 @@ def check_columns(columns: Sequence[Column], names: Sequence[str], where: str = 
     if missing := [column.name for column in columns if column.name not in names]:
         named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
         raise DataError(
-            f"{where}: the table has no {named}, which the model was trained on",
-            hint=f"columns: {', '.join(column.name for column in columns)}",
+            f"{where}: the table has no {named}, which the model was trained on"
+            f"{did_you_mean(missing[0], names, '; ')}",
+            hint=f"it has: {', '.join(map(str, names))}",
         )
     if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
         raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")

@@ -14,7 +14,7 @@ from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import Column
@@ -63,9 +63,21 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
     for field in about["inputs"]:
         if "columns" in field:
             yield f"\nColumns of `{field['name']}`, in this order, and what a missing value counts as:\n"
-            filled = pd.DataFrame(field["columns"])[["name", "kind", "missing"]].astype(object)
-            rows = filled.where(filled.notna(), "NaN comes out").to_numpy().tolist()
+            rows = [
+                (
+                    column["name"],
+                    f"{column['kind']}{_unit(column)}",
+                    "NaN comes out" if column["missing"] is None else column["missing"],
+                )
+                for column in field["columns"]
+            ]
             yield _table(("column", "kind", "missing"), rows)
+
+
+def _unit(column: Mapping[str, Any]) -> str:
+    """What the part of a date counts."""
+    units = {"elapsed": f", days since {column.get('start')}", "day_of_week": ", 0 is Monday"}
+    return units.get(str(column.get("part")), "")
 
 
 def _output(about: dict[str, Any], original: Original) -> str:
@@ -143,7 +155,9 @@ def example_code(exported: Exported) -> str:
         # One sample; a size that may differ is at most that of the longest text, or of a picture.
         shape = (1, *(size if isinstance(size, int) else one.get("longest", 64) for size in one["shape"][1:]))
         array = (
-            f"np.full({shape}, '')" if one["dtype"] == "string" else f"np.zeros({shape}, {one['dtype']!r})"
+            f"np.full({shape}, '', object)"
+            if one["dtype"] == "string"
+            else f"np.zeros({shape}, {one['dtype']!r})"
         )
         parts.append(f'"{one["name"]}": {array}')
     text = _OPEN[exported.description["format"]]
