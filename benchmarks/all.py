@@ -40,10 +40,11 @@ COMMANDS = {
     "compare": "runs",
     "sweep": r"\d",
     "sharded_save --megabytes 256 --ranks 2": "MB",
+    "tune": r"\S",
     "stream --gigabytes 1": "samples/s|memory",
 }
 """Arguments, and which lines of the output are figures."""
-OF_PICTURES = {"cifar10_cpu": " of assay's", "start": "pictures"}
+OF_PICTURES = {"start": "pictures", "picture_epoch": "an epoch", "cifar10_cpu": " of assay's"}
 """Those that take `--pictures DIR`."""
 HEAD = """# Benchmarks
 

@@ -45,7 +45,7 @@ class FastCNN(nn.Module):
         mirror: bool = True,
     ) -> None:
         super().__init__()
-        check_numbers("[1, inf)", widths=widths or [0])
+        check_numbers("[1, inf)", widths=widths or [0], num_outputs=num_outputs)
         check_numbers("(0, inf)", output_scale=output_scale)
         channels, _, _ = parse_image_shape(
             input_shape, f"model=fast_cnn with {len(widths)} widths", minimum=2 ** len(widths) + 1

@@ -33,7 +33,7 @@ class SmallCNN(nn.Module):
         self, input_shape: Sequence[int], num_outputs: int, *, widths: Sequence[int] = (32, 64, 128)
     ) -> None:
         super().__init__()
-        check_numbers("[1, inf)", widths=widths or [0])
+        check_numbers("[1, inf)", widths=widths or [0], num_outputs=num_outputs)
         channels, _, _ = parse_image_shape(
             input_shape, f"model=small_cnn with {len(widths)} widths", minimum=2 ** (len(widths) - 1)
         )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchvision import models  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.models import ConvNeXt, ResNet, VisionTransformer  # type: ignore[import-untyped]  # as above
 
+from assay.errors import check_numbers
 from assay.model.checks import check_network_name, parse_image_shape
 from assay.model.pretrained_weights import Published, find_head, load_pretrained_weights
 
@@ -72,6 +73,7 @@ class Torchvision(nn.Module):
     ) -> None:
         super().__init__()
         _check_name(name)
+        check_numbers("[1, inf)", num_outputs=num_outputs)
         source = _find_published(name, weights) or weights
         options: dict[str, Any] = dict(_OPTIONS.get(name, {}))
         if name.startswith("vit_"):

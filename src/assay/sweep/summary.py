@@ -118,6 +118,12 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
     if best is not None:
         path = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {path}  ({BEST} beside the table)")
+        scores = best.outcome.metrics if best.outcome else {}
+        for name, value in scores.items():
+            kind, _, score = name.partition("/")
+            if kind == "baseline" and value > (own := scores.get(f"test/{score}", value)):
+                numbers = f"{format_score(score, value)}, more than that job's {format_score(score, own)}"
+                console.print(f"[bold]baseline[/bold]  {escape(score.replace('_', ' '))} {numbers}")
     for label, line in label_commands(next_commands(result)):
         console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
 
