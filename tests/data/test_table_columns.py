@@ -260,6 +260,13 @@ def test_the_task_that_a_target_is(kind: str) -> None:
     assert not said or "data.source.task=multiclass" in note
 
 
+def test_classes_that_are_spelt_in_two_ways_are_told() -> None:
+    frame = pd.DataFrame({"grade": ["bad", "good", "Bad ", "fair"] * 5})
+    task, note = task_of_columns(frame, ["grade"])
+    assert task == "multiclass"
+    assert note == "classes of 'grade' differ only in case or spaces: 'bad', 'Bad '"
+
+
 def test_several_columns() -> None:
     frame = pd.DataFrame({"a": [0, 1] * 5, "b": [1, 0] * 5, "x": [0.5, 1.5] * 5, "y": [2.5, 3.5] * 5})
     assert task_of_columns(frame, ["a", "b"]) == ("multilabel", "")

@@ -324,7 +324,7 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, s
         return Multitask.name, ""
     notes = "; ".join(note for _, note in judged if note)
     num_classes = int(frame[targets[0]].nunique()) if len(targets) == 1 and not real else 0
-    return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes if real else ""
+    return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes
 
 
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
@@ -332,7 +332,7 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     different = values.nunique()
     if not is_number(values):
         _check_classes(values, name, different)
-        return False, ""
+        return False, _note_on_spelling(values, name)
     is_float = pd.api.types.is_float_dtype(values)
     note = (
         f"the target {name!r} has {different:,} different {'values' if is_float else 'integers'} and is "
@@ -352,6 +352,14 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
             hint="data.source.task=regression, or data.source.task=multiclass",
         )
     return True, note
+
+
+def _note_on_spelling(values: pd.Series[Any], name: str) -> str:
+    spellings: dict[str, list[str]] = {}
+    for value in map(str, values.dropna().unique()):
+        spellings.setdefault(value.strip().casefold(), []).append(value)
+    alike = ", ".join(map(repr, next((some for some in spellings.values() if len(some) > 1), ())))
+    return f"classes of {name!r} differ only in case or spaces: {alike}" if alike else ""
 
 
 def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
