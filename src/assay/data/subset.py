@@ -394,7 +394,7 @@ _HINT: Final = (
     "scores on them say little about new data: data.split.dedup=true leaves them out of training, "
     "data.split.group keeps them in one subset"
 )
-_MOST_PICTURES: Final = 20_000
+_MOST_PICTURES: Final = 10_000
 """In training; a tenth of it elsewhere: all pairs of them are compared."""
 _WORD: Final = re.compile(r"\w+")
 _SHARED = 0.1

@@ -124,6 +124,9 @@ def candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
     config, module, data = assembly.config, assembly.module, assembly.datamodule
     on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
     cores = usable_cores()
+    size = value_of(config, "data.batch_size")
+    if isinstance(size, int):  # first: what pays at one size does not at another
+        yield False, [f"data.batch_size={factor * size}" for factor in (2, 4, 8)]
     if not lies_in_memory(data):
         now = int(value_of(config, "data.num_workers") or 0)
         counts = sorted({0, 1, 2, cores // 2, cores, *([2 * cores] if on_gpu else [])} - {now})
@@ -143,9 +146,6 @@ def candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
     if not value_of(config, "trainer.compile"):
         ways = {"true": True, "blocks": equal_blocks(model), "reduce-overhead": on_gpu}
         yield False, [f"trainer.compile={way}" for way, is_possible in ways.items() if is_possible]
-    size = value_of(config, "data.batch_size")
-    if isinstance(size, int):
-        yield False, [f"data.batch_size={factor * size}" for factor in (2, 4, 8)]
 
 
 @final
