@@ -159,9 +159,10 @@ def _try_augment(
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
         message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
-        whole = (entry.key for entry in walk(config.augment, "augment") if type(entry.raw) is int)
-        advice = f"write whole numbers with a point: {as_typed_key(next(whole, 'augment.alpha'))}=1.0"
-        hint = advice if "'Long'" in str(error) else "augment=none"
+        hint = "augment=none"
+        if "'Long'" in str(error):
+            whole = (entry.key for entry in walk(config.augment, "augment") if type(entry.raw) is int)
+            hint = f"write whole numbers with a point: {as_typed_key(next(whole, 'augment.alpha'))}=1.0"
         raise _error(error, "augment", f"{message}: {_text(error)}", hint) from error
     if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
         raise ConfigError(
