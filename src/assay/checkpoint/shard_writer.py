@@ -74,6 +74,11 @@ class ShardWriter:
         if self._rank == 0:
             self._start(work)
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
     def wait(self) -> None:
         """Return when all that was saved is on disk, from whichever process."""
         if self._thread is not None:
