@@ -140,9 +140,12 @@ class Predictions(ABC):
         """
         import pandas as pd
 
-        is_single, (outputs, *others) = self.outputs.ndim == self.sample_ndim, vars(self).values()
+        several = self._with_outputs(self.outputs[None]) if self.outputs.ndim == self.sample_ndim else self
+        return pd.DataFrame(dict(several.columns(top_k)))
+
+    def _with_outputs(self, outputs: NDArray[np.float32]) -> Any:
         kind: Any = type(self)
-        return pd.DataFrame(dict((kind(outputs[None], *others) if is_single else self).columns(top_k)))
+        return kind(outputs, *list(vars(self).values())[1:])
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -153,8 +156,7 @@ class Predictions(ABC):
     def __getitem__(self, index: Any) -> Any:
         if self.outputs.ndim == self.sample_ndim:
             raise TypeError("the prediction of a single sample cannot be indexed")
-        kind: Any = type(self)
-        return kind(self.outputs[index], *list(vars(self).values())[1:])
+        return self._with_outputs(self.outputs[index])
 
     def __str__(self) -> str:
         if self.outputs.ndim == self.sample_ndim:

@@ -63,21 +63,14 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
     for field in about["inputs"]:
         if "columns" in field:
             yield f"\nColumns of `{field['name']}`, in this order, and what a missing value counts as:\n"
-            rows = [
-                (
-                    column["name"],
-                    f"{column['kind']}{_unit(column)}",
-                    "NaN comes out" if column["missing"] is None else column["missing"],
-                )
-                for column in field["columns"]
-            ]
-            yield _table(("column", "kind", "missing"), rows)
+            yield _table(("column", "kind", "missing"), map(_column_row, field["columns"]))
 
 
-def _unit(column: Mapping[str, Any]) -> str:
-    """What the part of a date counts."""
+def _column_row(column: Mapping[str, Any]) -> tuple[str, str, Any]:
+    """Name, kind with what the part of a date counts, and what a missing value counts as."""
     units = {"elapsed": f", days since {column.get('start')}", "day_of_week": ", 0 is Monday"}
-    return units.get(str(column.get("part")), "")
+    missing = "NaN comes out" if column["missing"] is None else column["missing"]
+    return column["name"], f"{column['kind']}{units.get(str(column.get('part')), '')}", missing
 
 
 def _output(about: dict[str, Any], original: Original) -> str:
