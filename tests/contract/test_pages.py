@@ -61,6 +61,7 @@ def patients(folder: Path, page: str) -> None:
 
 def invoke(typed: str, code: int) -> str:
     """Type a command of a page, a training of which is made short."""
+    typed, _, redirected = typed.partition(" > ")
     verb, *words = shlex.split(typed)
     if verb == "train":
         quick = {
@@ -70,6 +71,8 @@ def invoke(typed: str, code: int) -> str:
     with unchanged_process():
         result = CliRunner().invoke(app, [verb, *words], env={"COLUMNS": "300"})
     assert result.exit_code == code, f"{typed}\n{result.output}"
+    if redirected:
+        Path(redirected).write_text(result.stdout, encoding="utf-8")
     return result.stderr
 
 

@@ -186,6 +186,11 @@ def test_what_is_wrong_with_a_row(column: str, value: Any, error: str) -> None:
         ),
         ("since", "2025-01-01", None),
         ("code", "y", "'code' is 'y', which no training row has: it counts as none of the known ones"),
+        (
+            "code",
+            "X ",
+            "'code' is 'X ', which no training row has (it has 'x'): it counts as none of the known ones",
+        ),
     ],
 )
 def test_a_value_unlike_those_of_training_is_said(column: str, value: Any, warning: str | None) -> None:

@@ -63,7 +63,8 @@ def add(
     document.next = [f"assay check {option}", f"uv run pytest {files[-1]}"]
     if Path(SCHEMAS).is_dir():
         document.next = [*document.next, "assay schema"]
-    _print(document, add=map(str, files))
+    note = f"{files[0]} holds an example that works; write what you need in its place"
+    _print(document, add=map(str, files), note=[note])
 
 
 def schema(document: Document) -> None:

@@ -343,7 +343,12 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any
     _note(judged.errors, lines, column, "is {}; perhaps a quote is not closed")
     counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"
     odd = unknown & ~foreign & ~lines
-    _note(judged.warnings, odd, column, f"is {{}}, which no training row has: it counts {counts}")
+    known = {text.strip().casefold(): text for text in learned.codes}
+    alike = texts.str.strip().str.casefold().map(known).fillna("").to_numpy()
+    for text in np.unique(alike[odd]):  # empty for what is like none
+        known_as = f" (it has {str(text)!r})".replace("{", "{{").replace("}", "}}") if text else ""
+        sentence = f"is {{}}, which no training row has{known_as}: it counts {counts}"
+        _note(judged.warnings, odd & (alike == text), column, sentence)
 
 
 def describe_unusual(odd: Mapping[int, str], rows: Sequence[Any] | pd.Index[Any]) -> list[str]:

@@ -1,0 +1,161 @@
+"""Commands of the site's reference pages run as they stand, in a folder that holds what the pages talk of.
+
+Pages for newcomers build their own folder (`test_pages`); a few have a test of their own (`ELSEWHERE`).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine  # type: ignore[import-untyped]  # no types
+from tests.contract.test_pages import invoke
+from tests.contract.test_readme import ELSEWHERE, PAGES, ROOT, indented
+from tests.data.test_shards import write_shards, write_tars
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOT_HERE = {
+    r"device=gpu|device=ddp( |$)|trainer.devices=8|fsdp2 (precision|trainer.strategy)": "needs GPUs; composed",
+    r"srun |torchrun|-m assay|hydra/launcher=(slurm|ray)": "tests/run/test_nodes.py, tests/sweep",
+    r"\$RUN": "a script; test_pages.py and tests/run/test_nodes.py",
+    r"s3://": "a bucket; tests/data/test_shards.py reads a local one",
+    r"model.weights=": "weights cannot be downloaded; tests/training/test_fine_tuning.py",
+    r"model=wide|diabetes_grades|digit_gan|noise.npy": "tests/experiment of the projects in examples",
+    r"…|GROUP|VERB|KEY|RUN INPUT|NEW_INPUTS|METRIC|-m$": "says how a command is put together",
+    r"num_nodes": "tests/run/test_nodes.py",
+}
+"""Commands that this machine cannot run, and why."""
+RUNS = {"language_models": "outputs/gpt", "self_supervision": "outputs/simclr", "predict": "outputs/my_run"}
+SHELL = re.compile(r"[|>]|^(\w+=|eval|pip|export)")
+
+
+def commands(page: str) -> list[str]:
+    """Lines of a page's code blocks and commands within its text, without comments."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = [re.sub(r"  +#.*", "", line) for line in indented(text)]
+    found = [line.strip() for line in lines if re.search(r"(^|\s|\()assay [a-z-]", line)]
+    found += re.findall(r"`(assay [a-z]+ [^`]+)`", text.replace("\n", " "))
+    return [command.removeprefix("uv run ") for command in dict.fromkeys(found)]
+
+
+def name_paths(page: str, text: str) -> str:
+    """A command with the paths of the prepared folder in place of a page's."""
+    run = "outputs/photos/my_run" if "photos/new" in text else RUNS.get(page, "outputs/my_run")
+    if "wine.parquet" in text:
+        run = "outputs/wine"
+    text = re.sub(r"outputs/digits(_mlp)?/(2026[\w/-]+|sweeps/\w+|….)", run, text)
+    text = re.sub(r"\bruns/first\b|\bRUN\b|(?<=\()\"RUN\"", run, text)
+    text = re.sub(r"\bSWEEP\b|\bruns/width\b", "outputs/my_sweep", text)
+    text = text.replace("outputs/a outputs/b", "outputs/my_run outputs/wine")
+    return text.replace("compare A B", "compare outputs/my_run outputs/wine")
+
+
+def cases() -> list[tuple[str, str]]:
+    pages = [page for page in PAGES if page.startswith("docs/") and page[5:-3] not in {*ELSEWHERE, "scores"}]
+    shown = [(page[5:-3], command) for page in pages for command in commands(page)]
+    runnable = [case for case in shown if not any(re.search(key, case[1]) for key in NOT_HERE)]
+    return list({name_paths(page, text): (page, text) for page, text in runnable}.values())
+
+
+CASES = cases()
+
+
+def write_table(path: Path, frame: pd.DataFrame) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
+
+
+def write_data(folder: Path) -> None:
+    """The tables, pictures, texts and arrays of the reader's."""
+    draw = np.random.default_rng(0)
+    cancer = load_breast_cancer(as_frame=True).frame.rename(columns={"target": "ill"})
+    cancer["ill"] = cancer.ill.map({0: "yes", 1: "no"})
+    for name in ("patients.csv", "new.csv", "new_rows.parquet"):
+        write_table(folder / name, cancer)
+    visits = cancer.iloc[:, -6:].assign(patient=[f"p{number // 3}" for number in range(len(cancer))])
+    visits["split"] = draw.choice(["train", "val", "test"], len(visits), p=[0.6, 0.2, 0.2])
+    write_table(folder / "visits.csv", pd.concat([visits, visits[:60]]))
+    houses = pd.DataFrame({"area": draw.uniform(30, 220, 400), "rooms": draw.integers(1, 8, 400)})
+    houses["price"] = (2200 * houses.area + 9000 * houses.rooms + draw.normal(0, 20_000, 400)).round()
+    for name in ("houses.csv", "march.parquet", "april.csv"):
+        write_table(folder / name, houses)
+    dates = pd.date_range("2024-01-01", periods=400).strftime("%Y-%m-%d")
+    write_table(folder / "sales.csv", houses.assign(date=dates))
+    wine = load_wine(as_frame=True).frame.rename(columns={"target": "kind"})
+    for name in ("wine.csv", "wine.parquet"):
+        write_table(folder / name, wine)
+    digits = load_digits()
+    np.save(folder / "digits.npy", digits.images[:20, None].astype(np.float32))
+    for number in np.flatnonzero(digits.target < 3)[:240]:
+        image = (
+            Image.fromarray((digits.images[number] * 15.9).astype(np.uint8)).convert("RGB").resize((64, 64))
+        )
+        for place in (f"photos/digit{digits.target[number]}", "new_photos"):
+            (folder / place).mkdir(parents=True, exist_ok=True)
+            image.save(folder / place / f"{number}.png")
+    (folder / "books").mkdir()
+    (folder / "books/one.txt").write_text((ROOT / "README.md").read_text(encoding="utf-8") * 20)
+    (folder / "prompts.txt").write_text("def \nclass \n")
+    write_shards(folder / "shards")
+    write_tars(folder / "imagenet")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data, runs and sweeps that the pages name."""
+    folder = tmp_path_factory.mktemp("site") / "my project"
+    folder.mkdir()
+    write_data(folder)
+    table = "data=table data.source.path={} data.source.target={}"
+    jobs = {
+        "outputs/my_run": table.format("patients.csv", "ill"),
+        "outputs/houses/my_run": table.format("houses.csv", "price"),
+        "outputs/photos/my_run": "data=image_folder data.source.root=photos model=small_cnn",
+        "outputs/digits/my_run": "model=resnet18 trainer.limit_train_batches=3",
+        "outputs/gpt": "experiment=stdlib_gpt trainer.limit_train_batches=3 model.num_layers=1",
+        "outputs/simclr": "experiment=digits_simclr trainer.limit_train_batches=2",
+        "outputs/wine": table.format("wine.csv", "kind"),
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        for path, words in jobs.items():
+            invoke(f"train {words} hydra.run.dir={path}", 0)
+        sweep = "train -m data=wine model=mlp optimizer.lr=0.01,0.1 seed=1,2 hydra.sweep.dir=outputs/my_sweep"
+        invoke(sweep, 0)
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copy = tmp_path / "my project"
+    shutil.copytree(prepared, copy)
+    monkeypatch.chdir(copy)
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    return copy
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("page", "text"), CASES, ids=[f"{page}: {text}" for page, text in CASES])
+@pytest.mark.timeout(900)
+def test_runs_as_it_stands(page: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = name_paths(page, text)
+    if SHELL.search(named):
+        monkeypatch.setenv("PATH", f"{sys.prefix}/bin:/usr/bin:/bin")
+        subprocess.run(["/bin/bash", "-ec", named], check=True)
+        return
+    named = named.replace("assay rm", "assay rm --yes")  # there is no terminal to ask
+    invoke(named.removeprefix("assay "), 0)
+
+
+def test_nothing_is_left_out_that_is_not_shown() -> None:
+    shown = [text for page in PAGES for text in commands(page)]
+    assert [key for key in NOT_HERE if not any(re.search(key, text) for text in shown)] == []
