@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine  # type: ignore[import-untyped]  # no types
 from tests.contract.test_pages import invoke
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOT_HERE = {
-    r"device=gpu|device=ddp( |$)|trainer.devices=8|fsdp2 (precision|trainer.strategy)": "needs GPUs; composed",
+    r"device=gpu|device=ddp( |$)|trainer.devices=8|fsdp2 (precision|trainer.strategy)": "GPUs; composed",
     r"srun |torchrun|-m assay|hydra/launcher=(slurm|ray)": "tests/run/test_nodes.py, tests/sweep",
     r"\$RUN": "a script; test_pages.py and tests/run/test_nodes.py",
     r"s3://": "a bucket; tests/data/test_shards.py reads a local one",
@@ -32,9 +33,19 @@ NOT_HERE = {
     r"model=wide|diabetes_grades|digit_gan|noise.npy": "tests/experiment of the projects in examples",
     r"…|GROUP|VERB|KEY|RUN INPUT|NEW_INPUTS|METRIC|-m$": "says how a command is put together",
     r"num_nodes": "tests/run/test_nodes.py",
+    r"resume RUN trainer.devices=2": "a run that was stopped; tests/device/test_fsdp2.py",
 }
 """Commands that this machine cannot run, and why."""
-RUNS = {"language_models": "outputs/gpt", "self_supervision": "outputs/simclr", "predict": "outputs/my_run"}
+RUNS = {
+    "language_models": "outputs/gpt",
+    "self_supervision": "outputs/simclr",
+    "data.source.root=other_photos": "outputs/photos/my_run",
+    "data.source.path=wine.parquet": "outputs/wine",
+    "optimizer.lr=0.0001": "outputs/diverged",
+    "trainer.devices=4": "outputs/new",
+}
+"""What `RUN` is on a page, or in a command with a word."""
+LONG = re.compile(r"assay (train|tune|profile|resume|reproduce)")
 SHELL = re.compile(r"[|>]|^(\w+=|eval|pip|export)")
 
 
@@ -49,11 +60,9 @@ def commands(page: str) -> list[str]:
 
 def name_paths(page: str, text: str) -> str:
     """A command with the paths of the prepared folder in place of a page's."""
-    run = "outputs/photos/my_run" if "photos/new" in text else RUNS.get(page, "outputs/my_run")
-    if "wine.parquet" in text:
-        run = "outputs/wine"
-    text = re.sub(r"outputs/digits(_mlp)?/(2026[\w/-]+|sweeps/\w+|….)", run, text)
-    text = re.sub(r"\bruns/first\b|\bRUN\b|(?<=\()\"RUN\"", run, text)
+    run = next((run for part, run in RUNS.items() if part in (page, *text.split())), "outputs/my_run")
+    text = re.sub(r"outputs/(digits|digits_mlp|stdlib_gpt)/(2026[\w/-]+|sweeps/\w+|…)", run, text)
+    text = re.sub(r"\bruns/first\b|\bRUN\b", run, text)
     text = re.sub(r"\bSWEEP\b|\bruns/width\b", "outputs/my_sweep", text)
     text = text.replace("outputs/a outputs/b", "outputs/my_run outputs/wine")
     return text.replace("compare A B", "compare outputs/my_run outputs/wine")
@@ -99,7 +108,8 @@ def write_data(folder: Path) -> None:
         image = (
             Image.fromarray((digits.images[number] * 15.9).astype(np.uint8)).convert("RGB").resize((64, 64))
         )
-        for place in (f"photos/digit{digits.target[number]}", "new_photos"):
+        label = f"digit{digits.target[number]}"
+        for place in (f"photos/{label}", f"other_photos/{label}", "new_photos"):
             (folder / place).mkdir(parents=True, exist_ok=True)
             image.save(folder / place / f"{number}.png")
     (folder / "books").mkdir()
@@ -107,6 +117,10 @@ def write_data(folder: Path) -> None:
     (folder / "prompts.txt").write_text("def \nclass \n")
     write_shards(folder / "shards")
     write_tars(folder / "imagenet")
+    for number, tar in enumerate(
+        [*(folder / "imagenet").glob("*.tar")] * 3
+    ):  # as many as a batch of the page
+        shutil.copy(tar, tar.with_name(f"more-{number}.tar"))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +143,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patched.chdir(folder)
         for path, words in jobs.items():
             invoke(f"train {words} hydra.run.dir={path}", 0)
+        diverging = "data=diabetes model=mlp optimizer=sgd optimizer.lr=100 scheduler=none"
+        invoke(f"train {diverging} hydra.run.dir=outputs/diverged", 1)
         sweep = "train -m data=wine model=mlp optimizer.lr=0.01,0.1 seed=1,2 hydra.sweep.dir=outputs/my_sweep"
         invoke(sweep, 0)
     return folder
@@ -143,9 +159,15 @@ def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return copy
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("page", "text"), CASES, ids=[f"{page}: {text}" for page, text in CASES])
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        pytest.param(*case, marks=[pytest.mark.long] if LONG.search(case[1]) else [], id=": ".join(case))
+        for case in CASES
+    ],
+)
 @pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 8 worker processes")
 def test_runs_as_it_stands(page: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = name_paths(page, text)
     if SHELL.search(named):
@@ -159,3 +181,21 @@ def test_runs_as_it_stands(page: str, text: str, folder: Path, monkeypatch: pyte
 def test_nothing_is_left_out_that_is_not_shown() -> None:
     shown = [text for page in PAGES for text in commands(page)]
     assert [key for key in NOT_HERE if not any(re.search(key, text) for text in shown)] == []
+
+
+PYTHON = ("language_models", "objects", "predict", "results", "self_supervision", "train")
+
+
+@pytest.mark.parametrize("page", PYTHON)
+@pytest.mark.usefixtures("folder")
+def test_python_runs_as_it_stands(page: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / f"docs/{page}.md").read_text(), re.M | re.S)
+    digits, wine = load_digits(), load_wine()
+    names = {
+        "pictures": torch.tensor(digits.images[:40, None], dtype=torch.float32),
+        "labels": digits.target[:40],
+        "rows": torch.tensor(wine.data[:5], dtype=torch.float32),
+    }
+    assert blocks
+    for block in blocks:
+        exec(name_paths(page, "import assay\n" + block), names)  # noqa: S102 - the page's own lines
