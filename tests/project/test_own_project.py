@@ -315,6 +315,8 @@ def test_a_project_takes_assay_from_where_it_came(
     origin: dict[str, Any] | None, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Installed:
+        version = "1.2"
+
         def read_text(self, name: str) -> str | None:  # noqa: ARG002 - as `Distribution` has it
             return None if origin is None else json.dumps(origin)
 
@@ -323,4 +325,5 @@ def test_a_project_takes_assay_from_where_it_came(
     said = run("new", "own_digits")
     written = Path("own_digits/pyproject.toml").read_text(encoding="utf-8")
     assert (f"assay = {{ {source} }}" in written) == bool(source)
+    assert 'dependencies = ["assay>=1.2"]' in written
     assert ("package index" in said) == (not source)
