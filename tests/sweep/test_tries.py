@@ -127,6 +127,8 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(
     assert code in (1, 2)
     assert said in found["error"]["message"]
     assert not Path("runs/base-tries").exists()
+    if "." in options:  # the hint names a run that can be tried against
+        assert RunRecord.load(Path(found["error"]["hint"].rpartition("--against ")[2])).metrics
 
 
 def test_other_data_and_failures_are_no_improvement(folder: Path) -> None:

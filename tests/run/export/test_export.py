@@ -198,6 +198,9 @@ def test_rows_of_a_table_with_gaps_and_new_categories(
     new = np.array([["Mars", "2.0"], ["", "2"]], dtype=object)
     found = onnx_outputs(exported.path, {"numbers": numbers[:2], "categories": new})
     assert np.isfinite(found).all()
+    card = exported.card.read_text(encoding="utf-8")
+    assert f"| date, days since {training['built'].min().date()} |" in card
+    assert "| date, 0 is Monday |" in card
 
 
 def code_in(card: Path) -> str:

@@ -68,7 +68,8 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
 
 def _column_row(column: Mapping[str, Any]) -> tuple[str, str, Any]:
     """Name, kind with what the part of a date counts, and what a missing value counts as."""
-    units = {"elapsed": f", days since {column.get('start')}", "day_of_week": ", 0 is Monday"}
+    start = str(column.get("start")).removesuffix("T00:00:00")
+    units = {"elapsed": f", days since {start}", "day_of_week": ", 0 is Monday"}
     missing = "NaN comes out" if column["missing"] is None else column["missing"]
     return column["name"], f"{column['kind']}{units.get(str(column.get('part')), '')}", missing
 
