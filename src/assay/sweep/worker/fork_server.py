@@ -53,13 +53,11 @@ _MODULES: Final = (
 
 def preload() -> None:
     """Import what jobs need, and compute what is the same for all of them."""
-    for name in _MODULES:
-        importlib.import_module(name)
-    for group in _GROUPS:
-        package = importlib.import_module(f"assay.{group}")
-        for module in pkgutil.iter_modules(package.__path__, f"assay.{group}."):
-            with suppress(ImportError):  # of an extra that is not installed
-                importlib.import_module(module.name)
+    packages = [importlib.import_module(f"assay.{group}") for group in _GROUPS]
+    modules = [found for one in packages for found in pkgutil.iter_modules(one.__path__, f"{one.__name__}.")]
+    for name in (*_MODULES, *(module.name for module in modules)):
+        with suppress(ImportError):  # of an extra that is not installed, or of a version that lacks it
+            importlib.import_module(name)
     from assay.record import provenance
 
     provenance.packages()
