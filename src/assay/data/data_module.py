@@ -12,13 +12,7 @@ from typing_extensions import override
 
 from assay.data.batch_order import BatchOrder, choose_batch_size, should_drop_last
 from assay.data.limits import check_limits
-from assay.data.loaders import (
-    MemoryLoader,
-    StreamLoader,
-    input_statistics,
-    preview,
-    target_statistics,
-)
+from assay.data.loaders import MemoryLoader, StreamLoader, input_statistics, preview, target_statistics
 from assay.data.normalize import Normalize, input_dtype
 from assay.data.placement import Placement, Prepared
 from assay.data.samples import Samples
@@ -32,13 +26,7 @@ from assay.data.splits import (
     request_split_columns,
 )
 from assay.data.subset import Split, Subset
-from assay.data.transforms import (
-    Transforms,
-    chain_of,
-    check_scale,
-    configured_scale,
-    pretrained_scale,
-)
+from assay.data.transforms import Transforms, chain_of, check_scale, configured_scale, pretrained_scale
 from assay.errors import DataError
 from assay.task.task_of import task_of
 

@@ -13,14 +13,7 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 )
 from typing_extensions import override
 
-from assay.data.images import (
-    NO_CLASS,
-    SUBSETS,
-    ImageSize,
-    Picture,
-    PictureFolder,
-    list_images,
-)
+from assay.data.images import NO_CLASS, SUBSETS, ImageSize, Picture, PictureFolder, list_images
 from assay.data.source_info import info_of
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction

@@ -17,14 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.picture_cache import (
-    FileScan,
-    can_cache,
-    decode_once,
-    read_bytes,
-    scan_files,
-    scan_images,
-)
+from assay.data.picture_cache import FileScan, can_cache, decode_once, read_bytes, scan_files, scan_images
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_files import check_path
@@ -80,8 +73,7 @@ def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
         return decode(read_bytes(path))
     except ValueError as error:
         raise DataError(
-            f"{path} cannot be read as {kind}: {error}",
-            hint="repair or remove this file (data.source.root)",
+            f"{path} cannot be read as {kind}: {error}", hint="repair or remove this file (data.source.root)"
         ) from error
 
 

@@ -14,15 +14,7 @@ import torch
 from PIL import Image
 from typing_extensions import override
 
-from assay.data.images import (
-    NAMED,
-    SUBSETS,
-    ImageSize,
-    Picture,
-    PictureFolder,
-    list_images,
-    read_as,
-)
+from assay.data.images import NAMED, SUBSETS, ImageSize, Picture, PictureFolder, list_images, read_as
 from assay.data.picture_cache import FileScan, scan_files
 from assay.data.source_info import info_of
 from assay.errors import DataError

@@ -167,9 +167,7 @@ _BUILT_IN: Final = {
         "arrays",
     ),
     "assay.data.image_folder.ImageFolder": SourceInfo(
-        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),),
-        _find_folder_task,
-        "pictures",
+        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),), _find_folder_task, "pictures"
     ),
     "assay.data.image_shards.ImageShards": SourceInfo(
         (SourcePath("path", "a folder of .tar, .parquet or .arrow files", "file or folder", or_url=True),),
@@ -177,8 +175,7 @@ _BUILT_IN: Final = {
         "pictures",
     ),
     "assay.data.segmentation_folder.SegmentationFolder": SourceInfo(
-        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),),
-        raw_input="pictures",
+        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),), raw_input="pictures"
     ),
     "assay.data.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
     "assay.data.table.Table": _TABLES,

@@ -153,10 +153,7 @@ def calibration_figures(
         Figure(
             "calibration",
             "Calibration",
-            (
-                Line("", [0, 1], [0, 1], is_reference=True),
-                Line("model", mean, share, low=low, high=high),
-            ),
+            (Line("", [0, 1], [0, 1], is_reference=True), Line("model", mean, share, low=low, high=high)),
             f"predicted probability {event}",
             "observed frequency",
             x_range=_WHOLE,
