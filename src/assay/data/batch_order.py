@@ -11,6 +11,8 @@ import torch
 from assay.splitmix import mix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from assay.task.task import Task
@@ -97,23 +99,20 @@ class BatchOrder:
         rows = order[self.rank :: self.world_size]
         if of is not None:
             rows = of.index_select(0, rows)
-        if self.world_size == 1 or self.drop_last:
-            chunks = rows.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        else:  # evened out, so that no rank has a batch less than another
-            chunks = rows.tensor_split(count)
-        return [chunk for chunk in chunks[start:] if len(chunk)]
+        return [chunk for chunk in self._cut(rows)[start:] if len(chunk)]
+
+    def _cut(self, rows: Tensor) -> Sequence[Tensor]:
+        """The rows of one rank in batches; evened out, so that no rank has a batch less than another."""
+        is_even = self.world_size == 1 or self.drop_last
+        chunks: Sequence[Tensor] = rows.split(self.batch_size) if is_even else rows.tensor_split(len(self))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return chunks
 
     def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
         """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.
 
         Within each pool of batches: the whole epoch in order of length would be the same each time.
         """
-        step, count = self.batch_size * self.world_size, len(self)
-        if self.world_size == 1 or self.drop_last:
-            sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
-        else:
-            positions = torch.arange(len(order) // self.world_size)
-            sizes = [self.world_size * len(chunk) for chunk in positions.tensor_split(count)]
+        sizes = [self.world_size * len(chunk) for chunk in self._cut(order[:: self.world_size])]
         generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
         start = 0
         grouped: list[Tensor] = []

@@ -62,19 +62,12 @@ def _find_table_task(source: dict[str, Any]) -> str:
     if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
         return ""
     from assay.data.tabular.column_kind import task_of_columns
-    from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
+    from assay.data.tabular.table_file import FILE_OPTIONS, read_table  # pandas takes half a second to import
 
     names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
-    options = {key: source[key] for key in ("decimal", "encoding", "sheet") if source.get(key) is not None}
+    options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
     try:
-        frame = read_table(
-            str(source["path"]),
-            separator=str(source.get("separator", "auto")),
-            na_values=source.get("na_values") or (),
-            columns=names,
-            **options,
-        )
-        return task_of_columns(frame, names)[0]
+        return task_of_columns(read_table(str(source["path"]), columns=names, **options), names)[0]
     except (AssayError, LookupError, TypeError, ValueError):
         return ""
 

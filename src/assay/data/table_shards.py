@@ -23,7 +23,7 @@ from assay.data.tabular.column_kind import (
     task_of_columns,
 )
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tabular.table_file import AUTO
+from assay.data.tabular.table_file import FILE_OPTIONS
 from assay.errors import DataError
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task, task_of
@@ -97,12 +97,7 @@ class TableShards(ShardSource):
             keep=list(keep),
             categories=list(categories),
         )
-        self.file_options: dict[str, Any] = {
-            **dict.fromkeys(("separator", "decimal"), AUTO),
-            "encoding": "utf-8",
-            "na_values": [],
-            "sheet": None,
-        }
+        self.file_options: dict[str, Any] = FILE_OPTIONS
         self.fitted: TableEncoder | None = None
 
     @override
