@@ -13,6 +13,7 @@ from assay.splitmix import mix
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import lightning as L
     from torch import Tensor
 
     from assay.task.task import Task
@@ -46,6 +47,13 @@ def choose_batch_size(num_samples: int, task: Task) -> int:
     if task.has_masks:
         return 8 if num_samples < 500 else 16
     return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
+
+
+def train_position(trainer: L.Trainer | None) -> tuple[int, int]:
+    """The epoch, and how many of its batches are done; the start without a trainer."""
+    if trainer is None:
+        return 0, 0
+    return trainer.current_epoch, trainer.fit_loop.epoch_loop.batch_progress.current.ready
 
 
 @final

@@ -10,7 +10,7 @@ import lightning as L
 import torch
 from typing_extensions import override
 
-from assay.data.batch_order import BatchOrder, choose_batch_size, should_drop_last
+from assay.data.batch_order import BatchOrder, choose_batch_size, should_drop_last, train_position
 from assay.data.limits import check_limits
 from assay.data.loaders import MemoryLoader, StreamLoader, input_statistics, preview, target_statistics
 from assay.data.normalize import Normalize, input_dtype
@@ -314,14 +314,13 @@ class DataModule(L.LightningDataModule):
 
     def _train_loader(self) -> MemoryLoader | StreamLoader:
         if (stream := self.splits.stream) is None:
-            return self._loader("train", self._train_position, train=True)
+            return self._loader("train", train=True)
         order = self._order(stream.num_samples, train=True)
         size = self.spec.num_features * (1 if self.spec.input_dtype == "uint8" else 4)
-        chain, position = self._transforms["train"], self._train_position
-        return self._stream(stream, order, position, transforms=chain, bytes_per_sample=size)
+        return self._stream(stream, order, transforms=self._transforms["train"], bytes_per_sample=size)
 
-    def _stream(self, data: Any, order: BatchOrder, position: Any, **options: Any) -> StreamLoader:
-        pinned = self._pin_memory and self.device.type == "cuda"
+    def _stream(self, data: Any, order: BatchOrder, **options: Any) -> StreamLoader:
+        pinned, position = self._pin_memory and self.device.type == "cuda", self._position(order)
         loader = StreamLoader(data, order, position, pin_memory=pinned, **options, **self._workers)
         self._streams.add(loader)
         return loader
@@ -341,11 +340,11 @@ class DataModule(L.LightningDataModule):
 
     def val_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the validation subset; none when there is no such subset."""
-        return self._loader("val", _start) if self.spec.num_val else []
+        return self._loader("val") if self.spec.num_val else []
 
     def test_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the test subset; none when there is no such subset."""
-        return self._loader(self.tested, _start) if len(self.splits.rows[self.tested]) else []
+        return self._loader(self.tested) if len(self.splits.rows[self.tested]) else []
 
     def ready_subset(self, name: str, chain: str) -> Subset:
         """As `subset`; what its chain does to all samples alike has been done where memory allows."""
@@ -354,14 +353,10 @@ class DataModule(L.LightningDataModule):
             self._ready[key] = self.subset(name, chain).apply_once(self._processes())
         return self._ready[key]
 
-    def _train_position(self) -> tuple[int, int]:
-        if self.trainer is None:
-            return _start()
-        return self.trainer.current_epoch, self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
+    def _position(self, order: BatchOrder) -> Callable[[], tuple[int, int]]:
+        return lambda: train_position(self.trainer if order.even else None)
 
-    def _loader(
-        self, name: str, position: Callable[[], tuple[int, int]], *, train: bool = False
-    ) -> MemoryLoader | StreamLoader:
+    def _loader(self, name: str, *, train: bool = False) -> MemoryLoader | StreamLoader:
         subset = self.ready_subset(name, "train" if train else "eval")
         lengths = subset.data.lengths if isinstance(subset.data, Samples) else None
         order = self._order(
@@ -373,8 +368,8 @@ class DataModule(L.LightningDataModule):
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
         if isinstance(subset.data, Samples) and not one_by_one:
             placement = self._placement(subset.data, to_prepare=not subset.transforms)
-            return MemoryLoader(subset, placement, order, position, lambda: self.device)
-        return self._stream(subset, order, position)
+            return MemoryLoader(subset, placement, order, self._position(order), lambda: self.device)
+        return self._stream(subset, order)
 
     def _chances(self, subset: Subset) -> Tensor:
         """One over how many samples each one's class has."""
@@ -419,7 +414,3 @@ class DataModule(L.LightningDataModule):
             return batch.inputs, batch.targets
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
         return self.prepare_batch(inputs, targets, self.dtype)
-
-
-def _start() -> tuple[int, int]:
-    return 0, 0

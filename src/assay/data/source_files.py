@@ -126,11 +126,8 @@ def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
 
 def read_header(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of an array, of which no more is read."""
-    if (container := take_from(root)) is not None:
-        return (array := _array_of(container, name)).shape, array.dtype
-    if root.is_dir():
-        mapped = np.lib.format.open_memmap(_file(root, name), mode="r")
-        return mapped.shape, mapped.dtype
+    if take_from(root) is not None or root.is_dir():
+        return (array := read_array(root, name)).shape, array.dtype
     with ZipFile(root) as archive:
         if f"{name}.npy" not in archive.namelist():
             raise NoArrayError([member.removesuffix(".npy") for member in archive.namelist()])

@@ -197,24 +197,17 @@ class Table:
         if len(separator) != 1 and separator not in (r"\s+", AUTO):  # a regular expression may never end
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
-        self.targets = [] if target is None else _as_names("target", target)
+        options = column_options(target, features, exclude, keep, categories)
+        self._asked_of_columns, self.targets = replace(options, day_first=day_first), options.targets
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):
             expected = "null" if target is not None else "the name of a column"
             raise ValueError(f"target={target!r}: expected {expected} for task={task!r}")
-        self._asked_of_columns = ColumnOptions(
-            targets=self.targets,
-            features=None if features is None else _as_names("features", features),
-            exclude=_as_names("exclude", exclude),
-            keep=_as_names("keep", keep),
-            categories=_as_names("categories", categories),
-            day_first=day_first,
-        )
         self._asked: str = task
         self.file_options: dict[str, Any] = {
             "separator": separator,
             "decimal": decimal,
             "encoding": encoding,
-            "na_values": _as_names("na_values", na_values),
+            "na_values": _as_names(na_values),
             "sheet": sheet,
         }
         self._impute, self._max_categories = missing == "impute", max_categories
@@ -378,10 +371,17 @@ def _path_option(subset: str) -> str:
     return "test_path" if subset == "test" else "path"
 
 
-def _as_names(option: str, value: Any) -> list[str]:
+def column_options(target: Any, features: Any, exclude: Any, keep: Any, categories: Any) -> ColumnOptions:
+    """Columns that a config names, one or several under each key."""
+    targets, used = _as_names(target), None if features is None else _as_names(features)
+    if target is not None and not targets:
+        raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
+    excluded, kept, as_categories = map(_as_names, (exclude, keep, categories))
+    return ColumnOptions(targets, used, excluded, kept, as_categories)
+
+
+def _as_names(value: Any) -> list[str]:
     names = [value] if isinstance(value, str | int | float) else list(value or ())
-    if option == "target" and not names:
-        raise ValueError(f"{option}={value!r}: expected the name of a column, or a list of them")
     return [str(name) for name in names]
 
 

@@ -13,9 +13,8 @@ from typing_extensions import override
 from assay.data.samples import Unfitted
 from assay.data.shards import ShardSource
 from assay.data.source_info import info_of
-from assay.data.table import TableTargets, read_columns
+from assay.data.table import TableTargets, column_options, read_columns
 from assay.data.tabular.column_kind import (
-    ColumnOptions,
     Features,
     choose_features,
     is_real,
@@ -88,15 +87,8 @@ class TableShards(ShardSource):
         super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
         if task != "auto":
             task_of(task)
-        self.targets = [] if target is None else [target] if isinstance(target, str) else list(target)
-        self._asked = task
-        self._options = ColumnOptions(
-            targets=self.targets,
-            features=None if features is None else list(features),
-            exclude=list(exclude),
-            keep=list(keep),
-            categories=list(categories),
-        )
+        self._options = column_options(target, features, exclude, keep, categories)
+        self.targets, self._asked = self._options.targets, task
         self.file_options: dict[str, Any] = FILE_OPTIONS
         self.fitted: TableEncoder | None = None
 

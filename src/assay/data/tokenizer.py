@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, final, get_args
 import numpy as np
 import torch
 
-from assay.data.tabular.table_encoder import Column, check_columns, describe_unusual
+from assay.data.tabular.table_encoder import Column, describe_unusual
 from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
@@ -352,10 +352,6 @@ class TextEncoder:
                 "lowercase have no effect"
             )
         return tuple(notes)
-
-    def check_columns(self, names: Sequence[str], where: str = "data") -> None:
-        """Refuse a table that lacks the column, or has it twice."""
-        check_columns(self.columns, names, where)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on texts of which the training texts lack most words, or that do not fit."""

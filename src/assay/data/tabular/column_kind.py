@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import Series
 
+    from assay.data.tabular.table_encoder import Column
+
 
 Kind = Literal["number", "category", "date", "duration", "id", "text", "empty", "unclear"]
 
@@ -295,6 +297,19 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             )
 
 
+def check_trained_columns(columns: Sequence[Column], names: Sequence[str], where: str = "data") -> None:
+    """Refuse a table that lacks a column that a model was trained on, or has it twice."""
+    if missing := [column.name for column in columns if column.name not in names]:
+        named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
+        raise DataError(
+            f"{where}: the table has no {named}, which the model was trained on"
+            f"{did_you_mean(missing[0], names, '; ')}",
+            hint=f"it has: {', '.join(map(str, names))}",
+        )
+    if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
+        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
+
+
 _FEW_CLASSES = 20
 _MOST_CLASSES = 100
 _FEW_SAMPLES = 10
@@ -423,7 +438,7 @@ NAMED: Final = 10
 class ColumnOptions:
     """Column options of a config; see `assay.data.table.Table`."""
 
-    targets: Sequence[str]
+    targets: list[str]
     features: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     keep: Sequence[str] = ()

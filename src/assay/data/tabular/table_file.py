@@ -18,7 +18,7 @@ import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.tabular.column_kind import is_number, plain_numbers
+from assay.data.tabular.column_kind import check_trained_columns, is_number, plain_numbers
 from assay.errors import DataError
 from assay.quoting import format_override, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
@@ -26,7 +26,10 @@ from assay.targets.objects import is_placeholder, take_from
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from assay.data.tabular.table_encoder import ColumnEncoder
+    from assay.data.tabular.table_encoder import TableEncoder
+    from assay.data.tokenizer import TextEncoder
+
+    ColumnEncoder = TableEncoder | TextEncoder
 
 
 AUTO: Final = "auto"
@@ -345,7 +348,8 @@ def table_chunks(path: Path, encoder: ColumnEncoder, size: int, **options: Any) 
     """Read a table chunk by chunk, in the types that an encoder needs; the index numbers the rows."""
     needed, options = [column.name for column in encoder.columns], {**FILE_OPTIONS, **_PLAIN, **options}
     of_texts = is_texts(path, encoder)
-    encoder.check_columns(needed if of_texts else columns_of(path, **options), str(path))
+    names = needed if of_texts else columns_of(path, **options)
+    check_trained_columns(encoder.columns, names, str(path))
     texts = text_columns(encoder)
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
