@@ -174,10 +174,8 @@ class DataModule(L.LightningDataModule):
                 self.source, self.split, self.thin_classes, asked=self._task, compare=not declared
             )
             if self.balance == "sampler" and not splits.task.by_class:
-                raise DataError(
-                    f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}",
-                    hint="data.balance=none",
-                )
+                message = f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}"
+                raise DataError(message, hint="data.balance=none")
             self.splits = splits
             self._check_division()
             splits.check(self.batch_size if self.drop_last is True else 1)
@@ -227,9 +225,8 @@ class DataModule(L.LightningDataModule):
             is_own_data = "all" not in splits.rows or splits.digest == digest
             self.tested = subset or ("test" if is_own_data else "all")
             if not len(splits.rows[self.tested]):
-                raise DataError(
-                    f"data: the source has no {self.tested} subset", hint="choose another one: --split train"
-                )
+                message = f"data: the source has no {self.tested} subset"
+                raise DataError(message, hint="choose another one: --split train")
             if isinstance(samples := splits.data[self.tested], Samples):
                 check_inputs(self.tested, samples)
             trained.check(self._first(self.tested, "eval"))
@@ -288,15 +285,11 @@ class DataModule(L.LightningDataModule):
         """Refuse what a stream cannot be with."""
         is_streamed = self.splits.stream is not None
         if is_streamed and self.balance == "sampler":
-            raise DataError(
-                "data.balance=sampler: samples that are streamed cannot be drawn one by one",
-                hint="data.balance=weights",
-            )
+            message = "data.balance=sampler: samples that are streamed cannot be drawn one by one"
+            raise DataError(message, hint="data.balance=weights")
         if is_streamed and self.drop_last is not True:
-            raise DataError(
-                f"data.drop_last={str(self.drop_last).lower()}: expected true with a stream",
-                hint="data.drop_last=true",
-            )
+            message = f"data.drop_last={str(self.drop_last).lower()}: expected true with a stream"
+            raise DataError(message, hint="data.drop_last=true")
 
     # -- batches ---------------------------------------------------------------------------------------------
 

@@ -82,9 +82,8 @@ def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
     try:
         return decode(read_bytes(path))
     except ValueError as error:
-        raise DataError(
-            f"{path} cannot be read as {kind}: {error}", hint="repair or remove this file (data.source.root)"
-        ) from error
+        message = f"{path} cannot be read as {kind}: {error}"
+        raise DataError(message, hint="repair or remove this file (data.source.root)") from error
 
 
 def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
@@ -242,10 +241,8 @@ class PictureFolder(ABC):
         if not self.image_size and {look.size for look in looks} != {size}:
             images = None
         if self._in_memory is True and images is None:
-            raise DataError(
-                f"data.source.in_memory=true: the pictures in {self._root} have several sizes",
-                hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
-            )
+            message = f"data.source.in_memory=true: the pictures in {self._root} have several sizes"
+            raise DataError(message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto")
         if images is not None and not all(good):
             images = images[torch.tensor(good)]
         subsets: dict[str, Samples | Stream] = {}

@@ -367,10 +367,8 @@ class ShardReader:
         try:
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(
-                f"data.source.path={self.path}: the shards differ in a column: {error}",
-                hint="write all with the same types",
-            ) from error
+            message = f"data.source.path={self.path}: the shards differ in a column: {error}"
+            raise DataError(message, hint="write all with the same types") from error
 
     def count(self, name: str, values: Callable[[int], Any]) -> list[dict[Any, int]]:
         """How often each value of a block occurs: all are read, once, and the index keeps the result."""

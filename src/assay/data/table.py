@@ -277,10 +277,8 @@ class Table:
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         rows = drop_missing_targets(frame, self.targets) if self._impute else frame
         if not len(rows):
-            raise DataError(
-                f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
-                hint="choose another column",
-            )
+            message = f"data.source.target={','.join(self.targets)}: no row of {path} has a value there"
+            raise DataError(message, hint="choose another column")
         if number := len(frame) - len(rows):
             subject = f"{pluralize(number, 'row')} of {len(frame):,} without a target"
             self._note(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
@@ -302,10 +300,8 @@ class Table:
         """The rows that have a text."""
         key, blank = f"data.source.text={name}", blank_texts(frame[name])
         if is_number(frame[name]) and frame[name].notna().any():
-            raise DataError(
-                f"{key}: the column holds numbers, not texts",
-                hint="choose another column; data=table predicts from numbers",
-            )
+            message = f"{key}: the column holds numbers, not texts"
+            raise DataError(message, hint="choose another column; data=table predicts from numbers")
         if blank.all():
             subject = describe_subset(subset)
             raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")

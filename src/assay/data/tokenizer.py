@@ -161,10 +161,8 @@ def _library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise DataError(
-            "data: texts need the package tokenizers, which is not installed",
-            hint="pip install 'assay[text]'",
-        ) from error
+        message = "data: texts need the package tokenizers, which is not installed"
+        raise DataError(message, hint="pip install 'assay[text]'") from error
     return tokenizers
 
 
@@ -294,10 +292,8 @@ class TextEncoder:
             self._pretrained, self._source = pretrained_tokenizer(text, padding), source
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             why = error if isinstance(error, ValueError) else "it has no vocabulary of tokens and ids"
-            raise DataError(
-                f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}",
-                hint="choose other weights",
-            ) from error
+            message = f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}"
+            raise DataError(message, hint="choose other weights") from error
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Train the tokenizer, or use the pretrained one."""

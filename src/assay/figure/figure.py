@@ -376,9 +376,8 @@ def to_matplotlib(figure: Figure) -> Drawing:
         from matplotlib.figure import Figure as Drawing
         from matplotlib.ticker import PercentFormatter
     except ImportError as error:
-        raise AssayError(
-            "figures as pictures need matplotlib", hint="pip install 'assay[plot]', or uv sync --extra plot"
-        ) from error
+        message = "figures as pictures need matplotlib"
+        raise AssayError(message, hint="pip install 'assay[plot]', or uv sync --extra plot") from error
     size = (6.0, 5.4) if any(isinstance(mark, Heatmap) for mark in figure.marks) else (7.2, 4.2)
     drawing = Drawing(figsize=size, dpi=144, layout="constrained")
     axes = drawing.add_subplot()
