@@ -107,14 +107,10 @@ class Arrays:
             names = {"root": str(self._root), "targets": self._names["train"][1]}
             self.task = self.info.find_task(names)
         task = task_of(self.task)
-        subsets = {
-            subset: Samples(
-                self.in_layout(inputs),
-                task.as_targets(targets),
-                split_values=self._split_values() if subset == "train" else {},
-            )
-            for subset, (inputs, targets) in raw.items()
-        }
+        subsets = {}
+        for subset, (inputs, targets) in raw.items():
+            values = self._split_values() if subset == "train" else {}
+            subsets[subset] = Samples(self.in_layout(inputs), task.as_targets(targets), split_values=values)
         if not self.class_names:
             self.class_names = task.number_classes([samples.targets for samples in subsets.values()])
         return subsets

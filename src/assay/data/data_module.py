@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 from weakref import WeakSet
 
@@ -169,10 +169,7 @@ class DataModule(L.LightningDataModule):
         # Reading may draw random numbers; later draws, such as initial weights, must not depend on it.
         with torch.random.fork_rng(devices=[]):
             request_split_columns(self.source, self.split)
-            declared = isinstance(self.source, StaticSpec)
-            splits = read_splits(
-                self.source, self.split, self.thin_classes, asked=self._task, compare=not declared
-            )
+            splits = self._read(self.split, compare=not isinstance(self.source, StaticSpec))
             if self.balance == "sampler" and not splits.task.by_class:
                 message = f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}"
                 raise DataError(message, hint="data.balance=none")
@@ -185,26 +182,19 @@ class DataModule(L.LightningDataModule):
             )
             typed = check_scale(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
-            mean, std = input_statistics(
-                self.subset("train", "eval"),
-                first,
-                scale or typed,
-                seed=self.split.seed,
-                num_workers=self._num_workers,
-            )
+            evaluated, given = self.subset("train", "eval"), scale or typed
+            mean, std = input_statistics(evaluated, first, given, self.split.seed, self._num_workers)
         self.encoder, self.normalize = splits.encoder, Normalize(mean, std)
         target_mean, target_std = target_statistics(splits) if self._standardize_targets else ((), ())
         if splits.task.reconstructs:
             target_mean, target_std = mean, std
-        self.spec = splits.describe(
-            first,
-            mean,
-            std,
-            target_mean=target_mean,
-            target_std=target_std,
-            train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
-            image_size=getattr(self.source, "image_size", None),
-        )
+        shape = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
+        others = {"train_shape": shape, "image_size": getattr(self.source, "image_size", None)}
+        scales = {"target_mean": target_mean, "target_std": target_std}
+        self.spec = splits.describe(first, mean, std, **scales, **others)
+
+    def _read(self, split: Split, **options: Any) -> Splits:
+        return read_splits(self.source, split, self.thin_classes, asked=self._task, **options)
 
     def setup_for(self, trained: FittedPreprocessing, subset: str = "", digest: str = "") -> None:
         """Read the source for a trained model; nothing is learned from the samples."""
@@ -212,13 +202,7 @@ class DataModule(L.LightningDataModule):
             self.source.fitted = trained.encoder
         with torch.random.fork_rng(devices=[]):
             splits = read_for_model(
-                self.source,
-                self.split,
-                self.thin_classes,
-                trained,
-                asked=self._task,
-                digest=digest,
-                whole=not subset,
+                self.source, self.split, partial(self._read, trained=trained), digest=digest, whole=not subset
             )
             self.splits, self.encoder, self.spec = splits, splits.encoder, trained.spec
             self.normalize = Normalize(trained.spec.mean, trained.spec.std)
@@ -370,7 +354,7 @@ class DataModule(L.LightningDataModule):
         return 1 / targets.bincount()[targets].double()
 
     def _placement(self, samples: Samples, *, to_prepare: bool) -> Placement:
-        prepare = functools.partial(self.prepare_batch, dtype=self.dtype) if to_prepare else None
+        prepare = partial(self.prepare_batch, dtype=self.dtype) if to_prepare else None
         key = id(samples), prepare and self.dtype
         if key not in self._placements:
             self._placements[key] = Placement(samples, self._pin_memory, prepare, self._processes())

@@ -279,7 +279,7 @@ _SAMPLES = 1024
 
 
 def input_statistics(
-    subset: Subset, first: Tensor, scale: Scale | None, *, seed: int, num_workers: int
+    subset: Subset, first: Tensor, scale: Scale | None, seed: int, num_workers: int
 ) -> Scale:
     """Mean and deviation of the training subset's inputs, for which it is read once at most."""
     if scale is not None:

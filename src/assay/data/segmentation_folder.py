@@ -194,9 +194,8 @@ class SegmentationFolder(PictureFolder):
         for path in list_images(folder)[0]:
             stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
             if stem in paths:
-                raise self._error(
-                    f"{paths[stem]} and {path} have the same name but for the suffix", "rename one of them"
-                )
+                message = f"{paths[stem]} and {path} have the same name but for the suffix"
+                raise self._error(message, "rename one of them")
             paths[stem] = path
         return paths
 

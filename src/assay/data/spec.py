@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Source, Stream
-    from assay.task.predictions import Head
 
     _Data = Samples | Stream | Unfitted
 
@@ -223,9 +222,7 @@ class FittedPreprocessing:
             targets = self._match_masks(names, targets)
         elif names != self.spec.class_names:
             if task.has_heads:
-                targets = self._renumber_heads(
-                    parse_heads(names), parse_heads(self.spec.class_names), targets
-                )
+                targets = self._renumber_heads(names, targets)
             elif task.by_class:
                 targets = self._renumber_classes(names, self.spec.class_names, targets)
             else:
@@ -234,10 +231,9 @@ class FittedPreprocessing:
             name: self._with_encoder(replace(data, targets=targets[name])) for name, data in given.items()
         }
 
-    def _renumber_heads(
-        self, heads: Sequence[Head], known: Sequence[Head], targets: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
+    def _renumber_heads(self, names: Sequence[str], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Targets as columns, classes numbered as the model numbers them."""
+        heads, known = parse_heads(names), parse_heads(self.spec.class_names)
         if [head.name for head in heads] != [head.name for head in known]:
             message = "data: the targets and their order differ from those that the model was trained on"
             raise DataError(message, hint=f"targets: {', '.join(head.name for head in known)}")
@@ -248,9 +244,8 @@ class FittedPreprocessing:
                 raise DataError(message, hint="name the same targets as in training")
             if head.class_names:
                 labels = {subset: values[:, new.column].long() for subset, values in targets.items()}
-                for subset, classes in self._renumber_classes(
-                    new.class_names, head.class_names, labels
-                ).items():
+                labels = self._renumber_classes(new.class_names, head.class_names, labels)
+                for subset, classes in labels.items():
                     renumbered[subset][:, new.column] = classes
         return renumbered
 

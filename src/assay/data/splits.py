@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -71,17 +71,9 @@ def request_split_columns(source: Source, split: Split) -> None:
 
 
 def read_for_model(
-    source: Source,
-    split: Split,
-    thin_classes: float | None,
-    trained: FittedPreprocessing,
-    *,
-    asked: str | None,
-    digest: str,
-    whole: bool,
+    source: Source, split: Split, read: Callable[..., Splits], *, digest: str, whole: bool
 ) -> Splits:
     """Read a source and divide it as its run did, or take other samples as a whole."""
-    read = partial(read_splits, source, thin_classes=thin_classes, trained=trained, asked=asked)
     joins = whole and bool(getattr(source, "divides", False))
     request_split_columns(source, split)
     try:

@@ -246,21 +246,12 @@ class Table:
         targets = TableTargets(self.task, self.targets, all_targets)
         self._note(*targets.notes)
         self.class_names = targets.class_names
-        return {
-            subset: Unfitted(
-                frame[chosen.names],
-                targets.encode(frame),
-                encoder,
-                _row_names(frame),
-                {
-                    name: self._as_times(frame[name])
-                    for name in (*self.split_columns.values(), *hints)
-                    if name in frame
-                },
-                hints,
-            )
-            for subset, frame in frames.items()
-        }
+        named, subsets = (*self.split_columns.values(), *hints), {}
+        for subset, frame in frames.items():
+            raw, encoded, rows = frame[chosen.names], targets.encode(frame), _row_names(frame)
+            times = {name: self._as_times(frame[name]) for name in named if name in frame}
+            subsets[subset] = Unfitted(raw, encoded, encoder, rows, times, hints)
+        return subsets
 
     def _read_subset(self, subset: str, path: str) -> pd.DataFrame:
         """The rows of a file that have a target, by their numbers in it."""

@@ -81,11 +81,7 @@ class Tokenizer:
         check_tokenizer(kind, vocab_size)
         pre_tokenizers, trainers = _library().pre_tokenizers, _library().trainers
         backend = _backend(kind, {token: index for index, token in enumerate(_SPECIAL)}, [], lowercase)
-        options: dict[str, Any] = {
-            "vocab_size": vocab_size,
-            "special_tokens": list(_SPECIAL),
-            "show_progress": False,
-        }
+        options = dict[str, Any](vocab_size=vocab_size, special_tokens=list(_SPECIAL), show_progress=False)
         trainer: Any = (
             trainers.BpeTrainer(initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), **options)
             if kind == "bpe"

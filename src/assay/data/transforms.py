@@ -27,18 +27,8 @@ if TYPE_CHECKING:
 _LIFT = 1 << 16
 """Added to the classes of a mask while it is transformed."""
 _DETERMINISTIC = (
-    torch.nn.Identity,
-    v2.CenterCrop,
-    v2.ConvertImageDtype,
-    v2.Grayscale,
-    v2.Identity,
-    v2.Normalize,
-    v2.Pad,
-    v2.Resize,
-    v2.RGB,
-    v2.ToDtype,
-    v2.ToImage,
-    v2.ToPureTensor,
+    *(torch.nn.Identity, v2.CenterCrop, v2.ConvertImageDtype, v2.Grayscale, v2.Identity, v2.Normalize),
+    *(v2.Pad, v2.Resize, v2.RGB, v2.ToDtype, v2.ToImage, v2.ToPureTensor),
 )
 
 

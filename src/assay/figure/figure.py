@@ -306,13 +306,8 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
         ]
         for row, row_cells in zip(mark.y_names, cells, strict=True)
     ]
-    trace = {
-        "type": "heatmap",
-        "z": [floats(row) for row in values],
-        "showscale": False,
-        "xgap": 1,
-        "ygap": 1,
-    }
+    trace = {"type": "heatmap", "z": [floats(row) for row in values], "showscale": False}
+    trace |= {"xgap": 1, "ygap": 1}
     trace |= {"x": list(range(len(mark.x_names))), "y": list(range(len(mark.y_names)))}
     if mark.shows_values:  # zeros are most of a good matrix; without them the others are seen
         cells = np.where(values == 0, "", cells).tolist()

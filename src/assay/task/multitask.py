@@ -210,8 +210,7 @@ class Heads(Evaluator):
             error_scores = _task_of_head(head).error_scores(of_head)
             largest = np.nanmax(error_scores, initial=0.0)
             shares.append(error_scores / largest if largest > 0 else error_scores)
-        worst: NDArray[Any] = np.max(shares, axis=0)
-        return worst
+        return np.asarray(np.max(shares, axis=0))
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:

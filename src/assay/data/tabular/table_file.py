@@ -351,23 +351,27 @@ def table_chunks(path: Path, encoder: ColumnEncoder, size: int, **options: Any) 
     names = needed if of_texts else columns_of(path, **options)
     check_trained_columns(encoder.columns, names, str(path))
     texts = text_columns(encoder)
+    frames: Iterator[pd.DataFrame]
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
             if of_texts:
                 records = _text_records(path, needed[0], options["encoding"])
             else:
                 records = _json_records(path, "replace")
-            yield from _number_rows(
-                pd.DataFrame(some, columns=needed) for some in iter(lambda: list(islice(records, size)), [])
-            )
+            chunks = iter(lambda: list(islice(records, size)), [])
+            frames = (pd.DataFrame(chunk, columns=needed) for chunk in chunks)
         elif is_csv(path):
-            yield from _number_rows(_frames_of_csv(path, options, texts, size))
+            frames = _frames_of_csv(path, options, texts, size)
         elif path.name.lower().endswith(_PARQUET):
-            yield from _number_rows(_frames_of_parquet(path, needed, size))
+            frames = _frames_of_parquet(path, needed, size)
         else:
-            frame = _read_whole(path, str(path), options, texts=texts)
-            frame = frame.set_axis(frame.columns.map(str), axis=1)
-            yield from _number_rows(frame.iloc[start : start + size] for start in range(0, len(frame), size))
+            whole = _read_whole(path, str(path), options, texts=texts)
+            whole = whole.set_axis(whole.columns.map(str), axis=1)
+            frames = (whole.iloc[row : row + size] for row in range(0, len(whole), size))
+        start = 0
+        for frame in frames:
+            yield plain_numbers(frame.set_axis(pd.RangeIndex(start, start + len(frame)), axis=0))
+            start += len(frame)
 
 
 def text_columns(encoder: ColumnEncoder) -> list[str]:
@@ -402,11 +406,3 @@ def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.D
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=size, columns=names):
             yield batch.to_pandas(ignore_metadata=True)
-
-
-def _number_rows(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    start = 0
-    for frame in frames:
-        rows = pd.RangeIndex(start, start + len(frame))
-        yield plain_numbers(frame.set_axis(rows, axis=0))
-        start += len(frame)
