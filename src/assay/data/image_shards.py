@@ -120,9 +120,8 @@ class ImageShards(ShardSource):
         try:
             return read(content)
         except (TypeError, ValueError) as error:
-            where = (
-                f"row {number} (rows count from 0, over all shards) of {self._reader.shard_of(block).name},"
-            )
+            shard = self._reader.shard_of(block).name
+            where = f"row {number} (rows count from 0, over all shards) of {shard},"
             message = f"data.source.path={self._path}: {where} cannot be read as an image: {error}"
             raise DataError(message, hint="write the shards without it") from error
 

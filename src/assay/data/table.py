@@ -339,23 +339,24 @@ class Table:
         return split_names
 
     def _find_task(self, frame: pd.DataFrame) -> str:
-        if not self.targets:
-            return Reconstruction.name if self._asked == "auto" else self._asked
-        if self._asked == "auto":
-            task, note = task_of_columns(frame, self.targets)
-            self._note(*([note] if note else []))
-            return task
-        if task_of(self._asked).by_class and len(self.targets) > 1:
-            raise DataError(
-                f"data.source.target: {len(self.targets)} columns for a {self._asked} task, which has one",
-                hint="data.source.task=multilabel, or data.source.task=regression",
-            )
-        return self._asked
+        task, note = choose_task(self._asked, frame, self.targets)
+        self._note(*([note] if note else []))
+        if task_of(task).by_class and len(self.targets) > 1:
+            message = f"data.source.target: {len(self.targets)} columns for a {task} task, which has one"
+            raise DataError(message, hint="data.source.task=multilabel, or data.source.task=regression")
+        return task
 
 
 def _path_option(subset: str) -> str:
     """Of the source, which names the file of a subset."""
     return "test_path" if subset == "test" else "path"
+
+
+def choose_task(asked: str, frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
+    """The task that is asked for, else the one of the target columns, and a note where that is ambiguous."""
+    if asked != "auto":
+        return asked, ""
+    return task_of_columns(frame, targets) if targets else (Reconstruction.name, "")
 
 
 def column_options(target: Any, features: Any, exclude: Any, keep: Any, categories: Any) -> ColumnOptions:

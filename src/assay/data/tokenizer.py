@@ -237,6 +237,9 @@ LONGEST = 65_536
 class TextEncoder:
     """Token ids of a column of texts, by a tokenizer that is trained on the training rows, or pretrained."""
 
+    tokenizer: Tokenizer
+    """Available after `fit`."""
+
     def __init__(
         self,
         column: str,
@@ -254,7 +257,6 @@ class TextEncoder:
         self.csv: dict[str, str] = {}
         self._options: dict[str, Any] = {"vocab_size": vocab_size, "lowercase": lowercase}
         self._asked = tokenizer
-        self._tokenizer: Tokenizer | None = None
         self._pretrained: Tokenizer | None = None
         self._source = ""
         self._lengths: list[NDArray[np.int64]] | None = None
@@ -263,13 +265,6 @@ class TextEncoder:
     def column(self) -> str:
         """Name of the column."""
         return self.columns[0].name
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The trained tokenizer, available after `fit`."""
-        if self._tokenizer is None:
-            raise RuntimeError("fit() comes first")
-        return self._tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -296,7 +291,7 @@ class TextEncoder:
         texts = raw[self.column].iloc[rows]
         kind: Kind = "word" if len(texts) < _FEW else "bpe"
         options = {"kind": kind if self._asked == "auto" else self._asked, **self._options}
-        self._tokenizer = self._pretrained or Tokenizer.train(map(self._clip, texts), **options)
+        self.tokenizer = self._pretrained or Tokenizer.train(map(self._clip, texts), **options)
         self._lengths = []
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
@@ -370,6 +365,6 @@ class TextEncoder:
     def from_plain(cls, plain: Mapping[str, Any], tokenizer: Tokenizer) -> Self:
         """A fitted encoder."""
         encoder = cls(plain["column"], max_length=plain["max_length"])
-        encoder._tokenizer = tokenizer
+        encoder.tokenizer = tokenizer
         encoder._pretrained = tokenizer if plain.get("pretrained") else None
         return encoder

@@ -182,10 +182,8 @@ class Multilabel(Task):
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-        import torch
-
         outputs, targets = super().kept(outputs, targets, kind)
-        return outputs, targets.to(torch.int8)
+        return outputs, targets.char()
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:

@@ -97,15 +97,10 @@ class TextPredictions(Predictions):
 class Codec(Protocol):
     """Encodes texts as token ids, and decodes them."""
 
-    @property
-    def end(self) -> int:
-        """The id between two texts."""
-        ...
-
-    @property
-    def never(self) -> Sequence[int]:
-        """Ids that stand for no text."""
-        ...
+    end: int
+    """The id between two texts."""
+    never: Sequence[int]
+    """Ids that stand for no text."""
 
     def encode(self, texts: Sequence[str]) -> Any:
         """Return the token ids of each text."""
