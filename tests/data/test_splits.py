@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -405,9 +406,8 @@ def source_of(given_source: Any, seed: int, number: int = 40) -> Any:
 
 
 def read_again(source: Any, split: Split, digest: str, *, whole: bool = True) -> Any:
-    return read_for_model(
-        source, split, None, FittedPreprocessing(SPEC), asked=None, digest=digest, whole=whole
-    )
+    read = partial(read_splits, source, thin_classes=None, trained=FittedPreprocessing(SPEC))
+    return read_for_model(source, split, read, digest=digest, whole=whole)
 
 
 def test_the_runs_own_samples_are_divided_as_they_were(given_source: Any) -> None:

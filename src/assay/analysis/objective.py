@@ -36,11 +36,8 @@ class Objective:
         key, stated = "hydra.sweeper.direction", self.direction
         better = directions.get(self.name)
         if better is None and not self.stated and not is_better_low(self.name):
-            raise ConfigError(
-                f"whether {self.name} is better high or low is not known; it has to be stated",
-                key=key,
-                hint=f"{key}=maximize, or {key}=minimize",
-            )
+            message = f"whether {self.name} is better high or low is not known; it has to be stated"
+            raise ConfigError(message, key=key, hint=f"{key}=maximize, or {key}=minimize")
         if better is not None and not stated.startswith(better) and not self.forced:
             other = "maximize" if stated == "minimize" else "minimize"
             raise ConfigError(
@@ -87,11 +84,8 @@ def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[
 def _make_objective(name: str, text: str) -> Objective:
     plain = text.removeprefix(_FORCE)
     if plain not in ("minimize", "maximize", ""):
-        raise ConfigError(
-            f"{text!r} is neither minimize nor maximize",
-            key="hydra.sweeper.direction",
-            hint="hydra.sweeper.direction=maximize",
-        )
+        message = f"{text!r} is neither minimize nor maximize"
+        raise ConfigError(message, key="hydra.sweeper.direction", hint="hydra.sweeper.direction=maximize")
     direction: Any = plain or _guess(name)
     return Objective(name, direction, stated=bool(plain), forced=text.startswith(_FORCE))
 
@@ -142,11 +136,8 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
     available = {name.replace("val/", "test/") for name in scores} | set(scores)
     for name, key in requested.items():
         if scores and name not in available:
-            raise ConfigError(
-                f"unknown metric {name!r}{did_you_mean(name, sorted(available), '; ')}",
-                key=key,
-                hint=f"there is: {', '.join(sorted(scores))}",
-            )
+            message = f"unknown metric {name!r}{did_you_mean(name, sorted(available), '; ')}"
+            raise ConfigError(message, key=key, hint=f"there is: {', '.join(sorted(scores))}")
 
 
 _OF_A_CLASS: Final = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")

@@ -43,9 +43,8 @@ def read_curves(run_dir: Path) -> dict[str, Curve]:
     try:
         content = read_whole(path, 1 << 30)
     except FileNotFoundError as error:
-        raise AssayError(
-            f"{run_dir} has no {METRICS_FILE}", hint="logger=[csv], the default, writes it"
-        ) from error
+        message = f"{run_dir} has no {METRICS_FILE}"
+        raise AssayError(message, hint="logger=[csv], the default, writes it") from error
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {error.strerror}") from error
     # A last line without its end is still being written, or was cut off by a kill.

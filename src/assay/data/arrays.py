@@ -107,14 +107,10 @@ class Arrays:
             names = {"root": str(self._root), "targets": self._names["train"][1]}
             self.task = self.info.find_task(names)
         task = task_of(self.task)
-        subsets = {
-            subset: Samples(
-                self.in_layout(inputs),
-                task.as_targets(targets),
-                split_values=self._split_values() if subset == "train" else {},
-            )
-            for subset, (inputs, targets) in raw.items()
-        }
+        subsets = {}
+        for subset, (inputs, targets) in raw.items():
+            values = self._split_values() if subset == "train" else {}
+            subsets[subset] = Samples(self.in_layout(inputs), task.as_targets(targets), split_values=values)
         if not self.class_names:
             self.class_names = task.number_classes([samples.targets for samples in subsets.values()])
         return subsets
@@ -124,10 +120,8 @@ class Arrays:
         for key, name in self.split_columns.items():
             values[name] = self._read(key, name)
             if values[name].ndim != 1:
-                raise DataError(
-                    f"{key}={name}: expected one value per sample, got shape {values[name].shape}",
-                    hint=f"{key}=null, or another array",
-                )
+                message = f"{key}={name}: expected one value per sample, got shape {values[name].shape}"
+                raise DataError(message, hint=f"{key}=null, or another array")
         return values
 
     def _load(self, option: str, name: str) -> Tensor:
@@ -140,9 +134,8 @@ class Arrays:
             return read_array(self._root, name)
         except NoArrayError as error:
             available = ", ".join(error.known) or "nothing"
-            raise DataError(
-                f"{key}={name}: {self._root} has no such array", hint=f"available: {available}"
-            ) from error
+            message = f"{key}={name}: {self._root} has no such array"
+            raise DataError(message, hint=f"available: {available}") from error
         except (ValueError, OSError, EOFError, BadZipFile) as error:
             raise DataError(
                 f"{key}={name}: {path} cannot be read: {error}",
@@ -156,10 +149,8 @@ class Arrays:
         if self.layout is None:
             return inputs
         if inputs.ndim != len(self.layout):
-            raise DataError(
-                f"data.source.layout={self.layout}: the inputs have shape {tuple(inputs.shape)}",
-                hint="data.source.layout=null leaves them as they are",
-            )
+            message = f"data.source.layout={self.layout}: the inputs have shape {tuple(inputs.shape)}"
+            raise DataError(message, hint="data.source.layout=null leaves them as they are")
         return inputs[:, None] if self.layout == "NHW" else inputs.permute(0, 3, 1, 2)
 
 

@@ -11,6 +11,9 @@ import torch
 from assay.splitmix import mix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import lightning as L
     from torch import Tensor
 
     from assay.task.task import Task
@@ -44,6 +47,13 @@ def choose_batch_size(num_samples: int, task: Task) -> int:
     if task.has_masks:
         return 8 if num_samples < 500 else 16
     return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
+
+
+def train_position(trainer: L.Trainer | None) -> tuple[int, int]:
+    """The epoch, and how many of its batches are done; the start without a trainer."""
+    if trainer is None:
+        return 0, 0
+    return trainer.current_epoch, trainer.fit_loop.epoch_loop.batch_progress.current.ready
 
 
 @final
@@ -97,23 +107,20 @@ class BatchOrder:
         rows = order[self.rank :: self.world_size]
         if of is not None:
             rows = of.index_select(0, rows)
-        if self.world_size == 1 or self.drop_last:
-            chunks = rows.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        else:  # evened out, so that no rank has a batch less than another
-            chunks = rows.tensor_split(count)
-        return [chunk for chunk in chunks[start:] if len(chunk)]
+        return [chunk for chunk in self._cut(rows)[start:] if len(chunk)]
+
+    def _cut(self, rows: Tensor) -> Sequence[Tensor]:
+        """The rows of one rank in batches; evened out, so that no rank has a batch less than another."""
+        is_even = self.world_size == 1 or self.drop_last
+        chunks: Sequence[Tensor] = rows.split(self.batch_size) if is_even else rows.tensor_split(len(self))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return chunks
 
     def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
         """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.
 
         Within each pool of batches: the whole epoch in order of length would be the same each time.
         """
-        step, count = self.batch_size * self.world_size, len(self)
-        if self.world_size == 1 or self.drop_last:
-            sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
-        else:
-            positions = torch.arange(len(order) // self.world_size)
-            sizes = [self.world_size * len(chunk) for chunk in positions.tensor_split(count)]
+        sizes = [self.world_size * len(chunk) for chunk in self._cut(order[:: self.world_size])]
         generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
         start = 0
         grouped: list[Tensor] = []

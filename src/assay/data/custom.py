@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.samples import Stream
+from assay.data.samples import LazyDataset, Stream
 from assay.errors import DataError, user_frame
 from assay.task.task_of import task_of
 
@@ -76,7 +77,7 @@ class Custom:
         subsets = {}
         for subset, dataset in self._datasets.items():
             key = "data.source.dataset" if subset == "train" else f"data.source.{subset}_dataset"
-            pairs = _Pairs(dataset, *self._keys, key)
+            pairs = LazyDataset(len(dataset), partial(_read_pair, dataset, *self._keys, key))
             targets = self._task.as_targets(_read_targets(dataset, pairs, key))
             values = {name: getattr(dataset, name, None) for name in self.split_columns.values()}
             given = {name: own for name, own in values.items() if own is not None}
@@ -90,51 +91,42 @@ class Custom:
         return subsets
 
 
-@final
-class _Pairs:
-    """Samples as `(input, target)` tuples."""
-
-    def __init__(
-        self, dataset: IndexedDataset, input_key: str | None, target_key: str | None, key: str
-    ) -> None:
-        self._dataset, self._input_key, self._target_key, self._key = dataset, input_key, target_key, key
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
+def _read_pair(
+    dataset: IndexedDataset, input_key: str | None, target_key: str | None, key: str, index: int
+) -> tuple[Any, Any]:
+    """A sample as an `(input, target)` tuple."""
+    try:
+        sample = dataset[index]
+    except (RuntimeError, ValueError) as error:
+        where = f" ({frame})" if (frame := user_frame(error)) else ""
+        message = f"{key}: sample {index} cannot be read: {' '.join(str(error).split())}{where}"
+        raise DataError(message, hint="the same command with --debug shows the traceback") from error
+    if isinstance(sample, Mapping):
+        names = list(sample)
         try:
-            sample = self._dataset[index]
-        except (RuntimeError, ValueError) as error:
-            where = f" ({frame})" if (frame := user_frame(error)) else ""
-            raise DataError(
-                f"{self._key}: sample {index} cannot be read: {' '.join(str(error).split())}{where}",
-                hint="the same command with --debug shows the traceback",
-            ) from error
-        if isinstance(sample, Mapping):
-            names = list(sample)
-            try:
-                inputs = sample[self._input_key or names[0]]
-                target = sample[self._target_key or names[min(1, len(names) - 1)]]
-            except KeyError as error:
-                raise DataError(
-                    f"{self._key}: sample {index} has no key {error}",
-                    hint=f"data.source.input_key and target_key: choose from {', '.join(map(str, sample))}",
-                ) from error
-        elif isinstance(sample, tuple | list) and len(sample) > 1:
-            inputs, target = sample[0], sample[1]
-        else:
-            raise DataError(
-                f"{self._key}: sample {index} is of type {type(sample).__name__}; "
-                "expected an (input, target) tuple or a mapping",
-                hint="return both from __getitem__",
+            inputs, target = (
+                sample[input_key or names[0]],
+                sample[target_key or names[min(1, len(names) - 1)]],
             )
-        if isinstance(inputs, Image):
-            return F.pil_to_tensor(inputs), target
-        return (torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs), target
+        except KeyError as error:
+            raise DataError(
+                f"{key}: sample {index} has no key {error}",
+                hint=f"data.source.input_key and target_key: choose from {', '.join(map(str, sample))}",
+            ) from error
+    elif isinstance(sample, tuple | list) and len(sample) > 1:
+        inputs, target = sample[0], sample[1]
+    else:
+        raise DataError(
+            f"{key}: sample {index} is of type {type(sample).__name__}; "
+            "expected an (input, target) tuple or a mapping",
+            hint="return both from __getitem__",
+        )
+    if isinstance(inputs, Image):
+        return F.pil_to_tensor(inputs), target
+    return (torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs), target
 
 
-def _read_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
+def _read_targets(dataset: IndexedDataset, pairs: IndexedDataset, key: str) -> Tensor:
     if not len(pairs):
         raise DataError(f"{key}: {type(dataset).__name__} is empty", hint="check where it reads its files")
     for name in ("targets", "labels"):
@@ -151,7 +143,5 @@ def _tensor(values: Any) -> Tensor:
     try:
         return torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
     except TypeError as error:
-        raise DataError(
-            f"data.source.dataset: expected numbers as targets, got {type(values).__name__}",
-            hint="number the classes from 0 in the data set",
-        ) from error
+        message = f"data.source.dataset: expected numbers as targets, got {type(values).__name__}"
+        raise DataError(message, hint="number the classes from 0 in the data set") from error

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 from weakref import WeakSet
 
@@ -10,15 +10,9 @@ import lightning as L
 import torch
 from typing_extensions import override
 
-from assay.data.batch_order import BatchOrder, choose_batch_size, should_drop_last
+from assay.data.batch_order import BatchOrder, choose_batch_size, should_drop_last, train_position
 from assay.data.limits import check_limits
-from assay.data.loaders import (
-    MemoryLoader,
-    StreamLoader,
-    input_statistics,
-    preview,
-    target_statistics,
-)
+from assay.data.loaders import MemoryLoader, StreamLoader, input_statistics, preview, target_statistics
 from assay.data.normalize import Normalize, input_dtype
 from assay.data.placement import Placement, Prepared
 from assay.data.samples import Samples
@@ -32,13 +26,7 @@ from assay.data.splits import (
     request_split_columns,
 )
 from assay.data.subset import Split, Subset
-from assay.data.transforms import (
-    Transforms,
-    chain_of,
-    check_scale,
-    configured_scale,
-    pretrained_scale,
-)
+from assay.data.transforms import Transforms, chain_of, check_scale, configured_scale, pretrained_scale
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -181,15 +169,10 @@ class DataModule(L.LightningDataModule):
         # Reading may draw random numbers; later draws, such as initial weights, must not depend on it.
         with torch.random.fork_rng(devices=[]):
             request_split_columns(self.source, self.split)
-            declared = isinstance(self.source, StaticSpec)
-            splits = read_splits(
-                self.source, self.split, self.thin_classes, asked=self._task, compare=not declared
-            )
+            splits = self._read(self.split, compare=not isinstance(self.source, StaticSpec))
             if self.balance == "sampler" and not splits.task.by_class:
-                raise DataError(
-                    f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}",
-                    hint="data.balance=none",
-                )
+                message = f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}"
+                raise DataError(message, hint="data.balance=none")
             self.splits = splits
             self._check_division()
             splits.check(self.batch_size if self.drop_last is True else 1)
@@ -199,26 +182,19 @@ class DataModule(L.LightningDataModule):
             )
             typed = check_scale(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
-            mean, std = input_statistics(
-                self.subset("train", "eval"),
-                first,
-                scale or typed,
-                seed=self.split.seed,
-                num_workers=self._num_workers,
-            )
+            evaluated, given = self.subset("train", "eval"), scale or typed
+            mean, std = input_statistics(evaluated, first, given, self.split.seed, self._num_workers)
         self.encoder, self.normalize = splits.encoder, Normalize(mean, std)
         target_mean, target_std = target_statistics(splits) if self._standardize_targets else ((), ())
         if splits.task.reconstructs:
             target_mean, target_std = mean, std
-        self.spec = splits.describe(
-            first,
-            mean,
-            std,
-            target_mean=target_mean,
-            target_std=target_std,
-            train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
-            image_size=getattr(self.source, "image_size", None),
-        )
+        shape = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
+        others = {"train_shape": shape, "image_size": getattr(self.source, "image_size", None)}
+        scales = {"target_mean": target_mean, "target_std": target_std}
+        self.spec = splits.describe(first, mean, std, **scales, **others)
+
+    def _read(self, split: Split, **options: Any) -> Splits:
+        return read_splits(self.source, split, self.thin_classes, asked=self._task, **options)
 
     def setup_for(self, trained: FittedPreprocessing, subset: str = "", digest: str = "") -> None:
         """Read the source for a trained model; nothing is learned from the samples."""
@@ -226,22 +202,15 @@ class DataModule(L.LightningDataModule):
             self.source.fitted = trained.encoder
         with torch.random.fork_rng(devices=[]):
             splits = read_for_model(
-                self.source,
-                self.split,
-                self.thin_classes,
-                trained,
-                asked=self._task,
-                digest=digest,
-                whole=not subset,
+                self.source, self.split, partial(self._read, trained=trained), digest=digest, whole=not subset
             )
             self.splits, self.encoder, self.spec = splits, splits.encoder, trained.spec
             self.normalize = Normalize(trained.spec.mean, trained.spec.std)
             is_own_data = "all" not in splits.rows or splits.digest == digest
             self.tested = subset or ("test" if is_own_data else "all")
             if not len(splits.rows[self.tested]):
-                raise DataError(
-                    f"data: the source has no {self.tested} subset", hint="choose another one: --split train"
-                )
+                message = f"data: the source has no {self.tested} subset"
+                raise DataError(message, hint="choose another one: --split train")
             if isinstance(samples := splits.data[self.tested], Samples):
                 check_inputs(self.tested, samples)
             trained.check(self._first(self.tested, "eval"))
@@ -300,15 +269,11 @@ class DataModule(L.LightningDataModule):
         """Refuse what a stream cannot be with."""
         is_streamed = self.splits.stream is not None
         if is_streamed and self.balance == "sampler":
-            raise DataError(
-                "data.balance=sampler: samples that are streamed cannot be drawn one by one",
-                hint="data.balance=weights",
-            )
+            message = "data.balance=sampler: samples that are streamed cannot be drawn one by one"
+            raise DataError(message, hint="data.balance=weights")
         if is_streamed and self.drop_last is not True:
-            raise DataError(
-                f"data.drop_last={str(self.drop_last).lower()}: expected true with a stream",
-                hint="data.drop_last=true",
-            )
+            message = f"data.drop_last={str(self.drop_last).lower()}: expected true with a stream"
+            raise DataError(message, hint="data.drop_last=true")
 
     # -- batches ---------------------------------------------------------------------------------------------
 
@@ -326,14 +291,13 @@ class DataModule(L.LightningDataModule):
 
     def _train_loader(self) -> MemoryLoader | StreamLoader:
         if (stream := self.splits.stream) is None:
-            return self._loader("train", self._train_position, train=True)
+            return self._loader("train", train=True)
         order = self._order(stream.num_samples, train=True)
         size = self.spec.num_features * (1 if self.spec.input_dtype == "uint8" else 4)
-        chain, position = self._transforms["train"], self._train_position
-        return self._stream(stream, order, position, transforms=chain, bytes_per_sample=size)
+        return self._stream(stream, order, transforms=self._transforms["train"], bytes_per_sample=size)
 
-    def _stream(self, data: Any, order: BatchOrder, position: Any, **options: Any) -> StreamLoader:
-        pinned = self._pin_memory and self.device.type == "cuda"
+    def _stream(self, data: Any, order: BatchOrder, **options: Any) -> StreamLoader:
+        pinned, position = self._pin_memory and self.device.type == "cuda", self._position(order)
         loader = StreamLoader(data, order, position, pin_memory=pinned, **options, **self._workers)
         self._streams.add(loader)
         return loader
@@ -353,11 +317,11 @@ class DataModule(L.LightningDataModule):
 
     def val_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the validation subset; none when there is no such subset."""
-        return self._loader("val", _start) if self.spec.num_val else []
+        return self._loader("val") if self.spec.num_val else []
 
     def test_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the test subset; none when there is no such subset."""
-        return self._loader(self.tested, _start) if len(self.splits.rows[self.tested]) else []
+        return self._loader(self.tested) if len(self.splits.rows[self.tested]) else []
 
     def ready_subset(self, name: str, chain: str) -> Subset:
         """As `subset`; what its chain does to all samples alike has been done where memory allows."""
@@ -366,14 +330,10 @@ class DataModule(L.LightningDataModule):
             self._ready[key] = self.subset(name, chain).apply_once(self._processes())
         return self._ready[key]
 
-    def _train_position(self) -> tuple[int, int]:
-        if self.trainer is None:
-            return _start()
-        return self.trainer.current_epoch, self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
+    def _position(self, order: BatchOrder) -> Callable[[], tuple[int, int]]:
+        return lambda: train_position(self.trainer if order.even else None)
 
-    def _loader(
-        self, name: str, position: Callable[[], tuple[int, int]], *, train: bool = False
-    ) -> MemoryLoader | StreamLoader:
+    def _loader(self, name: str, *, train: bool = False) -> MemoryLoader | StreamLoader:
         subset = self.ready_subset(name, "train" if train else "eval")
         lengths = subset.data.lengths if isinstance(subset.data, Samples) else None
         order = self._order(
@@ -385,8 +345,8 @@ class DataModule(L.LightningDataModule):
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
         if isinstance(subset.data, Samples) and not one_by_one:
             placement = self._placement(subset.data, to_prepare=not subset.transforms)
-            return MemoryLoader(subset, placement, order, position, lambda: self.device)
-        return self._stream(subset, order, position)
+            return MemoryLoader(subset, placement, order, self._position(order), lambda: self.device)
+        return self._stream(subset, order)
 
     def _chances(self, subset: Subset) -> Tensor:
         """One over how many samples each one's class has."""
@@ -394,7 +354,7 @@ class DataModule(L.LightningDataModule):
         return 1 / targets.bincount()[targets].double()
 
     def _placement(self, samples: Samples, *, to_prepare: bool) -> Placement:
-        prepare = functools.partial(self.prepare_batch, dtype=self.dtype) if to_prepare else None
+        prepare = partial(self.prepare_batch, dtype=self.dtype) if to_prepare else None
         key = id(samples), prepare and self.dtype
         if key not in self._placements:
             self._placements[key] = Placement(samples, self._pin_memory, prepare, self._processes())
@@ -431,7 +391,3 @@ class DataModule(L.LightningDataModule):
             return batch.inputs, batch.targets
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
         return self.prepare_batch(inputs, targets, self.dtype)
-
-
-def _start() -> tuple[int, int]:
-    return 0, 0

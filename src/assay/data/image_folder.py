@@ -13,14 +13,7 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 )
 from typing_extensions import override
 
-from assay.data.images import (
-    NO_CLASS,
-    SUBSETS,
-    ImageSize,
-    Picture,
-    PictureFolder,
-    list_images,
-)
+from assay.data.images import NO_CLASS, SUBSETS, ImageSize, Picture, PictureFolder, list_images
 from assay.data.source_info import info_of
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
@@ -100,9 +93,8 @@ class ImageFolder(PictureFolder):
             images, others = list_images(folder)
             self._note_others(others)
             if not images:
-                raise self._error(
-                    f"{folder} contains no images", f"expected images ({', '.join(IMG_EXTENSIONS)})"
-                )
+                message = f"{folder} contains no images"
+                raise self._error(message, f"expected images ({', '.join(IMG_EXTENSIONS)})")
             return [self._picture(path) for path in images]
         try:
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
@@ -116,10 +108,8 @@ class ImageFolder(PictureFolder):
             self.class_names = tuple(names)
             self.task = infer_task(is_real=False, num_columns=1, num_classes=len(names))
         elif unknown := sorted(set(names) - set(self.class_names)):
-            raise self._error(
-                f"{subset} has a class that training lacks: {unknown[0]}",
-                "give train a folder of the same name, or remove this one",
-            )
+            message = f"{subset} has a class that training lacks: {unknown[0]}"
+            raise self._error(message, "give train a folder of the same name, or remove this one")
         found = {name: list_images(folder / name) for name in names}
         self._note_others([suffix for _, others in found.values() for suffix in others])
         return [
@@ -145,10 +135,8 @@ class ImageFolder(PictureFolder):
         labels = {picture.label for picture in pictures}
         empty = [name for label, name in enumerate(self.class_names) if label not in labels]
         if empty and subset in ("all", "train"):
-            raise self._error(
-                f"no image in the folder of class {', '.join(empty[:5])}",
-                f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})",
-            )
+            message = f"no image in the folder of class {', '.join(empty[:5])}"
+            raise self._error(message, f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})")
         return _labels(pictures)
 
     @override

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import torch
 from typing_extensions import override
 
-from assay.data.images import ImageSize, choose_size, decode, verify
-from assay.data.samples import Stream
+from assay.data.images import ImageSize, choose_size, decode, parse_size, verify
+from assay.data.samples import LazyDataset, Stream
 from assay.data.shard_files import USUAL_PICTURES, USUAL_TARGETS, find_column
 from assay.data.shards import ShardSource
 from assay.data.source_info import info_of
-from assay.errors import DataError, check_numbers
+from assay.errors import DataError
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
@@ -66,11 +67,7 @@ class ImageShards(ShardSource):
         window: int | None = None,
     ) -> None:
         super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
-        self.auto_size, self.image_size = image_size == "auto", None
-        if image_size is not None and image_size != "auto":
-            height, width = image_size
-            check_numbers("[1, inf)", image_size=(height, width))
-            self.image_size = int(height), int(width)
+        self.auto_size, self.image_size = image_size == "auto", parse_size(image_size)
         self._image, self._target, self.mode = image, target, mode
 
     @override
@@ -95,7 +92,8 @@ class ImageShards(ShardSource):
         subsets = {}
         for name, (table, numbers) in sampled.items():
             targets = self._targets(table)
-            pictures = _Pictures(self, numbers, contents if name == "train" else None, targets)
+            reader = partial(self._read_sample, numbers, contents if name == "train" else None, targets)
+            pictures = LazyDataset(len(numbers), reader)
             subsets[name] = Stream(pictures, targets, names=[*map(str, numbers)])
         return subsets
 
@@ -122,13 +120,16 @@ class ImageShards(ShardSource):
         try:
             return read(content)
         except (TypeError, ValueError) as error:
-            where = (
-                f"row {number} (rows count from 0, over all shards) of {self._reader.shard_of(block).name},"
-            )
-            raise DataError(
-                f"data.source.path={self._path}: {where} cannot be read as an image: {error}",
-                hint="write the shards without it",
-            ) from error
+            shard = self._reader.shard_of(block).name
+            where = f"row {number} (rows count from 0, over all shards) of {shard},"
+            message = f"data.source.path={self._path}: {where} cannot be read as an image: {error}"
+            raise DataError(message, hint="write the shards without it") from error
+
+    def _read_sample(
+        self, numbers: NDArray[np.int64], contents: Sequence[bytes] | None, targets: Tensor, index: int
+    ) -> tuple[Tensor, Tensor]:
+        content = None if contents is None else contents[index]
+        return self.picture(int(numbers[index]), content), targets[index]
 
     def picture(self, number: int, content: bytes | None = None) -> Tensor:
         """A row's picture, uint8 `[C, H, W]`."""
@@ -139,24 +140,3 @@ class ImageShards(ShardSource):
     def _decode(self, table: Any, numbers: NDArray[np.int64]) -> tuple[list[Tensor], Tensor]:
         pairs = zip(numbers.tolist(), self._contents(table), strict=True)
         return [self.picture(*pair) for pair in pairs], self._targets(table)
-
-
-@final
-class _Pictures:
-    """Pictures of rows as `(uint8 [C, H, W], target)`."""
-
-    def __init__(
-        self,
-        source: ImageShards,
-        numbers: NDArray[np.int64],
-        contents: Sequence[bytes] | None,
-        targets: Tensor,
-    ) -> None:
-        self._source, self._numbers, self._contents, self._targets = source, numbers, contents, targets
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        content = None if self._contents is None else self._contents[index]
-        return self._source.picture(int(self._numbers[index]), content), self._targets[index]

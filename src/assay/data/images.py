@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,16 +17,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.picture_cache import (
-    FileScan,
-    can_cache,
-    decode_once,
-    read_bytes,
-    scan_files,
-    scan_images,
-)
+from assay.data.picture_cache import FileScan, can_cache, decode_once, read_bytes, scan_files, scan_images
 from assay.data.placement import free_memory
-from assay.data.samples import Samples, Stream
+from assay.data.samples import LazyDataset, Samples, Stream
 from assay.data.source_files import check_path
 from assay.errors import DataError, check_numbers
 
@@ -38,7 +31,8 @@ if TYPE_CHECKING:
     from assay.data.source_info import SourceInfo
 
 
-ImageSize = tuple[int, int] | Literal["auto"] | None
+Size = tuple[int, int] | None
+ImageSize = Size | Literal["auto"]
 MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
 """Pillow's name and the number of channels of each mode that pictures are converted to."""
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
@@ -48,6 +42,15 @@ _MOST_LOOKED_AT, _LARGE, _LONGEST = 1000, 512, 224
 """Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
+
+
+def parse_size(image_size: ImageSize) -> Size:
+    """Height and width where they are given."""
+    if image_size is None or image_size == "auto":
+        return None
+    height, width = image_size
+    check_numbers("[1, inf)", image_size=(height, width))
+    return int(height), int(width)
 
 
 def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | None, str]:
@@ -69,7 +72,7 @@ def has_too_many_bad(bad: int, total: int, on_bad: str) -> bool:
     return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
 
 
-def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
+def read_image(path: str, mode: str = "RGB", size: Size = None) -> Tensor:
     """Decode an image file."""
     return read_as("an image", path, lambda content: decode(content, mode, size))
 
@@ -79,10 +82,8 @@ def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
     try:
         return decode(read_bytes(path))
     except ValueError as error:
-        raise DataError(
-            f"{path} cannot be read as {kind}: {error}",
-            hint="repair or remove this file (data.source.root)",
-        ) from error
+        message = f"{path} cannot be read as {kind}: {error}"
+        raise DataError(message, hint="repair or remove this file (data.source.root)") from error
 
 
 def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
@@ -188,11 +189,7 @@ class PictureFolder(ABC):
     def __init__(
         self, root: str, image_size: ImageSize, mode: str, in_memory: bool | str, on_bad: str
     ) -> None:
-        self.auto_size, self.image_size = image_size == "auto", None
-        if image_size is not None and image_size != "auto":
-            height, width = image_size
-            check_numbers("[1, inf)", image_size=(height, width))
-            self.image_size = int(height), int(width)
+        self.auto_size, self.image_size = image_size == "auto", parse_size(image_size)
         self.mode, self.class_names, self.notes = mode, tuple[str, ...](), tuple[str, ...]()
         self._root, self._in_memory, self._on_bad = Path(root), in_memory, on_bad
 
@@ -244,10 +241,8 @@ class PictureFolder(ABC):
         if not self.image_size and {look.size for look in looks} != {size}:
             images = None
         if self._in_memory is True and images is None:
-            raise DataError(
-                f"data.source.in_memory=true: the pictures in {self._root} have several sizes",
-                hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
-            )
+            message = f"data.source.in_memory=true: the pictures in {self._root} have several sizes"
+            raise DataError(message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto")
         if images is not None and not all(good):
             images = images[torch.tensor(good)]
         subsets: dict[str, Samples | Stream] = {}
@@ -267,7 +262,8 @@ class PictureFolder(ABC):
         names, hashes = [picture.name for picture in pictures], [look.sha256 for look in looks]
         if images is not None:
             return Samples(images, targets, identity, names, hashes=hashes)
-        files = _Files(pictures, self.mode, self.image_size, self._target_reader())
+        reader = partial(_read_sample, pictures, self.mode, self.image_size, self._target_reader())
+        files = LazyDataset(len(pictures), reader)
         # Some pictures of each size, where there are several.
         sizes = {} if self.image_size else {look.size: position for position, look in enumerate(looks)}
         unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
@@ -329,25 +325,12 @@ class PictureFolder(ABC):
         self._note(f"{message}; left out because of data.source.on_bad={self._on_bad}")
 
 
-@final
-class _Files:
-    """Image files as `(uint8 [C, H, W], target)`."""
-
-    def __init__(
-        self,
-        pictures: Sequence[Picture],
-        mode: str,
-        size: tuple[int, int] | None,
-        read_target: Callable[[Picture], Tensor],
-    ) -> None:
-        self._pictures, self._mode, self._size, self._read_target = pictures, mode, size, read_target
-
-    def __len__(self) -> int:
-        return len(self._pictures)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        picture = self._pictures[index]
-        return read_image(picture.path, self._mode, self._size), self._read_target(picture)
+def _read_sample(
+    pictures: Sequence[Picture], mode: str, size: Size, read_target: Callable[[Picture], Tensor], index: int
+) -> tuple[Tensor, Tensor]:
+    """An image file as `(uint8 [C, H, W], target)`."""
+    picture = pictures[index]
+    return read_image(picture.path, mode, size), read_target(picture)
 
 
 def list_images(folder: Path) -> tuple[list[str], list[str]]:

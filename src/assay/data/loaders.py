@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from assay.data.shards import ShardStream
     from assay.data.splits import Splits
     from assay.data.transforms import Scale
+
+    Position = Callable[[], tuple[int, int]]
 
 
 class SubsetLoader(ABC):
@@ -65,7 +68,7 @@ class MemoryLoader(SubsetLoader):
         subset: Subset,
         placement: Placement,
         order: BatchOrder,
-        position: Callable[[], tuple[int, int]],
+        position: Position,
         device: Callable[[], torch.device],
     ) -> None:
         self.order = order
@@ -91,7 +94,7 @@ class StreamLoader(SubsetLoader):
         self,
         data: Subset | ShardStream,
         order: BatchOrder,
-        position: Callable[[], tuple[int, int]],
+        position: Position,
         transforms: Transforms | None = None,
         bytes_per_sample: int = 0,
         **options: Any,
@@ -101,12 +104,14 @@ class StreamLoader(SubsetLoader):
         if isinstance(data, Subset):
             self._subset = data
             keyed: Any = KeyedDataset(data.data, data.transforms, order.seed)
-            options |= {"batch_sampler": _KeyedBatches(data, order, position), "collate_fn": collate}
+            sampler = Redrawn(partial(_draw_keys, data, order, position))
+            options |= {"batch_sampler": sampler, "collate_fn": collate}
         else:
             sample = max(data.row_bytes, bytes_per_sample)
             most = max(1, _CHUNK_BYTES // (order.batch_size * sample))
             keyed = _Chunks(data, transforms or Transforms(), order)
-            options |= {"batch_size": None, "sampler": _Chunk(data, order, position, most)}
+            sampler = Redrawn(partial(_draw_chunks, data.steps_per_window(order), order, position, most))
+            options |= {"batch_size": None, "sampler": sampler}
         self._loader: DataLoader[Any] = DataLoader(keyed, worker_init_fn=ignore_stop_signals, **options)
 
     @override
@@ -186,17 +191,22 @@ def collate(samples: list[Any]) -> Any:
 
 
 @final
-class _KeyedBatches:
-    """Batch sampler whose indices carry the epoch, so that workers need no other state."""
+class Redrawn:
+    """A sampler whose order a function draws anew for each pass."""
 
-    def __init__(self, subset: Subset, order: BatchOrder, position: Callable[[], tuple[int, int]]) -> None:
-        self._subset, self._order, self._position = subset, order, position
+    def __init__(self, draw: Callable[[], Iterator[Any]]) -> None:
+        self._draw = draw
 
-    def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
-        epoch, start = self._position()
-        chosen = (self._order.batches(epoch, start, of=of) for of in (self._subset.rows, self._subset.keys))
-        for rows, keys in zip(*chosen, strict=True):
-            yield [(epoch, row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]
+    def __iter__(self) -> Iterator[Any]:
+        return self._draw()
+
+
+def _draw_keys(subset: Subset, order: BatchOrder, position: Position) -> Iterator[list[tuple[int, int, int]]]:
+    """Batches of keys that carry the epoch, so that workers need no other state."""
+    epoch, start = position()
+    chosen = (order.batches(epoch, start, of=of) for of in (subset.rows, subset.keys))
+    for rows, keys in zip(*chosen, strict=True):
+        yield [(epoch, row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]
 
 
 @final
@@ -219,22 +229,15 @@ class _Chunks(Dataset[Any]):
             return error
 
 
-@final
-class _Chunk:
-    """Sampler of what is left of an epoch."""
-
-    def __init__(
-        self, stream: ShardStream, order: BatchOrder, position: Callable[[], tuple[int, int]], most: int
-    ) -> None:
-        self._order, self._position, self._most = order, position, most
-        self._in_window = stream.steps_per_window(order)
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        epoch, first = self._position()
-        while first < len(self._order):
-            left = min(self._in_window - first % self._in_window, len(self._order) - first, self._most)
-            yield epoch, first, left
-            first += left
+def _draw_chunks(
+    in_window: int, order: BatchOrder, position: Position, most: int
+) -> Iterator[tuple[int, int, int]]:
+    """What is left of an epoch."""
+    epoch, first = position()
+    while first < len(order):
+        left = min(in_window - first % in_window, len(order) - first, most)
+        yield epoch, first, left
+        first += left
 
 
 _MOST_AT_ONCE = 32
@@ -276,7 +279,7 @@ _SAMPLES = 1024
 
 
 def input_statistics(
-    subset: Subset, first: Tensor, scale: Scale | None, *, seed: int, num_workers: int
+    subset: Subset, first: Tensor, scale: Scale | None, seed: int, num_workers: int
 ) -> Scale:
     """Mean and deviation of the training subset's inputs, for which it is read once at most."""
     if scale is not None:

@@ -93,18 +93,14 @@ class Placement:
         # At once: moving the rows of each batch by itself costs as much as gathering it.
         there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split([*map(len, rows)])  # type: ignore[no-untyped-call]  # torch leaves it untyped
         is_there, is_prepared = inputs.device == device, self._is_prepared
-        for here, chosen, width in zip(rows, there, self._widths(rows), strict=True):
+        lengths = self._samples.lengths
+        for here, chosen in zip(rows, there, strict=True):
+            width = None if lengths is None else padded_length(int(lengths[here].max()))
             cut = inputs if width is None else inputs[:, :width]
             taken = cut.index_select(0, chosen) if is_there else self._gather_on_cpu(cut, here, device)
             self._num_taken += len(here)
             pair = taken, targets.index_select(0, chosen)
             yield Prepared(*pair) if is_prepared else pair
-
-    def _widths(self, rows: Sequence[Tensor]) -> Sequence[int | None]:
-        lengths = self._samples.lengths
-        if lengths is None:
-            return [None] * len(rows)
-        return [padded_length(int(lengths[chosen].max())) for chosen in rows]
 
     def _gather_on_cpu(self, inputs: Tensor, rows: Tensor, device: torch.device) -> Tensor:
         shape = (len(rows), *inputs.shape[1:])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -67,6 +67,21 @@ class IndexedDataset(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LazyDataset:
+    """Samples that a function reads by their index."""
+
+    length: int
+    read: Callable[[int], tuple[Any, Any]]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        return self.read(index)
 
 
 @final

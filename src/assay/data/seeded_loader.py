@@ -21,7 +21,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from assay.data.loaders import ignore_stop_signals
+from assay.data.batch_order import train_position
+from assay.data.loaders import Redrawn, ignore_stop_signals
 from assay.data.transforms import seed_generators
 from assay.splitmix import mix
 from assay.torch_internals import end_workers, tree_map
@@ -165,9 +166,7 @@ class SeededLoader:
 
     def _position(self) -> tuple[int, int, int]:
         """Epoch, how often this loader has begun anew in it, and batches done since."""
-        if self._trainer is None:
-            return 0, 0, 0
-        epoch, done = self._trainer.current_epoch, train_batches_done(self._trainer)
+        epoch, done = train_position(self._trainer)
         if not self._cycled:
             return epoch, 0, done
         return epoch, *(divmod(done, max(1, len(self))) if self.exact else (done, 0))
@@ -262,27 +261,13 @@ class SeededLoader:
         if not self._by_index:  # persistent workers would go on drawing where they were
             sizes = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
             return DataLoader(loader.dataset, generator=loader.generator, **sizes, **options)
-        order = _Order(self, flat=loader.batch_sampler is None)
-        chosen = {"batch_size": None, "sampler": order} if order.flat else {"batch_sampler": order}
+        if loader.batch_sampler is None:
+            first = Redrawn(lambda: (batch[0] for batch in self.batches()))
+            chosen: dict[str, Any] = {"batch_size": None, "sampler": first}
+        else:
+            chosen = {"batch_sampler": Redrawn(self.batches)}
         keep = loader.persistent_workers
         return DataLoader(SeededSamples(loader.dataset), persistent_workers=keep, **chosen, **options)
-
-
-@final
-class _Order:
-    """Sampler of a loader that is read by index."""
-
-    def __init__(self, loader: SeededLoader, *, flat: bool) -> None:
-        self._loader, self.flat = loader, flat
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._loader.batches():
-            yield batch[0] if self.flat else batch
-
-
-def train_batches_done(trainer: L.Trainer) -> int:
-    """How many batches of the epoch are done."""
-    return trainer.fit_loop.epoch_loop.batch_progress.current.ready
 
 
 def _is_stock(loader: Any) -> bool:

@@ -14,15 +14,7 @@ import torch
 from PIL import Image
 from typing_extensions import override
 
-from assay.data.images import (
-    NAMED,
-    SUBSETS,
-    ImageSize,
-    Picture,
-    PictureFolder,
-    list_images,
-    read_as,
-)
+from assay.data.images import NAMED, SUBSETS, ImageSize, Picture, PictureFolder, list_images, read_as
 from assay.data.picture_cache import FileScan, scan_files
 from assay.data.source_info import info_of
 from assay.errors import DataError
@@ -202,9 +194,8 @@ class SegmentationFolder(PictureFolder):
         for path in list_images(folder)[0]:
             stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
             if stem in paths:
-                raise self._error(
-                    f"{paths[stem]} and {path} have the same name but for the suffix", "rename one of them"
-                )
+                message = f"{paths[stem]} and {path} have the same name but for the suffix"
+                raise self._error(message, "rename one of them")
             paths[stem] = path
         return paths
 

@@ -112,14 +112,11 @@ class _Folder:
     def list_shards(self) -> dict[str, tuple[int, str, bool]]:
         """Size and stamp of each shard, and whether the stamp stands for its contents, by its name."""
         with _explain(self.path):
-            listed = {self._root: None} if self._is_file else self._files.find(self._root, detail=True)
-            names = [
-                PurePosixPath(full).name if self._is_file else full[len(self._root) + 1 :] for full in listed
-            ]
-            names = [name for name in names if not re.search(r"(^|/)(\.|cache-)", name)]
-            found = {
-                name: self.state(name) for name in sorted(names) if PurePosixPath(name).suffix in _FORMATS
-            }
+            names = [PurePosixPath(self._root).name]
+            if not self._is_file:
+                names = [full[len(self._root) + 1 :] for full in self._files.find(self._root)]
+            names = [name for name in sorted(names) if not re.search(r"(^|/)(\.|cache-)", name)]
+            found = {name: self.state(name) for name in names if PurePosixPath(name).suffix in _FORMATS}
         kinds = sorted({PurePosixPath(name).suffix for name in found})
         if len(kinds) != 1:
             which = (
@@ -175,8 +172,7 @@ class _Parquet:
 
     is_random = False
 
-    def __init__(self, file: Any, offsets: str) -> None:
-        del offsets
+    def __init__(self, file: Any, _: str) -> None:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
         self._file = pq.ParquetFile(file)
@@ -211,8 +207,7 @@ class _Arrow:
 
     is_random = True
 
-    def __init__(self, file: Any, offsets: str) -> None:
-        del offsets
+    def __init__(self, file: Any, _: str) -> None:
         import pyarrow as pa
 
         try:
@@ -367,10 +362,8 @@ class ShardReader:
         try:
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(
-                f"data.source.path={self.path}: the shards differ in a column: {error}",
-                hint="write all with the same types",
-            ) from error
+            message = f"data.source.path={self.path}: the shards differ in a column: {error}"
+            raise DataError(message, hint="write all with the same types") from error
 
     def count(self, name: str, values: Callable[[int], Any]) -> list[dict[Any, int]]:
         """How often each value of a block occurs: all are read, once, and the index keeps the result."""

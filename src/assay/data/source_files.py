@@ -113,24 +113,18 @@ def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
         name = next((name for name in wanted if name in names), "")
         if not name and len(names) != 1:
-            raise DataError(
-                f"{path} has {len(names)} arrays: {', '.join(names[:10])}",
-                hint=f"name the array to predict {wanted[0]}",
-            )
+            message = f"{path} has {len(names)} arrays: {', '.join(names[:10])}"
+            raise DataError(message, hint=f"name the array to predict {wanted[0]}")
         return read_array(path, name or names[0])
     except (ValueError, OSError, EOFError, BadZipFile, NoArrayError) as error:
-        raise DataError(
-            f"{path} cannot be read: {error}", hint="save plain numbers with numpy.save or numpy.savez"
-        ) from error
+        message = f"{path} cannot be read: {error}"
+        raise DataError(message, hint="save plain numbers with numpy.save or numpy.savez") from error
 
 
 def read_header(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of an array, of which no more is read."""
-    if (container := take_from(root)) is not None:
-        return (array := _array_of(container, name)).shape, array.dtype
-    if root.is_dir():
-        mapped = np.lib.format.open_memmap(_file(root, name), mode="r")
-        return mapped.shape, mapped.dtype
+    if take_from(root) is not None or root.is_dir():
+        return (array := read_array(root, name)).shape, array.dtype
     with ZipFile(root) as archive:
         if f"{name}.npy" not in archive.namelist():
             raise NoArrayError([member.removesuffix(".npy") for member in archive.namelist()])

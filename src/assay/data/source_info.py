@@ -56,27 +56,26 @@ def info_of(source: object) -> SourceInfo:
 
 def _find_table_task(source: dict[str, Any]) -> str:
     """By the target's columns; empty where they cannot be read, which reading the data reports."""
-    targets = source.get("target")
-    if targets is None and "tokenizer" not in source:  # texts are not reconstructed
+    if source.get("target") is None and "tokenizer" not in source:  # texts are not reconstructed
         return Reconstruction.name
-    if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
+    if not (names := _target_names(source)):
         return ""
     from assay.data.tabular.column_kind import task_of_columns
-    from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
+    from assay.data.tabular.table_file import FILE_OPTIONS, read_table  # pandas takes half a second to import
 
-    names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
-    options = {key: source[key] for key in ("decimal", "encoding", "sheet") if source.get(key) is not None}
+    options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
     try:
-        frame = read_table(
-            str(source["path"]),
-            separator=str(source.get("separator", "auto")),
-            na_values=source.get("na_values") or (),
-            columns=names,
-            **options,
-        )
-        return task_of_columns(frame, names)[0]
+        return task_of_columns(read_table(str(source["path"]), columns=names, **options), names)[0]
     except (AssayError, LookupError, TypeError, ValueError):
         return ""
+
+
+def _target_names(source: dict[str, Any]) -> list[str]:
+    """Columns to predict; none where these or the file are not known."""
+    target = source.get("target")
+    if not isinstance(target, str | list) or "???" in (source.get("path"), target):
+        return []
+    return [target] if isinstance(target, str) else [str(name) for name in target]
 
 
 def are_vectors(source: dict[str, Any]) -> bool:
@@ -133,17 +132,15 @@ def _folders_in(folder: Path) -> list[str]:
 
 def _find_shards_task(source: dict[str, Any]) -> str:
     """By the target's columns and, where it is a class, by how many there are."""
-    target, path = source.get("target"), source.get("path")
-    if target is None:
+    if source.get("target") is None:
         return Reconstruction.name
-    if not isinstance(target, str | list) or "???" in (path, target):
+    if not (names := _target_names(source)):
         return ""
     from assay.data.shard_files import USUAL_TARGETS, ShardReader, find_column
     from assay.data.tabular.column_kind import task_of_columns
 
-    names = [target] if isinstance(target, str) else [str(name) for name in target]
     try:
-        reader, task = ShardReader(str(path)), TASKS["multiclass"]
+        reader, task = ShardReader(str(source.get("path"))), TASKS["multiclass"]
         if "image" in source:
             names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
         else:
@@ -167,9 +164,7 @@ _BUILT_IN: Final = {
         "arrays",
     ),
     "assay.data.image_folder.ImageFolder": SourceInfo(
-        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),),
-        _find_folder_task,
-        "pictures",
+        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),), _find_folder_task, "pictures"
     ),
     "assay.data.image_shards.ImageShards": SourceInfo(
         (SourcePath("path", "a folder of .tar, .parquet or .arrow files", "file or folder", or_url=True),),
@@ -177,8 +172,7 @@ _BUILT_IN: Final = {
         "pictures",
     ),
     "assay.data.segmentation_folder.SegmentationFolder": SourceInfo(
-        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),),
-        raw_input="pictures",
+        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),), raw_input="pictures"
     ),
     "assay.data.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
     "assay.data.table.Table": _TABLES,

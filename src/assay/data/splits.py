@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -64,26 +64,16 @@ def request_split_columns(source: Source, split: Split) -> None:
         columns = {**columns, "data.split.dedup": "true"}
     if columns and info_of(source).divides_itself:
         key, name = next(iter(columns.items()))
-        raise DataError(
-            f"{key}={name}: this source divides its texts itself; its samples are not independent",
-            hint=f"{key}=null fold=null; data.source.split_by sets how they are divided",
-        )
+        message = f"{key}={name}: this source divides its texts itself; its samples are not independent"
+        raise DataError(message, hint=f"{key}=null fold=null; data.source.split_by sets how they are divided")
     if hasattr(source, "split_columns"):
         source.split_columns = split.columns
 
 
 def read_for_model(
-    source: Source,
-    split: Split,
-    thin_classes: float | None,
-    trained: FittedPreprocessing,
-    *,
-    asked: str | None,
-    digest: str,
-    whole: bool,
+    source: Source, split: Split, read: Callable[..., Splits], *, digest: str, whole: bool
 ) -> Splits:
     """Read a source and divide it as its run did, or take other samples as a whole."""
-    read = partial(read_splits, source, thin_classes=thin_classes, trained=trained, asked=asked)
     joins = whole and bool(getattr(source, "divides", False))
     request_split_columns(source, split)
     try:
@@ -138,10 +128,8 @@ class Splits:
         """Refuse what cannot be trained on."""
         num_train = self.num_train
         if num_train < 2:
-            raise DataError(
-                f"data: {num_train} training sample(s) after the split; training needs at least two",
-                hint="add samples, or lower data.split.val and data.split.test",
-            )
+            message = f"data: {num_train} training sample(s) after the split; training needs at least two"
+            raise DataError(message, hint="add samples, or lower data.split.val and data.split.test")
         shape = self.data["train"].targets.shape[1:]
         for subset, data in self.data.items():
             if isinstance(data, Samples) and (subset == "train" or data is not self.data["train"]):
@@ -156,10 +144,8 @@ class Splits:
             targets["train"] = torch.tensor(self.stream.class_counts).nonzero()[:, 0]
         self.task.check_subsets(targets, self.class_names)
         if num_train < batch_size:  # last: too few may follow from what is wrong above
-            raise DataError(
-                f"data.batch_size={batch_size}: there are only {num_train} training samples",
-                hint=f"data.batch_size={num_train}, or data.drop_last=false",
-            )
+            message = f"data.batch_size={batch_size}: there are only {num_train} training samples"
+            raise DataError(message, hint=f"data.batch_size={num_train}, or data.drop_last=false")
 
     def describe(self, first: Tensor, mean: Numbers, std: Numbers, **others: Any) -> Spec:
         """The spec of these subsets."""
@@ -323,10 +309,8 @@ def _check_subsets(parts: Mapping[str, Data]) -> None:
             raise DataError(f"data: {name} has no samples", hint="add some, or do not name it in data.source")
         num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
         if num_inputs != num_targets:
-            raise DataError(
-                f"data: {name} has {num_inputs} inputs and {num_targets} targets",
-                hint="check which files or arrays data.source names",
-            )
+            message = f"data: {name} has {num_inputs} inputs and {num_targets} targets"
+            raise DataError(message, hint="check which files or arrays data.source names")
 
 
 def check_inputs(subset: str, data: Samples) -> None:

@@ -89,10 +89,8 @@ def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subse
     order = np.argsort(values, kind="stable")
     cuts = np.flatnonzero(values[order][1:] != values[order][:-1]) + 1
     if not len(cuts):
-        raise DataError(
-            f"data.split.{subset}: {len(indices)} sample(s), all of one time, are left to cut it from",
-            hint=f"data.split.{subset}=0, or another column: data.split.time=COLUMN",
-        )
+        message = f"data.split.{subset}: {len(indices)} sample(s), all of one time, are left to cut it from"
+        raise DataError(message, hint=f"data.split.{subset}=0, or another column: data.split.time=COLUMN")
     cut = cuts[np.abs(cuts - (1 - fraction) * len(indices)).argmin()]
     return np.sort(indices[order[:cut]]), np.sort(indices[order[cut:]])
 
@@ -115,16 +113,12 @@ def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
     elif not isinstance(data, Unfitted) and data.names:
         values = _values_of_names(data.names, key, name)
     else:
-        raise DataError(
-            f"{key}={name}: this data has neither columns beside its inputs nor file names to split by",
-            hint=f"{key}=null draws samples at random",
-        )
+        message = f"{key}={name}: this data has neither columns beside its inputs nor file names to split by"
+        raise DataError(message, hint=f"{key}=null draws samples at random")
     if (missing := values.isna().to_numpy()).any():
         row, count = values.index[int(missing.argmax())], int(missing.sum())
-        raise DataError(
-            f"{key}={name}: no value in row {row} (rows count from 0; {count} of {len(values)} rows)",
-            hint="fill them in, or leave such rows out of the file",
-        )
+        message = f"{key}={name}: no value in row {row} (rows count from 0; {count} of {len(values)} rows)"
+        raise DataError(message, hint="fill them in, or leave such rows out of the file")
     return values
 
 

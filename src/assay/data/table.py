@@ -197,24 +197,17 @@ class Table:
         if len(separator) != 1 and separator not in (r"\s+", AUTO):  # a regular expression may never end
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
-        self.targets = [] if target is None else _as_names("target", target)
+        options = column_options(target, features, exclude, keep, categories)
+        self._asked_of_columns, self.targets = replace(options, day_first=day_first), options.targets
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):
             expected = "null" if target is not None else "the name of a column"
             raise ValueError(f"target={target!r}: expected {expected} for task={task!r}")
-        self._asked_of_columns = ColumnOptions(
-            targets=self.targets,
-            features=None if features is None else _as_names("features", features),
-            exclude=_as_names("exclude", exclude),
-            keep=_as_names("keep", keep),
-            categories=_as_names("categories", categories),
-            day_first=day_first,
-        )
         self._asked: str = task
         self.file_options: dict[str, Any] = {
             "separator": separator,
             "decimal": decimal,
             "encoding": encoding,
-            "na_values": _as_names("na_values", na_values),
+            "na_values": _as_names(na_values),
             "sheet": sheet,
         }
         self._impute, self._max_categories = missing == "impute", max_categories
@@ -253,21 +246,12 @@ class Table:
         targets = TableTargets(self.task, self.targets, all_targets)
         self._note(*targets.notes)
         self.class_names = targets.class_names
-        return {
-            subset: Unfitted(
-                frame[chosen.names],
-                targets.encode(frame),
-                encoder,
-                _row_names(frame),
-                {
-                    name: self._as_times(frame[name])
-                    for name in (*self.split_columns.values(), *hints)
-                    if name in frame
-                },
-                hints,
-            )
-            for subset, frame in frames.items()
-        }
+        named, subsets = (*self.split_columns.values(), *hints), {}
+        for subset, frame in frames.items():
+            raw, encoded, rows = frame[chosen.names], targets.encode(frame), _row_names(frame)
+            times = {name: self._as_times(frame[name]) for name in named if name in frame}
+            subsets[subset] = Unfitted(raw, encoded, encoder, rows, times, hints)
+        return subsets
 
     def _read_subset(self, subset: str, path: str) -> pd.DataFrame:
         """The rows of a file that have a target, by their numbers in it."""
@@ -284,10 +268,8 @@ class Table:
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         rows = drop_missing_targets(frame, self.targets) if self._impute else frame
         if not len(rows):
-            raise DataError(
-                f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
-                hint="choose another column",
-            )
+            message = f"data.source.target={','.join(self.targets)}: no row of {path} has a value there"
+            raise DataError(message, hint="choose another column")
         if number := len(frame) - len(rows):
             subject = f"{pluralize(number, 'row')} of {len(frame):,} without a target"
             self._note(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
@@ -309,10 +291,8 @@ class Table:
         """The rows that have a text."""
         key, blank = f"data.source.text={name}", blank_texts(frame[name])
         if is_number(frame[name]) and frame[name].notna().any():
-            raise DataError(
-                f"{key}: the column holds numbers, not texts",
-                hint="choose another column; data=table predicts from numbers",
-            )
+            message = f"{key}: the column holds numbers, not texts"
+            raise DataError(message, hint="choose another column; data=table predicts from numbers")
         if blank.all():
             subject = describe_subset(subset)
             raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
@@ -359,18 +339,12 @@ class Table:
         return split_names
 
     def _find_task(self, frame: pd.DataFrame) -> str:
-        if not self.targets:
-            return Reconstruction.name if self._asked == "auto" else self._asked
-        if self._asked == "auto":
-            task, note = task_of_columns(frame, self.targets)
-            self._note(*([note] if note else []))
-            return task
-        if task_of(self._asked).by_class and len(self.targets) > 1:
-            raise DataError(
-                f"data.source.target: {len(self.targets)} columns for a {self._asked} task, which has one",
-                hint="data.source.task=multilabel, or data.source.task=regression",
-            )
-        return self._asked
+        task, note = choose_task(self._asked, frame, self.targets)
+        self._note(*([note] if note else []))
+        if task_of(task).by_class and len(self.targets) > 1:
+            message = f"data.source.target: {len(self.targets)} columns for a {task} task, which has one"
+            raise DataError(message, hint="data.source.task=multilabel, or data.source.task=regression")
+        return task
 
 
 def _path_option(subset: str) -> str:
@@ -378,10 +352,24 @@ def _path_option(subset: str) -> str:
     return "test_path" if subset == "test" else "path"
 
 
-def _as_names(option: str, value: Any) -> list[str]:
+def choose_task(asked: str, frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
+    """The task that is asked for, else the one of the target columns, and a note where that is ambiguous."""
+    if asked != "auto":
+        return asked, ""
+    return task_of_columns(frame, targets) if targets else (Reconstruction.name, "")
+
+
+def column_options(target: Any, features: Any, exclude: Any, keep: Any, categories: Any) -> ColumnOptions:
+    """Columns that a config names, one or several under each key."""
+    targets, used = _as_names(target), None if features is None else _as_names(features)
+    if target is not None and not targets:
+        raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
+    excluded, kept, as_categories = map(_as_names, (exclude, keep, categories))
+    return ColumnOptions(targets, used, excluded, kept, as_categories)
+
+
+def _as_names(value: Any) -> list[str]:
     names = [value] if isinstance(value, str | int | float) else list(value or ())
-    if option == "target" and not names:
-        raise ValueError(f"{option}={value!r}: expected the name of a column, or a list of them")
     return [str(name) for name in names]
 
 

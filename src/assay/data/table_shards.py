@@ -13,19 +13,11 @@ from typing_extensions import override
 from assay.data.samples import Unfitted
 from assay.data.shards import ShardSource
 from assay.data.source_info import info_of
-from assay.data.table import TableTargets, read_columns
-from assay.data.tabular.column_kind import (
-    ColumnOptions,
-    Features,
-    choose_features,
-    is_real,
-    plain_numbers,
-    task_of_columns,
-)
+from assay.data.table import TableTargets, choose_task, column_options, read_columns
+from assay.data.tabular.column_kind import Features, choose_features, is_real, plain_numbers
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tabular.table_file import AUTO
+from assay.data.tabular.table_file import FILE_OPTIONS
 from assay.errors import DataError
-from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task, task_of
 
 if TYPE_CHECKING:
@@ -88,21 +80,9 @@ class TableShards(ShardSource):
         super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
         if task != "auto":
             task_of(task)
-        self.targets = [] if target is None else [target] if isinstance(target, str) else list(target)
-        self._asked = task
-        self._options = ColumnOptions(
-            targets=self.targets,
-            features=None if features is None else list(features),
-            exclude=list(exclude),
-            keep=list(keep),
-            categories=list(categories),
-        )
-        self.file_options: dict[str, Any] = {
-            **dict.fromkeys(("separator", "decimal"), AUTO),
-            "encoding": "utf-8",
-            "na_values": [],
-            "sheet": None,
-        }
+        self._options = column_options(target, features, exclude, keep, categories)
+        self.targets, self._asked = self._options.targets, task
+        self.file_options: dict[str, Any] = FILE_OPTIONS
         self.fitted: TableEncoder | None = None
 
     @override
@@ -121,7 +101,7 @@ class TableShards(ShardSource):
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
         frames = {name: self._frame(*rows) for name, rows in sampled.items()}
         train = frames["train"]
-        self.task, classes = self._find_task(train), list[str]()
+        self.task, classes = choose_task(self._asked, train, self.targets)[0], list[str]()
         if task_of(self.task).by_class:
             classes = self.targets[:1]
         elif task_of(self.task).has_heads:
@@ -164,11 +144,6 @@ class TableShards(ShardSource):
     def _frame(self, table: Any, numbers: NDArray[np.int64]) -> pd.DataFrame:
         frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
         return plain_numbers(frame.set_axis(pd.Index(numbers), axis=0))
-
-    def _find_task(self, sample: pd.DataFrame) -> str:
-        if not self.targets:
-            return Reconstruction.name if self._asked == "auto" else self._asked
-        return task_of_columns(sample, self.targets)[0] if self._asked == "auto" else self._asked
 
     def _encode_targets(self, frame: pd.DataFrame) -> Tensor:
         for name in self.targets:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, final, get_args
 import numpy as np
 import torch
 
-from assay.data.tabular.table_encoder import Column, check_columns, describe_unusual
+from assay.data.tabular.table_encoder import Column, describe_unusual
 from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
@@ -81,11 +81,7 @@ class Tokenizer:
         check_tokenizer(kind, vocab_size)
         pre_tokenizers, trainers = _library().pre_tokenizers, _library().trainers
         backend = _backend(kind, {token: index for index, token in enumerate(_SPECIAL)}, [], lowercase)
-        options: dict[str, Any] = {
-            "vocab_size": vocab_size,
-            "special_tokens": list(_SPECIAL),
-            "show_progress": False,
-        }
+        options = dict[str, Any](vocab_size=vocab_size, special_tokens=list(_SPECIAL), show_progress=False)
         trainer: Any = (
             trainers.BpeTrainer(initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), **options)
             if kind == "bpe"
@@ -161,10 +157,8 @@ def _library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise DataError(
-            "data: texts need the package tokenizers, which is not installed",
-            hint="pip install 'assay[text]'",
-        ) from error
+        message = "data: texts need the package tokenizers, which is not installed"
+        raise DataError(message, hint="pip install 'assay[text]'") from error
     return tokenizers
 
 
@@ -243,6 +237,9 @@ LONGEST = 65_536
 class TextEncoder:
     """Token ids of a column of texts, by a tokenizer that is trained on the training rows, or pretrained."""
 
+    tokenizer: Tokenizer
+    """Available after `fit`."""
+
     def __init__(
         self,
         column: str,
@@ -260,7 +257,6 @@ class TextEncoder:
         self.csv: dict[str, str] = {}
         self._options: dict[str, Any] = {"vocab_size": vocab_size, "lowercase": lowercase}
         self._asked = tokenizer
-        self._tokenizer: Tokenizer | None = None
         self._pretrained: Tokenizer | None = None
         self._source = ""
         self._lengths: list[NDArray[np.int64]] | None = None
@@ -269,13 +265,6 @@ class TextEncoder:
     def column(self) -> str:
         """Name of the column."""
         return self.columns[0].name
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The trained tokenizer, available after `fit`."""
-        if self._tokenizer is None:
-            raise RuntimeError("fit() comes first")
-        return self._tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -294,17 +283,15 @@ class TextEncoder:
             self._pretrained, self._source = pretrained_tokenizer(text, padding), source
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             why = error if isinstance(error, ValueError) else "it has no vocabulary of tokens and ids"
-            raise DataError(
-                f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}",
-                hint="choose other weights",
-            ) from error
+            message = f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}"
+            raise DataError(message, hint="choose other weights") from error
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Train the tokenizer, or use the pretrained one."""
         texts = raw[self.column].iloc[rows]
         kind: Kind = "word" if len(texts) < _FEW else "bpe"
         options = {"kind": kind if self._asked == "auto" else self._asked, **self._options}
-        self._tokenizer = self._pretrained or Tokenizer.train(map(self._clip, texts), **options)
+        self.tokenizer = self._pretrained or Tokenizer.train(map(self._clip, texts), **options)
         self._lengths = []
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
@@ -353,10 +340,6 @@ class TextEncoder:
             )
         return tuple(notes)
 
-    def check_columns(self, names: Sequence[str], where: str = "data") -> None:
-        """Refuse a table that lacks the column, or has it twice."""
-        check_columns(self.columns, names, where)
-
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on texts of which the training texts lack most words, or that do not fit."""
         return describe_unusual(self.odd(self.transform(raw)), raw.index)
@@ -382,6 +365,6 @@ class TextEncoder:
     def from_plain(cls, plain: Mapping[str, Any], tokenizer: Tokenizer) -> Self:
         """A fitted encoder."""
         encoder = cls(plain["column"], max_length=plain["max_length"])
-        encoder._tokenizer = tokenizer
+        encoder.tokenizer = tokenizer
         encoder._pretrained = tokenizer if plain.get("pretrained") else None
         return encoder

@@ -38,10 +38,7 @@ class TorchvisionImages:
 
     task: str = "multiclass"
     calls_with: Final = {
-        "dataset": (
-            1,
-            dict.fromkeys(("train", "download"), "data.source.root=… data.source.download=…"),
-        )
+        "dataset": (1, dict.fromkeys(("train", "download"), "data.source.root=… data.source.download=…"))
     }
     """How many values an argument is called with, and the names of others, with what to type instead."""
 

@@ -306,13 +306,8 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
         ]
         for row, row_cells in zip(mark.y_names, cells, strict=True)
     ]
-    trace = {
-        "type": "heatmap",
-        "z": [floats(row) for row in values],
-        "showscale": False,
-        "xgap": 1,
-        "ygap": 1,
-    }
+    trace = {"type": "heatmap", "z": [floats(row) for row in values], "showscale": False}
+    trace |= {"xgap": 1, "ygap": 1}
     trace |= {"x": list(range(len(mark.x_names))), "y": list(range(len(mark.y_names)))}
     if mark.shows_values:  # zeros are most of a good matrix; without them the others are seen
         cells = np.where(values == 0, "", cells).tolist()
@@ -376,9 +371,8 @@ def to_matplotlib(figure: Figure) -> Drawing:
         from matplotlib.figure import Figure as Drawing
         from matplotlib.ticker import PercentFormatter
     except ImportError as error:
-        raise AssayError(
-            "figures as pictures need matplotlib", hint="pip install 'assay[plot]', or uv sync --extra plot"
-        ) from error
+        message = "figures as pictures need matplotlib"
+        raise AssayError(message, hint="pip install 'assay[plot]', or uv sync --extra plot") from error
     size = (6.0, 5.4) if any(isinstance(mark, Heatmap) for mark in figure.marks) else (7.2, 4.2)
     drawing = Drawing(figsize=size, dpi=144, layout="constrained")
     axes = drawing.add_subplot()

@@ -178,25 +178,19 @@ def survey_data(
         if getattr(subset.data, "vocab_size", 0):
             inputs = [(tensor != 0).sum() for tensor in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
-        in_training = None
-        if hashed is not None and training is not None and subset is not train:
-            in_training = int(np.isin(hashed, training).sum())
-        surveys.append(
-            SubsetSurvey(
-                subset_name,
-                spec.num_train if subset is train else len(subset.rows),
-                spec.class_counts
-                if subset is train
-                else tuple(task.sizes(targets, spec.class_names).get("class_counts") or ()),
-                tuple(map(summarize_values, real)),
-                summarize_values(torch.cat([tensor.double().flatten() for tensor in inputs]).numpy())
-                if inputs
-                else None,
-                None if hashed is None else len(hashed) - len(np.unique(hashed)),
-                in_training,
-                unreadable,
-            )
-        )
+        number, counts = spec.num_train, spec.class_counts
+        if subset is not train:
+            number = len(subset.rows)
+            counts = tuple(task.sizes(targets, spec.class_names).get("class_counts") or ())
+        extra: dict[str, Any] = {"targets": tuple(map(summarize_values, real)), "unreadable": unreadable}
+        if inputs:
+            values = torch.cat([tensor.double().flatten() for tensor in inputs]).numpy()
+            extra["values"] = summarize_values(values)
+        if hashed is not None:
+            extra["num_equal"] = len(hashed) - len(np.unique(hashed))
+            if training is not None and subset is not train:
+                extra["in_training"] = int(np.isin(hashed, training).sum())
+        surveys.append(SubsetSurvey(subset_name, number, counts, **extra))
     result = Survey(
         name,
         task.name,

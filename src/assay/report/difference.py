@@ -67,10 +67,8 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
     path = Path(name)
     if name.strip() and path.is_dir():
         if not (path / "config.yaml").is_file():
-            raise AssayError(
-                f"{name} is not a run directory: it has no config.yaml",
-                hint="runs lie under outputs/<name>/<date>/",
-            )
+            message = f"{name} is not a run directory: it has no config.yaml"
+            raise AssayError(message, hint="runs lie under outputs/<name>/<date>/")
         record = RunRecord.load(path) if (path / FILE).is_file() else None
         return Side(name, load_mapping(path / "config.yaml"), record)
     if name.strip() and path.is_file():

@@ -101,9 +101,8 @@ def check_folders(paths: Sequence[Path]) -> None:
     """Refuse what is no folder."""
     for path in paths:
         if not path.is_dir():
-            raise AssayError(
-                f"there is no folder {path}", hint="name a run directory, such as outputs/NAME/DATE/TIME"
-            )
+            message = f"there is no folder {path}"
+            raise AssayError(message, hint="name a run directory, such as outputs/NAME/DATE/TIME")
 
 
 def check_overwrite(file: Path, start: bytes = _START, suffix: str = ".html") -> None:
@@ -119,10 +118,8 @@ def check_overwrite(file: Path, start: bytes = _START, suffix: str = ".html") ->
     except OSError:  # nothing is there, or the error is reported when it is written
         return
     if is_other:
-        raise ConfigError(
-            f"{file} exists and is not a report; refusing to replace it",
-            hint="--out FILE writes it somewhere else",
-        )
+        message = f"{file} exists and is not a report; refusing to replace it"
+        raise ConfigError(message, hint="--out FILE writes it somewhere else")
 
 
 def write_or_explain(path: Path, write_it: Callable[[], None], option: str) -> None:
@@ -130,6 +127,5 @@ def write_or_explain(path: Path, write_it: Callable[[], None], option: str) -> N
     try:
         write_it()
     except OSError as error:
-        raise AssayError(
-            f"{path} cannot be written: {error.strerror or error}", hint=f"{option} writes it somewhere else"
-        ) from error
+        message = f"{path} cannot be written: {error.strerror or error}"
+        raise AssayError(message, hint=f"{option} writes it somewhere else") from error

@@ -96,22 +96,14 @@ def run_page(run_dir: Path) -> Page:
         f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
         *record.tags,
     ]
+    scores = _outcome_notes(record, status) + _score_blocks(record, predictions, at_best, in_words)
+    shown: list[Block] = [Note(f"There is nothing to draw: {missing}", "warn")]
+    if predictions is not None:
+        shown = _try_blocks(lambda: _prediction_figures(predictions, values.get("data.source.target", "")))
     sections = [
-        Section(
-            "scores",
-            "Scores",
-            _outcome_notes(record, status)
-            + _score_blocks(record, predictions, at_best, in_words)
-            + _leakage_blocks(run_dir, record),
-        ),
+        Section("scores", "Scores", scores + _leakage_blocks(run_dir, record)),
         Section("training", "Training", [Figures(drawn) if drawn else Note(no_curves, "warn")]),
-        Section(
-            "predictions",
-            "Predictions",
-            [Note(f"There is nothing to draw: {missing}", "warn")]
-            if predictions is None
-            else _try_blocks(lambda: _prediction_figures(predictions, values.get("data.source.target", ""))),
-        ),
+        Section("predictions", "Predictions", shown),
         Section("samples", "Samples", _sample_blocks(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", config_blocks(values, config_note, record)),
         Section("environment", "Environment", environment_blocks(record)),

@@ -270,22 +270,13 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     rows: list[list[Cell | str]] = []
     for index, row in enumerate(comparison.rows[:_MOST_ROWS]):
         tone: Tone = "best" if index == comparison.best else ""
-        scores = [(name, row.scores.get(name) if row.finished else None) for name in names]
-        finished, counted_first = f"{row.finished} of {row.repetitions}", row.counted[0]
-        state_tone = _TONES.get(counted_first.status, "")
-        rows.append(
-            [
-                Cell(str(index + 1), index + 1),
-                finished if repeated else _link(contents, row.runs[0], folder),
-                *_values(row.values, keys),
-                *(
-                    Cell(score_text(name, mean), mean.mean, tone) if mean else Cell("")
-                    for name, mean in scores
-                ),
-                Cell(row.state or "finished", tone=state_tone, title=counted_first.reason),
-                Cell("" if row.seconds is None else format_duration(row.seconds), row.seconds),
-            ]
-        )
+        means = [(name, row.scores.get(name) if row.finished else None) for name in names]
+        scores = [Cell(score_text(name, mean), mean.mean, tone) if mean else Cell("") for name, mean in means]
+        counted = row.counted[0]
+        state = Cell(row.state or "finished", tone=_TONES.get(counted.status, ""), title=counted.reason)
+        time = Cell("" if row.seconds is None else format_duration(row.seconds), row.seconds)
+        one = f"{row.finished} of {row.repetitions}" if repeated else _link(contents, row.runs[0], folder)
+        rows.append([Cell(str(index + 1), index + 1), one, *_values(row.values, keys), *scores, state, time])
     head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
     numeric = frozenset(("#", *names, "time"))
     caption = ""

@@ -29,6 +29,7 @@ from assay.data.normalize import Normalize
 from assay.data.placement import padded_length
 from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
+from assay.data.tabular.column_kind import check_trained_columns
 from assay.data.tabular.table_encoder import describe_unusual, judge_rows
 from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, table_chunks
 from assay.data.tokenizer import TextEncoder
@@ -173,7 +174,7 @@ class Preprocess(nn.Module):
         """Rows of a table, encoded: `[N, F]`."""
         encoder = self.fitted_encoder()
         names = [str(name) for name in frame.columns]
-        encoder.check_columns(names)
+        check_trained_columns(encoder.columns, names)
         decimal = self.file_options["decimal"]
         decimal = encoder.csv.get("decimal", ".") if decimal == AUTO else decimal
         samples, errors, odd = self.encoded(frame.set_axis(names, axis=1), decimal)

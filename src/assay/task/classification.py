@@ -66,10 +66,8 @@ class SingleLabel(Task):
         counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}
         check_trained_classes(counts, class_names)
         if empty := [name for name, count in zip(class_names, counts["train"], strict=True) if not count]:
-            raise DataError(
-                f"data: no training sample of class: {join_first(empty)}",
-                hint="remove the empty class, or add samples (data.source)",
-            )
+            message = f"data: no training sample of class: {join_first(empty)}"
+            raise DataError(message, hint="remove the empty class, or add samples (data.source)")
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
@@ -184,10 +182,8 @@ class Multilabel(Task):
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-        import torch
-
         outputs, targets = super().kept(outputs, targets, kind)
-        return outputs, targets.to(torch.int8)
+        return outputs, targets.char()
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:

@@ -156,11 +156,7 @@ _TOKENS_PER_KIND: Final = 10
 
 
 def class_warnings(
-    true: NDArray[Any],
-    preds: NDArray[Any],
-    names: Sequence[str],
-    samples: str,
-    who: str = "the model",
+    true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str, who: str = "the model"
 ) -> list[str]:
     """Warn if one class is predicted for all samples, or the most frequent class would score as well."""
     size = 1 + int(max(true.max(initial=0), preds.max(initial=0)))

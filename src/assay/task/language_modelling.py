@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, final
 
 import numpy as np
@@ -96,15 +97,10 @@ class TextPredictions(Predictions):
 class Codec(Protocol):
     """Encodes texts as token ids, and decodes them."""
 
-    @property
-    def end(self) -> int:
-        """The id between two texts."""
-        ...
-
-    @property
-    def never(self) -> Sequence[int]:
-        """Ids that stand for no text."""
-        ...
+    end: int
+    """The id between two texts."""
+    never: Sequence[int]
+    """Ids that stand for no text."""
 
     def encode(self, texts: Sequence[str]) -> Any:
         """Return the token ids of each text."""
@@ -178,12 +174,7 @@ def _draw_token(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: 
 
 def encode_run_lengths(values: Sequence[int]) -> str:
     """Encode numbers as a text, runs of equal numbers once."""
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and runs[-1][0] == value:
-            runs[-1][1] += 1
-        else:
-            runs.append([value, 1])
+    runs = ((value, len(list(run))) for value, run in groupby(values))
     return " ".join(f"{value}*{count}" if count > 1 else str(value) for value, count in runs)
 
 
@@ -253,8 +244,6 @@ class LanguageModelling(Task):
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-        import math
-
         from torch.nn import functional as F
 
         nats = F.cross_entropy(outputs.flatten(0, -2).float(), targets.flatten(), reduction="none")

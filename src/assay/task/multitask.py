@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+import numpy as np
 from typing_extensions import override
 
 from assay.errors import DataError
@@ -204,21 +205,16 @@ class Heads(Evaluator):
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        import numpy as np
-
         shares = []
         for head, of_head in _split_by_head(predictions):
             error_scores = _task_of_head(head).error_scores(of_head)
             largest = np.nanmax(error_scores, initial=0.0)
             shares.append(error_scores / largest if largest > 0 else error_scores)
-        worst: NDArray[Any] = np.max(shares, axis=0)
-        return worst
+        return np.asarray(np.max(shares, axis=0))
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
         """Return whether all classes of a sample are right; None if there are only numbers."""
-        import numpy as np
-
         by_head = [_task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)]
         defined = [right for right in by_head if right is not None]
         return np.all(defined, axis=0) if defined else None
@@ -244,8 +240,6 @@ def _task_of_head(head: Head) -> Task:
 
 
 def _split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPredictions]]:
-    import numpy as np
-
     pairs = []
     for head in parse_heads(predictions.class_names):
         targets = predictions.targets

@@ -32,11 +32,8 @@ class FromInputs(Task):
     def as_targets(self, values: Tensor) -> Tensor:
         """Keep classes as labels; drop other targets, which are not used: `[N, 0]`."""
         column = values[:, 0] if values.shape[1:] == (1,) else values
-        if column.ndim == 1 and not column.is_floating_point():
-            return column.long()
-        import torch
-
-        return torch.zeros(len(values), 0, dtype=torch.int64, device=values.device)
+        is_class = column.ndim == 1 and not column.is_floating_point()
+        return column.long() if is_class else values.new_zeros(len(values), 0).long()
 
     @override
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:

@@ -18,7 +18,7 @@ from assay.task.segmentation import Segmentation
 from assay.task.task import LOGIT_KINDS, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
@@ -100,22 +100,11 @@ class SelfSupervised(FromInputs):
         return Embeddings()
 
 
-TASKS: Final[Mapping[str, Task]] = MappingProxyType(
-    {
-        task.name: task
-        for task in (
-            Multiclass(),
-            Binary(),
-            Multilabel(),
-            Regression(),
-            Segmentation(),
-            Multitask(),
-            LanguageModelling(),
-            Reconstruction(),
-            SelfSupervised(),
-        )
-    }
+_BUILT_IN: Final[Sequence[Task]] = (
+    *(Multiclass(), Binary(), Multilabel(), Regression(), Segmentation()),
+    *(Multitask(), LanguageModelling(), Reconstruction(), SelfSupervised()),
 )
+TASKS: Final[Mapping[str, Task]] = MappingProxyType({task.name: task for task in _BUILT_IN})
 """Built-in tasks, by their name in a config."""
 _OWN: Final[dict[str, Task]] = {}
 """Custom tasks that were imported, by their dotted path."""
@@ -146,9 +135,8 @@ def task_of(name: str | Task) -> Task:
             f"the task itself: task = {name.rpartition('.')[2]}()"
         )
     if task is None:
-        raise ValueError(
-            f"task={name!r}: expected one of {', '.join(TASKS)}, or the dotted path of a custom task"
-        )
+        message = f"task={name!r}: expected one of {', '.join(TASKS)}, or the dotted path of a custom task"
+        raise ValueError(message)
     return task
 
 

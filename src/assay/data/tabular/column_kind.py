@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import Series
 
+    from assay.data.tabular.table_encoder import Column
+
 
 Kind = Literal["number", "category", "date", "duration", "id", "text", "empty", "unclear"]
 
@@ -289,10 +291,21 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             similar = did_you_mean(name, known, "; ")
             more = ", …" if len(known) > 20 else ""
             key = option if option.startswith("data.") else f"data.source.{option}"
-            raise DataError(
-                f"{key}: {path} has no column {name!r}{similar}",
-                hint=f"columns: {', '.join(known[:20])}{more}",
-            )
+            message = f"{key}: {path} has no column {name!r}{similar}"
+            raise DataError(message, hint=f"columns: {', '.join(known[:20])}{more}")
+
+
+def check_trained_columns(columns: Sequence[Column], names: Sequence[str], where: str = "data") -> None:
+    """Refuse a table that lacks a column that a model was trained on, or has it twice."""
+    if missing := [column.name for column in columns if column.name not in names]:
+        named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
+        raise DataError(
+            f"{where}: the table has no {named}, which the model was trained on"
+            f"{did_you_mean(missing[0], names, '; ')}",
+            hint=f"it has: {', '.join(map(str, names))}",
+        )
+    if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
+        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
 
 
 _FEW_CLASSES = 20
@@ -423,7 +436,7 @@ NAMED: Final = 10
 class ColumnOptions:
     """Column options of a config; see `assay.data.table.Table`."""
 
-    targets: Sequence[str]
+    targets: list[str]
     features: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     keep: Sequence[str] = ()
@@ -448,9 +461,8 @@ def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> F
         names = getattr(options, option) or []
         check_columns(frame, names, path, option)
         if both := [name for name in names if name in options.targets]:
-            raise DataError(
-                f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
-            )
+            message = f"data.source.{option}: {both[0]!r} is the target"
+            raise DataError(message, hint=f"leave it out of {option}")
     named = frame.columns if options.features is None else options.features
     chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
     names = [name for name in chosen.names if name not in options.categories]
@@ -461,10 +473,8 @@ def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> F
     chosen.forms = {name: find_format(frame[name], options.day_first) for name in dates}
     if not chosen.names:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
-        raise DataError(
-            f"data.source.features: no column is left to predict from{why}",
-            hint="add a column, or keep one: data.source.keep=[NAME]",
-        )
+        message = f"data.source.features: no column is left to predict from{why}"
+        raise DataError(message, hint="add a column, or keep one: data.source.keep=[NAME]")
     _add_notes(frame, options, chosen)
     _check_leaks(frame, options, chosen)
     return chosen

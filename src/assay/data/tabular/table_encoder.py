@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import msgspec
 import numpy as np
 import pandas as pd
 import torch
 
-from assay.config.did_you_mean import did_you_mean
 from assay.data.tabular import column_kind
-from assay.data.tabular.column_kind import Part, is_number
+from assay.data.tabular.column_kind import Part, check_trained_columns, is_number
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -87,28 +86,6 @@ class Column:
         return f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
 
 
-class ColumnEncoder(Protocol):
-    """Of a table or of texts, as far as reading a file needs it."""
-
-    columns: tuple[Column, ...]
-
-    def check_columns(self, names: Sequence[str], where: str = "data") -> None:
-        """Refuse a table that lacks a column."""
-
-
-def check_columns(columns: Sequence[Column], names: Sequence[str], where: str = "data") -> None:
-    """Refuse a table that lacks a column."""
-    if missing := [column.name for column in columns if column.name not in names]:
-        named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
-        raise DataError(
-            f"{where}: the table has no {named}, which the model was trained on"
-            f"{did_you_mean(missing[0], names, '; ')}",
-            hint=f"it has: {', '.join(map(str, names))}",
-        )
-    if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
-        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
-
-
 @final
 class TableEncoder:
     """Numbers as they are, dates in parts, a column for each category; see `assay.data.table.Table`.
@@ -180,7 +157,7 @@ class TableEncoder:
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
         """Float32 `[N, F]`: numbers and dates in the table's order, then categories."""
-        self.check_columns([str(name) for name in raw.columns])
+        check_trained_columns(self.columns, [str(name) for name in raw.columns])
         judged = judge_rows(raw, self.columns)
         if judged.errors:
             row, error = min(judged.errors.items())
@@ -206,10 +183,6 @@ class TableEncoder:
 
     def _in_order(self) -> list[Column]:
         return sorted(self.columns, key=lambda column: column.kind == "category")
-
-    def check_columns(self, names: Sequence[str], where: str = "data") -> None:
-        """Refuse a table that lacks a column."""
-        check_columns(self.columns, names, where)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on rows that differ from the training rows."""

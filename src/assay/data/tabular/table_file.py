@@ -18,7 +18,7 @@ import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.tabular.column_kind import is_number, plain_numbers
+from assay.data.tabular.column_kind import check_trained_columns, is_number, plain_numbers
 from assay.errors import DataError
 from assay.quoting import format_override, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
@@ -26,7 +26,10 @@ from assay.targets.objects import is_placeholder, take_from
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from assay.data.tabular.table_encoder import ColumnEncoder
+    from assay.data.tabular.table_encoder import TableEncoder
+    from assay.data.tokenizer import TextEncoder
+
+    ColumnEncoder = TableEncoder | TextEncoder
 
 
 AUTO: Final = "auto"
@@ -34,6 +37,13 @@ _PARQUET: Final = (".parquet", ".pq")
 SEPARATORS: Final = ";\t|,"
 """The comma comes last: texts hold it more often than the others."""
 _PLAIN: Final = {"separator": ",", "decimal": "."}
+FILE_OPTIONS: Final[dict[str, Any]] = {
+    **dict.fromkeys(_PLAIN, AUTO),
+    "encoding": "utf-8",
+    "na_values": [],
+    "sheet": None,
+}
+"""How files are read, where a source does not say otherwise."""
 _LINES: Final = 1000
 _MOST: Final = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
@@ -43,10 +53,10 @@ _FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
-def _count_fields(path: str | Path, separator: str, encoding: str) -> Iterator[tuple[int, int]]:
+def _count_fields(path: str | Path, options: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
-    spaced = separator == r"\s+"
-    with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
+    separator, spaced = options["separator"], options["separator"] == r"\s+"
+    with get_handle(path, "r", encoding=options["encoding"], errors="replace", compression="infer") as opened:
         lines: Iterable[str] = opened.handle
         if spaced:
             lines = (line.replace("\t", " ").strip(" \r\n") for line in lines)
@@ -139,26 +149,20 @@ def read_table(
     path: str,
     option: str = "path",
     *,
-    separator: str = AUTO,
-    decimal: str = AUTO,
-    encoding: str = "utf-8",
-    na_values: Sequence[str] = (),
-    sheet: str | None = None,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
+    **options: Any,
 ) -> pd.DataFrame:
-    r"""Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file."""
+    """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`."""
     key = f"data.source.{option}={path}"
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
-    csv = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    with _explain_errors(key, encoding):
-        csv = resolve_options(path, csv)
+    options = {**FILE_OPTIONS, **options}
+    with _explain_errors(key, options["encoding"]):
         if (held := take_from(path)) is not None:
             frame = held.copy(deep=False)
-        elif is_csv(path):
-            frame = _read_csv(path, key, csv, na_values=na_values, columns=columns, texts=texts)
         else:
-            frame = _read_whole(path, key, columns=columns, sheet=sheet, na_values=na_values, texts=texts)
+            read = _read_csv if is_csv(path) else _read_whole
+            frame = read(path, key, resolve_options(path, options), columns, texts)
     if any(name is not None for name in frame.index.names):  # Parquet keeps pandas' index apart
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
@@ -189,16 +193,14 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
 def _read_whole(
     path: str | Path,
     key: str,
-    *,
+    options: Mapping[str, Any],
     columns: Sequence[str] | None = None,
-    sheet: str | None = None,
-    na_values: Sequence[str] = (),
     texts: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Read a file that is not a CSV."""
     name, names = str(path).lower(), None if columns is None else list(columns)
     if name.endswith(".xlsx"):
-        return _read_excel(path, key, sheet, na_values, texts)
+        return _read_excel(path, key, options, texts)
     if name.endswith(".feather"):
         return pd.read_feather(path, columns=names)
     if not is_json_lines(name):
@@ -207,35 +209,25 @@ def _read_whole(
 
 
 def _read_csv(
-    path: str,
-    key: str,
-    dialect: Mapping[str, str],
-    *,
-    na_values: Sequence[str],
-    columns: Sequence[str] | None,
-    texts: Sequence[str],
+    path: str, key: str, options: Mapping[str, Any], columns: Sequence[str] | None, texts: Sequence[str]
 ) -> pd.DataFrame:
-    header = _header(path, dialect["separator"], dialect["encoding"])
-    _check_unique(header, key)
-    with _explain_widths(path, key, dialect):
-        frame: pd.DataFrame = pd.read_csv(
-            path,
-            usecols=None if columns is None else lambda name: str(name) in columns,
-            **_csv_options(dialect, na_values, texts),
-        )
+    _check_unique(_header(path, options), key)
+    used = None if columns is None else lambda name: str(name) in columns
+    with _explain_widths(path, key, options):
+        frame: pd.DataFrame = pd.read_csv(path, usecols=used, **_csv_options(options, texts))
     if columns is None:
-        _check_quotes(frame, key, dialect["separator"], dialect["decimal"])
+        _check_quotes(frame, key, options)
         if len(frame) and frame.iloc[:, -1].isna().any():  # fields that are not there are missing values
-            _check_widths(path, key, dialect)
+            _check_widths(path, key, options)
     return frame
 
 
-def _csv_options(dialect: Mapping[str, str], na_values: Sequence[str], texts: Sequence[str]) -> Any:
+def _csv_options(options: Mapping[str, Any], texts: Sequence[str]) -> Any:
     return {
-        "sep": dialect["separator"],
-        "decimal": dialect["decimal"],
-        "encoding": dialect["encoding"],
-        "na_values": list(na_values),
+        "sep": options["separator"],
+        "decimal": options["decimal"],
+        "encoding": options["encoding"],
+        "na_values": list(options["na_values"]),
         "dtype": dict.fromkeys(texts, str),
         "index_col": False,  # else a separator at the end of the rows shifts all columns by one
         "low_memory": False,  # else a column's type may differ from block to block
@@ -244,34 +236,34 @@ def _csv_options(dialect: Mapping[str, str], na_values: Sequence[str], texts: Se
 
 
 @contextmanager
-def _explain_widths(path: str | Path, key: str, dialect: Mapping[str, str]) -> Iterator[None]:
+def _explain_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> Iterator[None]:
     try:
         with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
             yield
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
-        _check_widths(path, key, dialect)
+        _check_widths(path, key, options)
         raise ValueError(str(error)) from error
 
 
-def _header(path: str | Path, separator: str, encoding: str) -> list[str]:
+def _header(path: str | Path, options: Mapping[str, Any]) -> list[str]:
     """Names of the columns, as pandas calls those without one, but none of several renamed."""
-    options: Any = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False, "engine": "c"}
-    first = pd.read_csv(path, sep=separator, encoding=encoding, encoding_errors="replace", **options)
+    alone: Any = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False, "engine": "c"}
+    separator, encoding = options["separator"], options["encoding"]
+    first = pd.read_csv(path, sep=separator, encoding=encoding, encoding_errors="replace", **alone)
     return [str(name) or f"Unnamed: {index}" for index, name in enumerate(first.iloc[0])]
 
 
-def _read_excel(
-    path: str | Path, key: str, sheet: str | None, na_values: Sequence[str], texts: Sequence[str]
-) -> pd.DataFrame:
+def _read_excel(path: str | Path, key: str, options: Mapping[str, Any], texts: Sequence[str]) -> pd.DataFrame:
+    sheet = options["sheet"]
     with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
         warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
         names = [str(name) for name in book.sheet_names]
         if sheet is None and len(names) > 1:
             message = f"{key} has {len(names)} sheets: {', '.join(names[:10])}"
             raise DataError(message, hint=format_override("data.source.sheet", names[0]))
-        options: Any = {"na_values": list(na_values), "dtype": dict.fromkeys(texts, str)}
+        cells: Any = {"na_values": list(options["na_values"]), "dtype": dict.fromkeys(texts, str)}
         try:
-            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **options)
+            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **cells)
         except (KeyError, TypeError, SyntaxError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         return frame
@@ -283,9 +275,9 @@ def _check_unique(names: Any, key: str) -> None:
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
 
 
-def _check_widths(path: str | Path, key: str, dialect: Mapping[str, str]) -> None:
+def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> None:
     """Refuse rows that have more or fewer fields than the header."""
-    (_, width), *rows = _count_fields(path, dialect["separator"], dialect["encoding"])
+    (_, width), *rows = _count_fields(path, options)
     wrong = [(row, line, fields) for row, (line, fields) in enumerate(rows) if fields != width]
     if wrong:
         row, line, fields = wrong[0]
@@ -300,7 +292,7 @@ def _check_widths(path: str | Path, key: str, dialect: Mapping[str, str]) -> Non
         )
 
 
-def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -> None:
+def _check_quotes(frame: pd.DataFrame, key: str, options: Mapping[str, Any]) -> None:
     """Refuse rows that lie in a cell: a quote that is not closed takes in all up to the next quote."""
     numbers = [is_number(frame[name]) for name in frame.columns]
     for position, name in enumerate(frame.columns):
@@ -308,7 +300,7 @@ def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -
             continue
         texts = frame[name].dropna().astype(str)
         for row, text in texts[texts.str.contains("\n", regex=False)].items():
-            lines = [line.split(separator) for line in text.splitlines()]
+            lines = [line.split(options["separator"]) for line in text.splitlines()]
             rows: list[list[str]] = [[""] * position + lines[0], *lines[1:-1]]
             rows.append(lines[-1] + [""] * (len(numbers) - position - 1))
             if any(len(fields) != len(numbers) for fields in rows):
@@ -316,7 +308,7 @@ def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -
             values = [
                 fields[i] for fields in rows for i, number in enumerate(numbers) if number and fields[i]
             ]
-            if values and all(reads_as_number(text.replace(decimal, ".")) for text in values):
+            if values and all(reads_as_number(text.replace(options["decimal"], ".")) for text in values):
                 raise DataError(
                     f"{key}: {len(rows) - 1} rows are inside one cell of the column {name!r} in row {row} "
                     "(rows count from 0): a quote is not closed there",
@@ -335,8 +327,9 @@ def find_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
         return resolve_options(path, options)
 
 
-def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **others: Any) -> list[str]:
+def columns_of(path: Path, **options: Any) -> list[str]:
     """Names of the columns of a table, of which no more is read where that is possible."""
+    options = {**FILE_OPTIONS, **_PLAIN, **options}
     with _explain_errors(str(path)):
         if is_json_lines(path):
             return list(next(_json_records(path, errors="replace"), {}))
@@ -345,45 +338,40 @@ def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **o
 
             return [str(name) for name in pq.read_schema(path).names]
         if not is_csv(path):
-            return list(map(str, _read_whole(path, str(path), sheet=others.get("sheet")).columns))
-        names = _header(path, separator, encoding)
+            return list(map(str, _read_whole(path, str(path), options).columns))
+        names = _header(path, options)
         _check_unique(names, str(path))
     return names
 
 
-def table_chunks(
-    path: Path,
-    encoder: ColumnEncoder,
-    size: int,
-    *,
-    separator: str = ",",
-    decimal: str = ".",
-    encoding: str = "utf-8",
-    na_values: Sequence[str] = (),
-    sheet: str | None = None,
-) -> Iterator[pd.DataFrame]:
+def table_chunks(path: Path, encoder: ColumnEncoder, size: int, **options: Any) -> Iterator[pd.DataFrame]:
     """Read a table chunk by chunk, in the types that an encoder needs; the index numbers the rows."""
-    needed = [column.name for column in encoder.columns]
+    needed, options = [column.name for column in encoder.columns], {**FILE_OPTIONS, **_PLAIN, **options}
     of_texts = is_texts(path, encoder)
-    names = needed if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
-    encoder.check_columns(names, str(path))
+    names = needed if of_texts else columns_of(path, **options)
+    check_trained_columns(encoder.columns, names, str(path))
     texts = text_columns(encoder)
+    frames: Iterator[pd.DataFrame]
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
-            records = _text_records(path, needed[0], encoding) if of_texts else _json_records(path, "replace")
-            yield from _number_rows(
-                pd.DataFrame(some, columns=needed) for some in iter(lambda: list(islice(records, size)), [])
-            )
+            if of_texts:
+                records = _text_records(path, needed[0], options["encoding"])
+            else:
+                records = _json_records(path, "replace")
+            chunks = iter(lambda: list(islice(records, size)), [])
+            frames = (pd.DataFrame(chunk, columns=needed) for chunk in chunks)
         elif is_csv(path):
-            dialect = {"separator": separator, "decimal": decimal, "encoding": encoding}
-            options = _csv_options(dialect, na_values, texts)
-            yield from _number_rows(_frames_of_csv(path, dialect, chunksize=size, **options))
+            frames = _frames_of_csv(path, options, texts, size)
         elif path.name.lower().endswith(_PARQUET):
-            yield from _number_rows(_frames_of_parquet(path, needed, size))
+            frames = _frames_of_parquet(path, needed, size)
         else:
-            frame = _read_whole(path, str(path), sheet=sheet, na_values=na_values, texts=texts)
-            frame = frame.set_axis(frame.columns.map(str), axis=1)
-            yield from _number_rows(frame.iloc[start : start + size] for start in range(0, len(frame), size))
+            whole = _read_whole(path, str(path), options, texts=texts)
+            whole = whole.set_axis(whole.columns.map(str), axis=1)
+            frames = (whole.iloc[row : row + size] for row in range(0, len(whole), size))
+        start = 0
+        for frame in frames:
+            yield plain_numbers(frame.set_axis(pd.RangeIndex(start, start + len(frame)), axis=0))
+            start += len(frame)
 
 
 def text_columns(encoder: ColumnEncoder) -> list[str]:
@@ -396,16 +384,18 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
     return texts + [column.name for column in categories if not set(column.codes) <= {"True", "False"}]
 
 
-def _frames_of_csv(path: Path, dialect: Mapping[str, str], **options: Any) -> Iterator[pd.DataFrame]:
-    key, is_checked = str(path), False
-    with pd.read_csv(path, encoding_errors="replace", **options) as reader:
+def _frames_of_csv(
+    path: Path, options: Mapping[str, Any], texts: Sequence[str], size: int
+) -> Iterator[pd.DataFrame]:
+    key, is_checked, forms = str(path), False, _csv_options(options, texts)
+    with pd.read_csv(path, encoding_errors="replace", chunksize=size, **forms) as reader:
         while True:
-            with _explain_widths(path, key, dialect):
+            with _explain_widths(path, key, options):
                 frame = next(reader, None)
             if frame is None:
                 return
             if not is_checked and frame.iloc[:, -1].isna().any():  # as in `_read_csv`
-                _check_widths(path, key, dialect)
+                _check_widths(path, key, options)
                 is_checked = True
             yield frame
 
@@ -416,11 +406,3 @@ def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.D
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=size, columns=names):
             yield batch.to_pandas(ignore_metadata=True)
-
-
-def _number_rows(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    start = 0
-    for frame in frames:
-        rows = pd.RangeIndex(start, start + len(frame))
-        yield plain_numbers(frame.set_axis(rows, axis=0))
-        start += len(frame)

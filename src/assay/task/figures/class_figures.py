@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 NUM_BINS: Final = 15
 """Of equal width, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
-_WHOLE: Final = (-0.02, 1.02)
+_WHOLE: Final[dict[str, Any]] = dict.fromkeys(("x_range", "y_range"), (-0.02, 1.02))
+_DIAGONAL: Final = Line("", [0, 1], [0, 1], is_reference=True)
 
 
 _MOST_DECISIONS: Final = 100_000
@@ -101,27 +102,12 @@ def ranking_figures(
         captions.append(f"{left_out} without samples of both kinds are left out.")
     if not roc:
         return []
+    area = " ".join([_legend_caption(roc, "area below the curve"), *captions])
+    mean = " ".join([_legend_caption(recall, "average precision"), *captions])
+    rates, title = ("false positive rate", "true positive rate"), "Precision and recall"
     return [
-        Figure(
-            "roc",
-            "ROC",
-            (Line("", [0, 1], [0, 1], is_reference=True), *roc),
-            "false positive rate",
-            "true positive rate",
-            x_range=_WHOLE,
-            y_range=_WHOLE,
-            caption=" ".join([_legend_caption(roc, "area below the curve"), *captions]),
-        ),
-        Figure(
-            "precision_recall",
-            "Precision and recall",
-            tuple(recall),
-            "recall",
-            "precision",
-            x_range=_WHOLE,
-            y_range=_WHOLE,
-            caption=" ".join([_legend_caption(recall, "average precision"), *captions]),
-        ),
+        Figure("roc", "ROC", (_DIAGONAL, *roc), *rates, caption=area, **_WHOLE),
+        Figure("precision_recall", title, tuple(recall), "recall", "precision", caption=mean, **_WHOLE),
     ]
 
 
@@ -149,34 +135,19 @@ def calibration_figures(
     labels = [f"{index / NUM_BINS:.2f}-{(index + 1) / NUM_BINS:.2f}" for index in range(NUM_BINS)]
     is_true = np.asarray(truth, dtype=bool)
     groups = zip(kinds, (is_true, ~is_true), strict=True)
+    bars = tuple(Bars(name, labels, np.bincount(bins[of], minlength=NUM_BINS)) for name, of in groups)
+    lines = (_DIAGONAL, Line("model", mean, share, low=low, high=high))
+    chance = f"predicted probability {event}"
+    caption = f"Expected calibration error {error:.4f}, over {NUM_BINS} bins of equal width."
+    caption += " The band is Wilson's 95 % interval of each bin."
     return [
-        Figure(
-            "calibration",
-            "Calibration",
-            (
-                Line("", [0, 1], [0, 1], is_reference=True),
-                Line("model", mean, share, low=low, high=high),
-            ),
-            f"predicted probability {event}",
-            "observed frequency",
-            x_range=_WHOLE,
-            y_range=_WHOLE,
-            caption=f"Expected calibration error {error:.4f}, over {NUM_BINS} bins of equal width. The "
-            "band is Wilson's 95 % interval of each bin.",
-        ),
-        Figure(
-            "confidence",
-            "Confidence of the model",
-            tuple(Bars(name, labels, np.bincount(bins[of], minlength=NUM_BINS)) for name, of in groups),
-            f"predicted probability {event}",
-            "samples",
-        ),
+        Figure("calibration", "Calibration", lines, chance, "observed frequency", caption=caption, **_WHOLE),
+        Figure("confidence", "Confidence of the model", bars, chance, "samples"),
     ]
 
 
 def _bin_indices(chances: NDArray[Any]) -> NDArray[Any]:
-    bins: NDArray[Any] = np.clip((chances * NUM_BINS).astype(int), 0, NUM_BINS - 1)
-    return bins
+    return np.asarray(np.clip((chances * NUM_BINS).astype(int), 0, NUM_BINS - 1))
 
 
 def _legend_caption(lines: Sequence[Line], score: str) -> str:
@@ -368,8 +339,7 @@ class Classes(Evaluator):
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
-        right: NDArray[Any] = predictions.outputs.argmax(1) == predictions.targets
-        return right
+        return np.asarray(predictions.outputs.argmax(1) == predictions.targets)
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
@@ -420,26 +390,21 @@ class Labels(Evaluator):
         preds, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
         names = predictions.class_names or tuple(str(label) for label in range(preds.shape[1]))
         bars, worst = _rate_bars("label", (preds & targets).sum(0), targets.sum(0), preds.sum(0), names)
+        chances, event = predictions.outputs.astype(float).ravel(), "of a label, all labels together"
         return [
             bars,
             *ranking_figures(names, targets, predictions.outputs, worst, "labels"),
-            *calibration_figures(
-                predictions.outputs.astype(float).ravel(),
-                targets.ravel(),
-                "of a label, all labels together",
-                ("is on", "is off"),
-            ),
+            *calibration_figures(chances, targets.ravel(), event, ("is on", "is off")),
         ]
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        worst: NDArray[Any] = np.abs(predictions.outputs - require_targets(predictions)).max(1)
-        return worst
+        return np.asarray(np.abs(predictions.outputs - require_targets(predictions)).max(1))
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
-        right: NDArray[Any] = (labels_on(predictions.outputs) == (require_targets(predictions) > 0)).all(1)
-        return right
+        alike = labels_on(predictions.outputs) == (require_targets(predictions) > 0)
+        return np.asarray(alike.all(1))
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
@@ -465,8 +430,7 @@ def class_iou(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
     matrices = confusions.reshape(-1, num_classes, num_classes).astype(float)
     hit = np.diagonal(matrices, axis1=1, axis2=2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        iou: NDArray[Any] = hit / (matrices.sum(1) + matrices.sum(2) - hit)
-    return iou
+        return np.asarray(hit / (matrices.sum(1) + matrices.sum(2) - hit))
 
 
 @final

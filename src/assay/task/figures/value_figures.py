@@ -71,33 +71,16 @@ def _target_figures(
         f"{key}\ntrue {format_number(t, 6)}\npredicted {format_number(s, 6)}"
         for key, t, s in zip(keys, true, preds, strict=True)
     ]
+    diagonal = Line("", [low, high], [low, high], is_reference=True)
+    zero = Line("", [preds.min(), preds.max()], [0, 0], is_reference=True)
+    parity = (diagonal, Points("", true, preds, texts=texts))
+    errors = (zero, Points("", preds, residuals, texts=texts))
+    predicted, error, both = f"predicted {name}", "predicted - true", f"{spread} {caption}".strip()
+    title, of_errors = f"Predicted against true: {name}", f"Distribution of the residuals: {name}"
     return [
-        Figure(
-            f"parity{number}",
-            f"Predicted against true: {name}",
-            (Line("", [low, high], [low, high], is_reference=True), Points("", true, preds, texts=texts)),
-            f"true {name}",
-            f"predicted {name}",
-            caption=caption,
-        ),
-        Figure(
-            f"residuals{number}",
-            f"Residuals: {name}",
-            (
-                Line("", [preds.min(), preds.max()], [0, 0], is_reference=True),
-                Points("", preds, residuals, texts=texts),
-            ),
-            f"predicted {name}",
-            "predicted - true",
-            caption=f"{spread} {caption}".strip(),
-        ),
-        histogram(
-            f"residual_histogram{number}",
-            f"Distribution of the residuals: {name}",
-            residuals,
-            "predicted - true",
-            caption=caption,
-        ),
+        Figure(f"parity{number}", title, parity, f"true {name}", predicted, caption=caption),
+        Figure(f"residuals{number}", f"Residuals: {name}", errors, predicted, error, caption=both),
+        histogram(f"residual_histogram{number}", of_errors, residuals, error, caption=caption),
     ]
 
 
@@ -155,8 +138,7 @@ class Values(Evaluator):
             spread = targets.std(0)
             error /= np.where(spread > 0, spread, 1)
         error = np.nan_to_num(error, nan=np.inf).max(1)  # values that are not finite have the largest error
-        error_scores: NDArray[Any] = np.minimum(error, np.finfo(float).max)
-        return error_scores
+        return np.asarray(np.minimum(error, np.finfo(float).max))
 
     @override
     def hardest_caption(self, predictions: StoredPredictions) -> str:
@@ -200,30 +182,18 @@ class Tokens(Evaluator):
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Draw the surprisal of tokens, and how it falls with the number of previous tokens."""
         bits = predictions.outputs.astype(float)
-        by_position = bits.mean(0)
+        curve = Line("", np.arange(1, bits.shape[1] + 1), bits.mean(0))
+        name, title = "surprisal_by_position", "Surprisal by position in the window"
+        helps = "Mean over all windows: how much a longer context helps the model."
+        means = "1 bit: the token had a probability of 1/2; 10 bits: of 1/1024."
         return [
-            Figure(
-                "surprisal_by_position",
-                "Surprisal by position in the window",
-                (Line("", np.arange(1, len(by_position) + 1), by_position),),
-                "tokens seen",
-                "bits per token",
-                caption="Mean over all windows: how much a longer context helps the model.",
-            ),
-            histogram(
-                "surprisal",
-                "Surprisal of tokens",
-                bits,
-                "bits",
-                "tokens",
-                caption="1 bit: the token had a probability of 1/2; 10 bits: of 1/1024.",
-            ),
+            Figure(name, title, (curve,), "tokens seen", "bits per token", caption=helps),
+            histogram("surprisal", "Surprisal of tokens", bits, "bits", "tokens", caption=means),
         ]
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        error_scores: NDArray[Any] = predictions.outputs.mean(1, dtype=float)
-        return error_scores
+        return np.asarray(predictions.outputs.mean(1, dtype=float))
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
@@ -246,24 +216,16 @@ def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
     from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
 
     outputs = predictions.outputs.astype(float)
-    if len(outputs) < 3 or outputs.shape[1] < 2:
-        return []
-    if not np.isfinite(outputs).all() or (outputs == outputs[0]).all():
+    is_small = len(outputs) < 3 or outputs.shape[1] < 2
+    if is_small or not np.isfinite(outputs).all() or (outputs == outputs[0]).all():
         return []
     projection = PCA(2, random_state=0)
     places = projection.fit_transform(outputs)
-    share = projection.explained_variance_ratio_
-    return [
-        Figure(
-            "embeddings",
-            "Embeddings, projected by PCA",
-            tuple(_class_points(places, predictions)),
-            f"first component ({100 * share[0]:.0f} % of the variance)",
-            f"second component ({100 * share[1]:.0f} %)",
-            is_wide=True,
-            caption="Samples that are close here may be far apart in directions that are not shown.",
-        )
-    ]
+    first, second = 100 * projection.explained_variance_ratio_
+    labels = f"first component ({first:.0f} % of the variance)", f"second component ({second:.0f} %)"
+    points, title = tuple(_class_points(places, predictions)), "Embeddings, projected by PCA"
+    caption = "Samples that are close here may be far apart in directions that are not shown."
+    return [Figure("embeddings", title, points, *labels, is_wide=True, caption=caption)]
 
 
 @functools.lru_cache(maxsize=1)  # called for each sample that is shown
@@ -305,8 +267,7 @@ _QUANTILES: Final = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
 
 def _finite_errors(predictions: StoredPredictions) -> NDArray[np.float64]:
     errors = predictions.outputs[:, 0].astype(float)
-    finite: NDArray[np.float64] = errors[np.isfinite(errors)]
-    return finite
+    return np.asarray(errors[np.isfinite(errors)])
 
 
 @final
@@ -401,8 +362,7 @@ class Reconstructions(Evaluator):
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         error = predictions.outputs[:, 0].astype(float)
-        error_scores: NDArray[Any] = np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max)
-        return error_scores
+        return np.asarray(np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max))
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
