@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 import warnings
@@ -47,27 +46,18 @@ from assay.check.callbacks import (
 )
 from assay.check.optimization import follow_lr, unfinished_schedule_warnings
 from assay.check.report import Proof, Report
-from assay.check.sharded import check_sharded, error_in_shards, in_shards, shard_fake
+from assay.check.sharded import check_sharded, in_shards, memory_in_shards
 from assay.check.signature import check_signatures
 from assay.check.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay.check.step import (
     FEW,
     Batch,
-    Memory,
-    Step,
-    StepError,
     as_fake,
     batch_sizes,
-    build_step_module,
     check_capacity,
-    error_of_step,
-    evaluation_batch,
-    model_bytes,
     model_on_meta,
     module_on_meta,
-    take_step,
-    to_config_error,
-    try_sizes,
+    prove_step,
 )
 from assay.check.values import check_manual
 from assay.config.serialize import value_of
@@ -85,15 +75,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import lightning as L
-    from lightning.pytorch.plugins import Precision
 
     from assay.data.spec import Spec
 
-    Sizes = Mapping[bool, Sequence[int]]
-
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-_LARGE = 4 << 30
-"""Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
 _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
 """The longest time to follow a learning rate, where it is to be shown and where it is not."""
 
@@ -199,7 +184,7 @@ class Prover:
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
         proof_of = [*model_of, nodes["loss"], mask_rates(nodes["optimizer"]), nodes.get("param_groups")]
         proof_of += [str(batch), str(trainer.accelerator)]
-        fake = self._memoize("fake", model_of, lambda: self._fake(model))
+        fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
         with self._mode:
             followed = follow_lr(config, fake, length, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
         sizes = batch_sizes(config)
@@ -211,12 +196,12 @@ class Prover:
             step, unproven = self._memoize(
                 "step",
                 [*proof_of, str(shape)],
-                partial(self._step, config, model, loss, tried, sizes, precision=precision),
+                partial(prove_step, config, model, loss, tried, sizes, precision=precision, mode=self._mode),
             )
         shards: list[str] = []
         if step is not None and in_shards(config):
             whole = step.memory.weights
-            memory = self._memory_in_shards(config, model, loss, batch, trainer=trainer)
+            memory = memory_in_shards(config, model, loss, batch, trainer=trainer, mode=self._mode)
             step = replace(step, memory=memory)
             shards = [
                 f"each of {world_size(config)} devices holds {format_bytes(step.memory.weights)} of the "
@@ -294,57 +279,6 @@ class Prover:
         check_processes(config, inspected[0])
         return inspected
 
-    def _step(
-        self,
-        config: DictConfig,
-        model: nn.Module,
-        loss: nn.Module,
-        batch: Batch,
-        sizes: Sizes,
-        *,
-        precision: Precision,
-    ) -> tuple[Step | None, str]:
-        """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
-        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
-            wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
-            if wrong is not None:
-                raise to_config_error(config, wrong, batch) from wrong
-            return None, "the model takes its shape from the first batch"
-        fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
-        try:
-            module = build_step_module(config, self._fake(model), fake_loss)
-            step = take_step(module, batch, precision, config.model, self._mode)
-            with self._mode:
-                try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
-                try_sizes(
-                    module, evaluation_batch(config, batch), {False: sizes[False]}, precision, config.model
-                )
-            return step, ""
-        except StepError as error:
-            of_values = error.depends_on_data
-            if model_bytes(model) > _LARGE:
-                real = None if of_values else error
-            else:
-                real = error_of_step(config, loss, batch, precision, sizes, of_values=of_values)
-            if real is not None:
-                raise to_config_error(config, real, batch) from real
-            if of_values:
-                return None, f"{error.where or error.stage}: what it does depends on the data"
-            return None, f"fake tensors do not support it: {error}"
-
-    def _memory_in_shards(
-        self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, *, trainer: L.Trainer
-    ) -> Memory:
-        """What a step needs on each of several devices, none of which has to be there."""
-        precision = trainer.precision_plugin
-        fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
-        module = build_step_module(config, self._fake(model), fake_loss)
-        with shard_fake(config, module, trainer, self._mode):
-            try:
-                return take_step(module, batch, precision, config.model, self._mode).memory
-            except StepError as error:
-                raise error_in_shards(error) from error
-
     def _signatures(self, config: DictConfig, names: Sequence[str] = ()) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
         nodes = {str(name): plain_node(config, str(name)) for name in names or config}
@@ -355,10 +289,6 @@ class Prover:
             check_signatures(config, new)
         self._known.update((text_of[name], True) for name in new)
         return nodes
-
-    def _fake(self, module: nn.Module) -> nn.Module:
-        # Before they are fake: torch's copies of fake tensors write where no memory is.
-        return as_fake(copy.deepcopy(module), self._mode)
 
     def _memoize(self, name: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
         key = json.dumps([name, *nodes], sort_keys=True, default=str)
