@@ -161,14 +161,13 @@ def collect_predictions(assembly: Assembly) -> Iterator[KeepPredictions]:
     """Gather what the module answers to what is tested in this block."""
     keep = KeepPredictions(int(float(_settings(assembly).get("max_megabytes") or 0) * 1e6))
     keep.problem = _obstacle(assembly)
-    callbacks: list[L.Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     if not keep.problem:
-        callbacks.append(keep)
+        assembly.callbacks.append(keep)
     try:
         yield keep
     finally:
-        if keep in callbacks:
-            callbacks.remove(keep)
+        if keep in assembly.callbacks:
+            assembly.callbacks.remove(keep)
 
 
 def _settings(assembly: Assembly) -> dict[str, Any]:

@@ -235,8 +235,7 @@ def train_briefly(
             raise ConfigError(
                 "a module that takes the optimizer's steps itself cannot be measured", key="module"
             )
-        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-        callbacks.append(watch)
+        assembly.callbacks.append(watch)
         if isinstance(watch, StepTimer) and watch.actions is not None:
             trainer.profiler = watch.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):

@@ -41,19 +41,11 @@ from assay.record.provenance import (
 from assay.record.run_directory import remove_unfinished_files
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
-from assay.run.execute import (
-    follow,
-    prove,
-    reattach_loggers,
-    result_of,
-    run_parts,
-    threads_of,
-    verify_data_hash,
-    write_run,
-)
+from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
 from assay.run.gang import Plan, run_together
 from assay.run.result import print_warnings
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
+from assay.run.train import follow, prove, result_of, run_parts, write_run
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
