@@ -235,9 +235,7 @@ def run_job(
     @contextmanager
     def create_run(plain: Mapping[str, Any], _: Assembly | None) -> Iterator[RunRecord]:
         """Make the run directory: config, patch, a record that says `running`; be its only writer."""
-        segment, patch = describe_segment(gpu_names(), torch.get_num_threads())
-        if config.get("enforce_clean_git"):
-            refuse_uncommitted(Path.cwd(), segment["git"], patch)
+        segment, patch = begin_segment(config)
         create_run_directory(run_dir)
         with lock_run(run_dir):
             refuse_existing(run_dir)  # somebody else may have been faster
@@ -265,6 +263,14 @@ def run_job(
             yield record
 
     return run_parts(config, proof, create_run, callbacks=callbacks, raise_errors=raise_errors, gang=gang)
+
+
+def begin_segment(config: DictConfig) -> tuple[dict[str, Any], str]:
+    """What a segment of a run that begins now runs with, and the patch of its code."""
+    segment, patch = describe_segment(gpu_names(), torch.get_num_threads())
+    if config.get("enforce_clean_git"):
+        refuse_uncommitted(Path.cwd(), segment["git"], patch)
+    return segment, patch
 
 
 def run_parts(
@@ -319,11 +325,7 @@ def _assemble_job(config: DictConfig, **options: Any) -> Assembly:
 
 
 def write_run(
-    run_dir: Path,
-    plain: Mapping[str, Any],
-    record: RunRecord,
-    patches: Mapping[str, str],
-    hint: str,
+    run_dir: Path, plain: Mapping[str, Any], record: RunRecord, patches: Mapping[str, str], hint: str
 ) -> None:
     """Write what a run is, without secrets; the record comes last."""
     try:
