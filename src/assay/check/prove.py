@@ -66,9 +66,8 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.quoting import format_bytes
-from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import name_of
-from assay.targets.resolve import resolve
+from assay.targets.resolve import resolve_class
 from assay.torch_internals import FakeTensorMode
 
 if TYPE_CHECKING:
@@ -89,12 +88,13 @@ class Prover:
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
+        self._datamodule: L.LightningDataModule | None = None
         self._trainer: tuple[L.Trainer, Any] | None = None
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
         """Refuse a job that cannot run, or report what it will need."""
-        start, self._trainer = time.perf_counter(), None
+        start, self._datamodule, self._trainer = time.perf_counter(), None, None
         check_device(job.trainer)
         config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
@@ -103,9 +103,9 @@ class Prover:
         self._signatures(config, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            (spec, batches, data_notes), datamodule = self._spec(config, stated)
+            spec, batches, data_notes = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
-                results = self._prove_custom_module(config, spec, batches, datamodule)
+                results = self._prove_custom_module(config, spec, batches)
             else:
                 results = self._prove_module(config, spec, batches, curve=curve)
         report = Report(
@@ -121,32 +121,30 @@ class Prover:
             seconds=time.perf_counter() - start,
             **results,
         )
-        return Proof(report, datamodule, self._trainer)
+        return Proof(report, self._datamodule, self._trainer)
 
     # -- what is known of the data
 
     def _spec(
         self, config: DictConfig, stated: bool
-    ) -> tuple[tuple[Spec | None, Mapping[str, int | None], Sequence[str]], L.LightningDataModule | None]:
-        """Spec, batches and notes; the data, if read."""
+    ) -> tuple[Spec | None, Mapping[str, int | None], Sequence[str]]:
+        """Spec, batches and notes."""
         data = {
             key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
         }
         source = None if stated else plain_node(config, "data.source")
 
-        datamodule: L.LightningDataModule | None = None
-
         def look() -> Any:
-            nonlocal datamodule
             if stated:
                 stand_in: Any = open_declared(copy_of(config))
                 return stand_in.spec, {}, stand_in.splits.notes
-            datamodule = open_data(copy_of(config))
+            self._datamodule = datamodule = open_data(copy_of(config))  # of this very job, which may have it
             notes = getattr(datamodule, "notes", ())
             return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
 
-        weights_inputs = pretrained_inputs(config)
-        return self._memoize("data", [data, source, weights_inputs], look), datamodule
+        known: tuple[Spec | None, Mapping[str, int | None], Sequence[str]]
+        known = self._memoize("data", [data, source, pretrained_inputs(config)], look)
+        return known
 
     # -- the parts
 
@@ -156,7 +154,7 @@ class Prover:
         add_spec(config, spec, batches)
         warned, length = check_length(config), run_length(config, config.spec.num_train)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
-        kind = resolve("loss", str(config.loss._target_), read_trusted_packages(config))
+        kind = resolve_class("loss", config.loss)
         check_fit(config, kind)
         with open_dict(config):
             config.spec.num_outputs = num_outputs(config, kind)
@@ -232,11 +230,7 @@ class Prover:
         }
 
     def _prove_custom_module(
-        self,
-        config: DictConfig,
-        spec: Spec | None,
-        batches: Mapping[str, int | None],
-        datamodule: L.LightningDataModule | None,
+        self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None]
     ) -> dict[str, Any]:
         warned: list[str] = []
         if spec is not None:
@@ -253,7 +247,7 @@ class Prover:
         )
         check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
-        notes = notes_on_hyper_parameters(module, datamodule)
+        notes = notes_on_hyper_parameters(module, self._datamodule)
         return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
 
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:

@@ -60,7 +60,7 @@ def check_sharded(config: DictConfig) -> None:
     _refuse(lbfgs, "optimizer", "LBFGS needs all weights in one place", "adamw")
     alone = task is not None and (task.reconstructs or task.compares_views)
     _refuse(alone, "device", "this task uses parts of the model alone, which then are in shards", "ddp")
-    for key, kind in classes_in(config, "callbacks"):
+    for key, kind in classes_in(config):
         averages = issubclass(kind, WeightAveraging)
         _refuse(averages, key, "an average is a whole copy of the model, and no device has it whole", "null")
     _check_batches(config)

@@ -450,7 +450,7 @@ def prove_step(
             )
         return step, ""
     except StepError as error:
-        if _model_bytes(model) <= _LARGE:
+        if sum(p.numel() * p.element_size() for p in model.parameters()) <= _LARGE:
             _try_for_real(config, loss, batch, precision, sizes, of_values=error.depends_on_data)
         elif not error.depends_on_data:
             raise _to_config_error(config, error, batch) from error
@@ -491,12 +491,6 @@ def _small_sizes(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW)
     """Numbers of samples that are few enough to be computed for real."""
     most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
     return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
-
-
-def _model_bytes(model: nn.Module) -> int:
-    """Bytes of the parameters that have a shape."""
-    initialized = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
-    return sum(p.numel() * p.element_size() for p in initialized)
 
 
 def build_fake_module(

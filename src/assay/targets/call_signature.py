@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.annotation import as_typed, example_of, resolve_annotation
-from assay.targets.resolve import resolve
+from assay.targets.resolve import resolve_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -171,7 +170,7 @@ def example_hint(config: DictConfig, key: str) -> str:
     node = OmegaConf.select(config, parent) if parent else None
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return ""
-    call = call_of(resolve(parent, str(node._target_), read_trusted_packages(config)))
+    call = call_of(resolve_class(parent, node))
     parameter = call.parameters.get(name) if call is not None else None
     value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
     refused = OmegaConf.select(config, key, throw_on_resolution_failure=False)
