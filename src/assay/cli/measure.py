@@ -148,11 +148,7 @@ def tune(
 
 
 def _find_lr(
-    document: Document,
-    checker: Checker,
-    overrides: Sequence[str],
-    plot: Path | None,
-    config_dir: Path | None,
+    document: Document, checker: Checker, overrides: Sequence[str], plot: Path | None, config_dir: Path | None
 ) -> None:
     from assay.config.serialize import drop_override
     from assay.quoting import format_number

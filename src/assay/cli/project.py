@@ -91,8 +91,7 @@ def convert(
     ],
     *,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="To write.  [default: PROJECT_assay]"),
+        Path | None, typer.Option("--out", metavar="FOLDER", help="To write.  [default: PROJECT_assay]")
     ] = None,
 ) -> None:
     """Convert the configs of lightning-hydra-template or LightningCLI.

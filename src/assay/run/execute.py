@@ -237,7 +237,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     ):
         record.weights_sha256 = weights_sha256(module.state_dict())
     path = _checkpoint_to_test(trainer, record)
-    spec, can_test = getattr(datamodule, "spec", None), _can_test(assembly)
+    spec = getattr(datamodule, "spec", None)
+    can_test = is_overridden("test_step", module) and is_overridden("test_dataloader", datamodule)
     tests = can_test and trainer.limit_test_batches and (spec is None or spec.num_test)
     averages = any(isinstance(callback, WeightAveraging) for callback in assembly.callbacks)
     if path and (averages or (not tests and isinstance(trainer.strategy, SingleDeviceStrategy))):
@@ -271,13 +272,6 @@ def _note_precision(assembly: Assembly, record: RunRecord, seconds: float) -> No
         if note := _best_effort("bfloat16 was not measured", suggest_precision, assembly, seconds):
             record.notes.append(note)
             print_lines([("note", note)])
-
-
-def _can_test(assembly: Assembly) -> bool:
-    """Whether a module and a datamodule of somebody's own have what a test needs."""
-    return is_overridden("test_step", assembly.module) and is_overridden(
-        "test_dataloader", assembly.datamodule
-    )
 
 
 def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:

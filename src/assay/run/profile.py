@@ -335,16 +335,15 @@ class StepTimer(Callback):
         seconds = {} if self.actions is None else self.actions.take()
         if self._profile is not None:
             self._trace_on()
-        elif len(self.milliseconds) == self._steps or self._has_enough():
+        elif len(self.milliseconds) == self._steps or (
+            len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
+        ):
             self._end(trainer.num_training_batches - batch_idx - 1)
         elif self._last is not None and trainer.fit_loop.epoch_loop.total_batch_idx >= WARM_UP:
             self.milliseconds.append(1000 * (now - self._last))
             for action, spent in seconds.items():
                 self.seconds[action] = self.seconds.get(action, 0.0) + spent
         self._last = time.perf_counter()
-
-    def _has_enough(self) -> bool:
-        return len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
 
     def _end(self, left_in_epoch: float) -> None:
         if not self.to_trace:

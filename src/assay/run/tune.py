@@ -23,14 +23,7 @@ from assay.errors import AssayError, ConfigError
 from assay.figure.figure import Figure, Line, Points
 from assay.record.provenance import usable_cores
 from assay.run.execute import use_threads
-from assay.run.profile import (
-    EnoughMeasured,
-    StepTimer,
-    lies_in_memory,
-    measure,
-    name_device,
-    train_briefly,
-)
+from assay.run.profile import EnoughMeasured, StepTimer, lies_in_memory, measure, name_device, train_briefly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
