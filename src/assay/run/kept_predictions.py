@@ -69,13 +69,7 @@ class KeepPredictions(Callback):
 
     @override
     def on_test_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any
     ) -> None:
         if self.problem:
             return

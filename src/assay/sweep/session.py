@@ -301,23 +301,18 @@ def _run_jobs(
         fixed |= set.intersection(*(set(job.overrides) for job, _ in jobs.values()))
     console = Console(highlight=False, soft_wrap=True)
     with collect_signals() as signals:
-        aim = sweep.objectives[0]
-        with SweepProgress(console, aim, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
+        aims = sweep.objectives
+        with SweepProgress(console, aims[0], launcher.slots, fixed, log=sweep.directory / LOG) as progress:
             progress.only = None if learns else set(jobs)
             scheduler = Scheduler(
                 sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
             )
             if learns:  # also of a new sweep: a storage may know more than the journal
-                sweep.search.restore(
-                    [
-                        (
-                            entry.token,
-                            entry.outcome,
-                            entry.outcome and scores_of(entry.outcome, sweep.objectives),
-                        )
-                        for _, entry in sorted(journal.jobs.items())
-                    ]
+                known = (
+                    (entry.token, entry.outcome, entry.outcome and scores_of(entry.outcome, aims))
+                    for _, entry in sorted(journal.jobs.items())
                 )
+                sweep.search.restore(list(known))
             for number, (job, report) in sorted(jobs.items()):
                 if report is not None:
                     scheduler.queue(journal.jobs[number], job, report)
@@ -325,7 +320,7 @@ def _run_jobs(
         result = SweepResult(
             sweep.directory,
             jobs=tuple(entry for number, entry in sorted(journal.jobs.items()) if learns or number in jobs),
-            objectives=tuple(sweep.objectives),
+            objectives=tuple(aims),
             total=sweep.search.total if learns else len(jobs),
             stopped=exit_code_of(signals[0].name) if signals else 0,
         )

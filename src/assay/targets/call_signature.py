@@ -129,13 +129,10 @@ def _forwarded_parameters(target: Any) -> list[inspect.Parameter] | None:
     """Parameters that `**kwargs` are forwarded to, if they are checked only after the object is built."""
     name, home = (str(getattr(target, one, "")) for one in ("__name__", "__module__"))
     if home.startswith("torchvision."):
-        network = (
-            target
-            if inspect.isclass(target)
-            else resolve_annotation(
-                target, "return", target.__annotations__.get("return"), _FOR_TYPE_CHECKERS
-            )
-        )
+        network = target
+        if not inspect.isclass(target):
+            made = target.__annotations__.get("return")
+            network = resolve_annotation(target, "return", made, _FOR_TYPE_CHECKERS)
         return _named_parameters(network) if getattr(network, "__name__", "") in _NETWORKS else None
     if not home.startswith("lightning.") or name not in _HANDED_ON:
         return None
