@@ -31,8 +31,9 @@ import sys
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import open_dict
 from assay.check.prove import Prover
-from assay.compose.compose import PRIMARY, choices, complete, job_config, loader, trust_for
-from assay.run.execute import run_job
+from assay.compose.compose import PRIMARY, choices, complete, job_config, loader
+from assay.targets.trust import trust_for
+from assay.run.train import run_job
 
 typed = [*sys.argv[1:], "hydra/launcher=basic", "hydra/sweeper=basic", "hydra.sweep.subdir=${hydra.job.num}"]
 prover = Prover()

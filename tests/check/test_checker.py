@@ -51,7 +51,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(Prover, "prove", counted_prove)
     monkeypatch.setattr("assay.check.checker.check_job", counted_names)
-    monkeypatch.setattr("assay.check.prove.take_step", counted_step)
+    monkeypatch.setattr("assay.check.step.take_step", counted_step)
     return counted
 
 

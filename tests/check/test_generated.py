@@ -19,9 +19,10 @@ from tests.check.known_faults import IN_TRAINING, OF_CHECK
 
 from assay.check.checker import check_job
 from assay.check.prove import Prover
-from assay.compose.compose import JobComposer, loader, trust_for
+from assay.compose.compose import JobComposer, loader
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, NonFiniteError
+from assay.targets.trust import trust_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,11 +10,12 @@ from omegaconf import DictConfig, OmegaConf
 from tests.check.generated import as_typed, values
 from tests.check.test_generated import fault_of
 
-from assay.compose.compose import compose_sweep, loader, trust_for
+from assay.compose.compose import compose_sweep, loader
 from assay.compose.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError
 from assay.sweep.definition import read_definition
+from assay.targets.trust import trust_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

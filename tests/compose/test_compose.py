@@ -21,12 +21,12 @@ from assay.compose.compose import (
     job_config,
     loader,
     register_resolvers,
-    trust_for,
 )
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.sweep.session import plan_sweep
+from assay.targets.trust import trust_for
 
 
 def test_is_what_hydra_itself_composes() -> None:

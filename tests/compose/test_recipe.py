@@ -12,8 +12,9 @@ import torch
 from omegaconf import OmegaConf
 
 from assay.check.checker import Checker, check_job
-from assay.compose.compose import JobComposer, compose, compose_job, job_config, loader, trust_for
+from assay.compose.compose import JobComposer, compose, compose_job, job_config, loader
 from assay.errors import ConfigError
+from assay.targets.trust import trust_for
 
 CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 TAKES = sorted(

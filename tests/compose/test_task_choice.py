@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from assay.compose.compose import JobComposer, compose, loader, trust_for
+from assay.compose.compose import JobComposer, compose, loader
 from assay.compose.recipe import settle_network
 from assay.errors import ConfigError
+from assay.targets.trust import trust_for
 
 if TYPE_CHECKING:
     from pathlib import Path

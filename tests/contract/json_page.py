@@ -61,7 +61,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "data": ("data", "assay.report.data_page.Survey"),
     "profile": ("profile", "assay.run.profile.StepProfile"),
     "tune": ("tune", "assay.run.tune.Tuning"),
-    "tune_lr": ("tune --lr", "assay.run.lr_range.RangeTest"),
+    "tune_lr": ("tune --lr", "assay.run.tune.RangeTest"),
     "configs": ("configs", "tests.contract.json_page.Configs"),
     "explain": ("explain", "assay.compose.origin.Explanation"),
     "diff": ("diff", "assay.report.difference.Difference"),

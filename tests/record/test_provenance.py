@@ -17,11 +17,10 @@ from assay.record import provenance
 from assay.record.code_patch import checkout_code, code_patch
 from assay.record.provenance import (
     check_clean,
-    code_changes,
+    differences_between,
     differences_within,
     git_state,
     machine,
-    machine_changes,
     numeric_environment,
     packages,
     patched_files,
@@ -464,4 +463,4 @@ def test_an_entry_says_what_changed_and_the_whole_comes_back() -> None:
     ],
 )
 def test_other_code_and_other_machines(now: dict[str, Any], said: list[str]) -> None:
-    assert code_changes(HERE, changed(**now)) + machine_changes(HERE, changed(**now)) == said
+    assert differences_between(HERE, changed(**now)) == said

@@ -13,8 +13,7 @@ from tests.conftest import unchanged_process
 from assay.build.assembly import Assembly, assemble
 from assay.check.checker import Checker
 from assay.errors import ConfigError
-from assay.run.execute import run_job
-from assay.run.train import train
+from assay.run.train import run_job, train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +38,7 @@ def assemblies(monkeypatch: pytest.MonkeyPatch) -> list[Assembly]:
         made.append(assemble(*args, **kwargs))
         return made[-1]
 
-    monkeypatch.setattr("assay.run.execute.assemble", noted)
+    monkeypatch.setattr("assay.run.train.assemble", noted)
     return made
 
 

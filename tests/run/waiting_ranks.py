@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from assay.run.gang import Gang
-from assay.run.ranks import launch
+from assay.run.train import launch
 from assay.run.world import World
 
 RANK = """import os, pathlib, signal, socket, sys, time

@@ -216,6 +216,11 @@ class Assembly:
     trainer: L.Trainer
     config: DictConfig
 
+    @property
+    def callbacks(self) -> list[L.Callback]:
+        """The trainer's own list."""
+        return self.trainer.callbacks  # type: ignore[attr-defined, no-any-return]  # a plain attribute
+
     @functools.cached_property
     def plain(self) -> dict[str, Any]:
         """The config as plain data, as of the first access."""

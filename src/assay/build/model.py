@@ -18,8 +18,7 @@ from assay.errors import AssayError, ConfigError, DataError
 from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA, adapted_names, merge
 from assay.layer_depth import lies_in
-from assay.targets.allowed_targets import read_trusted_packages
-from assay.targets.resolve import resolve
+from assay.targets.resolve import resolve_class
 from assay.task.task import LOGIT_KINDS, LOSS_KINDS
 from assay.task.task_of import task_of
 
@@ -72,7 +71,7 @@ def query_model_class(config: DictConfig, method: str) -> Any:
     """Call a method of the model's class before it is built; None without such a method or weights."""
     if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is checked elsewhere
         return None
-    kind = resolve("model", str(config.model._target_), read_trusted_packages(config))
+    kind = resolve_class("model", config.model)
     query = getattr(kind, method, None)
     names = [] if query is None else list(inspect.signature(query).parameters)
     if query is None or not all(name in config.model for name in names):
@@ -227,10 +226,8 @@ def _check_tokens(config: DictConfig) -> None:
         )
 
 
-def check_model(config: DictConfig, model: nn.Module | None) -> None:
+def check_model(config: DictConfig, model: nn.Module) -> None:
     """Refuse a model with which the data's task would learn nothing."""
-    if model is None:
-        return
     if problem := task_of(config.spec.task).model_problem(model):
         raise ConfigError(problem[0], key="model", hint=problem[1])
     if config.trainer.get("compile") == "blocks" and not equal_blocks(model):

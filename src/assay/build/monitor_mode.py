@@ -9,9 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from assay.build.node import build_metrics
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import ConfigError
-from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of
-from assay.targets.resolve import resolve
+from assay.targets.resolve import resolve_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +57,7 @@ def mode_argument(
             message, monitor = "expected the name of a metric to monitor", f"{key}.monitor"
             raise ConfigError(message, key=monitor, hint=f"{monitor}=val/loss")
         return {}
-    call = call_of(resolve(key, str(node._target_), read_trusted_packages(config)))
+    call = call_of(resolve_class(key, node))
     if call is None or "mode" not in call.parameters:
         return {}
     if written not in (None, *WRITTEN):

@@ -23,9 +23,8 @@ from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.errors import ConfigError
-from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of
-from assay.targets.resolve import resolve
+from assay.targets.resolve import resolve_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +89,7 @@ _LEFT: Final = 0.01
 
 def check_callbacks(config: DictConfig) -> None:
     """Refuse callbacks that contradict each other, and loggers that write into one file."""
-    chosen = dict(classes_in(config, "callbacks"))
+    chosen = dict(classes_in(config))
     for key, kind in chosen.items():
         for name, (why, instead) in _OTHERWISE.items():
             if issubclass(kind, getattr(lightning_callbacks, name)):
@@ -111,7 +110,7 @@ def notes_on_averages(config: DictConfig) -> list[str]:
     """Notes on weight averages that are dominated by the initial weights, because the run is too short."""
     steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
     notes = []
-    for key, kind in classes_in(config, "callbacks"):
+    for key, kind in classes_in(config):
         call = call_of(kind) if issubclass(kind, WeightAveraging) else None
         if not steps or call is None or "decay" not in call.parameters:
             continue
@@ -129,13 +128,13 @@ def notes_on_averages(config: DictConfig) -> list[str]:
     return notes
 
 
-def classes_in(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
-    """Key and class of each callback or logger; those made by a function are left out."""
-    for name, node in (config.get(group) or {}).items():
+def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Key and class of each callback; those made by a function are left out."""
+    for name, node in (config.get("callbacks") or {}).items():
         if isinstance(node, DictConfig):
-            kind = resolve(f"{group}.{name}", str(node._target_), read_trusted_packages(config))
+            kind = resolve_class(f"callbacks.{name}", node)
             if isinstance(kind, type):
-                yield f"{group}.{name}", kind
+                yield f"callbacks.{name}", kind
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
@@ -203,7 +202,7 @@ _LAST: Final = f"{ModelCheckpoint.CHECKPOINT_NAME_LAST}{ModelCheckpoint.FILE_EXT
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
     """Refuse a `filename` that no checkpoint can have, and two that write one file."""
     written: dict[str, str] = {}
-    for key, kind in classes_in(config, "callbacks"):
+    for key, kind in classes_in(config):
         if not issubclass(kind, ModelCheckpoint):
             continue
         node, at = OmegaConf.select(config, key), f"{key}.filename"

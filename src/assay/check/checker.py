@@ -98,9 +98,8 @@ class Checker:
             except AssayError as error:
                 failures.append((number, job.overrides, error))
         if failures:
-            raise failures[0][2] if len(jobs) == 1 else summarize_failures(failures, len(jobs)) from failures[
-                0
-            ][2]
+            first = failures[0][2]
+            raise first if len(jobs) == 1 else summarize_failures(failures, len(jobs)) from first
         return reports
 
     def report(self, job: Job) -> Report:

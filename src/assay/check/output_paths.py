@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
+from assay.config.serialize import value_of
 from assay.config.tree import target_nodes, walk
 from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
@@ -35,7 +35,7 @@ def check_data_root(config: DictConfig) -> None:
                 full = f"{key}.{source.argument}"
                 if source.downloads:
                     _check_download(key, node, source)
-                elif source.or_url and "://" in str(_select(node, source.argument)):
+                elif source.or_url and "://" in str(value_of(node, source.argument)):
                     continue
                 elif (path := _path(full, node, source.argument)) is not None:
                     check_path(path, source, full)
@@ -50,7 +50,7 @@ def check_data_root(config: DictConfig) -> None:
 def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     if node.get("_partial_"):  # its root comes from somewhere else
         return
-    full, download = f"{key}.{source.argument}", _select(node, "download")
+    full, download = f"{key}.{source.argument}", value_of(node, "download")
     path = _path(full, node, source.argument)
     if path is None or not isinstance(download, bool | None):
         return  # reported when arguments are checked
@@ -71,16 +71,8 @@ def _check_run(full: str, path: Path | None) -> None:
         raise ConfigError(message, key=full, hint=hint)
 
 
-def _select(node: DictConfig, name: str) -> object:
-    """A value, or None if it waits for the data or cannot be resolved, which is reported elsewhere."""
-    try:
-        return OmegaConf.select(node, name, throw_on_missing=False)
-    except OmegaConfBaseException:
-        return None
-
-
 def _path(full: str, node: DictConfig, name: str) -> Path | None:
-    value = _select(node, name)
+    value = value_of(node, name)
     if value == "":
         raise ConfigError("expected a path, got an empty text", key=full, hint=f"{full}=PATH")
     return Path(value) if isinstance(value, str) else None
@@ -141,7 +133,7 @@ def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
         ):
             continue
         key = f"callbacks.{name}.dirpath"
-        value = _select(node, "dirpath")
+        value = value_of(node, "dirpath")
         if value is None or os.path.normpath(str(value)) != expected:
             raise ConfigError(
                 f"a run keeps its checkpoints in its own directory, not in {value}",
@@ -159,7 +151,7 @@ def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
                 continue
             if not str(entry.parent.get("_target_")).startswith(_LIBRARIES):
                 continue  # custom code may do anything with a path
-            name, value = str(entry.name), _select(entry.parent, entry.name)
+            name, value = str(entry.name), value_of(entry.parent, entry.name)
             if not isinstance(value, str):
                 continue
             local = next((value[len(scheme) :] for scheme in _LOCAL if value.startswith(scheme)), None)

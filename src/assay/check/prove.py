@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 import warnings
@@ -47,27 +46,18 @@ from assay.check.callbacks import (
 )
 from assay.check.optimization import follow_lr, unfinished_schedule_warnings
 from assay.check.report import Proof, Report
-from assay.check.sharded import check_sharded, error_in_shards, in_shards, shard_fake
+from assay.check.sharded import check_sharded, in_shards, memory_in_shards
 from assay.check.signature import check_signatures
 from assay.check.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay.check.step import (
     FEW,
     Batch,
-    Memory,
-    Step,
-    StepError,
     as_fake,
     batch_sizes,
-    build_step_module,
     check_capacity,
-    error_of_step,
-    evaluation_batch,
-    model_bytes,
     model_on_meta,
     module_on_meta,
-    take_step,
-    to_config_error,
-    try_sizes,
+    prove_step,
 )
 from assay.check.values import check_manual
 from assay.config.serialize import value_of
@@ -76,24 +66,18 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.quoting import format_bytes
-from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import name_of
-from assay.targets.resolve import resolve
+from assay.targets.resolve import resolve_class
 from assay.torch_internals import FakeTensorMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import lightning as L
-    from lightning.pytorch.plugins import Precision
 
     from assay.data.spec import Spec
 
-    Sizes = Mapping[bool, Sequence[int]]
-
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-_LARGE = 4 << 30
-"""Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
 _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
 """The longest time to follow a learning rate, where it is to be shown and where it is not."""
 
@@ -104,12 +88,13 @@ class Prover:
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
+        self._datamodule: L.LightningDataModule | None = None
         self._trainer: tuple[L.Trainer, Any] | None = None
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
         """Refuse a job that cannot run, or report what it will need."""
-        start, self._trainer = time.perf_counter(), None
+        start, self._datamodule, self._trainer = time.perf_counter(), None, None
         check_device(job.trainer)
         config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
@@ -118,9 +103,9 @@ class Prover:
         self._signatures(config, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            (spec, batches, data_notes), datamodule = self._spec(config, stated)
+            spec, batches, data_notes = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
-                results = self._prove_custom_module(config, spec, batches, datamodule)
+                results = self._prove_custom_module(config, spec, batches)
             else:
                 results = self._prove_module(config, spec, batches, curve=curve)
         report = Report(
@@ -136,32 +121,30 @@ class Prover:
             seconds=time.perf_counter() - start,
             **results,
         )
-        return Proof(report, datamodule, self._trainer)
+        return Proof(report, self._datamodule, self._trainer)
 
     # -- what is known of the data
 
     def _spec(
         self, config: DictConfig, stated: bool
-    ) -> tuple[tuple[Spec | None, Mapping[str, int | None], Sequence[str]], L.LightningDataModule | None]:
-        """Spec, batches and notes; the data, if read."""
+    ) -> tuple[Spec | None, Mapping[str, int | None], Sequence[str]]:
+        """Spec, batches and notes."""
         data = {
             key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
         }
         source = None if stated else plain_node(config, "data.source")
 
-        datamodule: L.LightningDataModule | None = None
-
         def look() -> Any:
-            nonlocal datamodule
             if stated:
                 stand_in: Any = open_declared(copy_of(config))
                 return stand_in.spec, {}, stand_in.splits.notes
-            datamodule = open_data(copy_of(config))
+            self._datamodule = datamodule = open_data(copy_of(config))  # of this very job, which may have it
             notes = getattr(datamodule, "notes", ())
             return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
 
-        weights_inputs = pretrained_inputs(config)
-        return self._memoize("data", [data, source, weights_inputs], look), datamodule
+        known: tuple[Spec | None, Mapping[str, int | None], Sequence[str]]
+        known = self._memoize("data", [data, source, pretrained_inputs(config)], look)
+        return known
 
     # -- the parts
 
@@ -171,7 +154,7 @@ class Prover:
         add_spec(config, spec, batches)
         warned, length = check_length(config), run_length(config, config.spec.num_train)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
-        kind = resolve("loss", str(config.loss._target_), read_trusted_packages(config))
+        kind = resolve_class("loss", config.loss)
         check_fit(config, kind)
         with open_dict(config):
             config.spec.num_outputs = num_outputs(config, kind)
@@ -199,7 +182,7 @@ class Prover:
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
         proof_of = [*model_of, nodes["loss"], mask_rates(nodes["optimizer"]), nodes.get("param_groups")]
         proof_of += [str(batch), str(trainer.accelerator)]
-        fake = self._memoize("fake", model_of, lambda: self._fake(model))
+        fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
         with self._mode:
             followed = follow_lr(config, fake, length, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
         sizes = batch_sizes(config)
@@ -211,12 +194,12 @@ class Prover:
             step, unproven = self._memoize(
                 "step",
                 [*proof_of, str(shape)],
-                partial(self._step, config, model, loss, tried, sizes, precision=precision),
+                partial(prove_step, config, model, loss, tried, sizes, precision=precision, mode=self._mode),
             )
         shards: list[str] = []
         if step is not None and in_shards(config):
             whole = step.memory.weights
-            memory = self._memory_in_shards(config, model, loss, batch, trainer=trainer)
+            memory = memory_in_shards(config, model, loss, batch, trainer=trainer, mode=self._mode)
             step = replace(step, memory=memory)
             shards = [
                 f"each of {world_size(config)} devices holds {format_bytes(step.memory.weights)} of the "
@@ -247,11 +230,7 @@ class Prover:
         }
 
     def _prove_custom_module(
-        self,
-        config: DictConfig,
-        spec: Spec | None,
-        batches: Mapping[str, int | None],
-        datamodule: L.LightningDataModule | None,
+        self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None]
     ) -> dict[str, Any]:
         warned: list[str] = []
         if spec is not None:
@@ -268,7 +247,7 @@ class Prover:
         )
         check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
-        notes = notes_on_hyper_parameters(module, datamodule)
+        notes = notes_on_hyper_parameters(module, self._datamodule)
         return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
 
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
@@ -294,57 +273,6 @@ class Prover:
         check_processes(config, inspected[0])
         return inspected
 
-    def _step(
-        self,
-        config: DictConfig,
-        model: nn.Module,
-        loss: nn.Module,
-        batch: Batch,
-        sizes: Sizes,
-        *,
-        precision: Precision,
-    ) -> tuple[Step | None, str]:
-        """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
-        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
-            wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
-            if wrong is not None:
-                raise to_config_error(config, wrong, batch) from wrong
-            return None, "the model takes its shape from the first batch"
-        fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
-        try:
-            module = build_step_module(config, self._fake(model), fake_loss)
-            step = take_step(module, batch, precision, config.model, self._mode)
-            with self._mode:
-                try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
-                try_sizes(
-                    module, evaluation_batch(config, batch), {False: sizes[False]}, precision, config.model
-                )
-            return step, ""
-        except StepError as error:
-            of_values = error.depends_on_data
-            if model_bytes(model) > _LARGE:
-                real = None if of_values else error
-            else:
-                real = error_of_step(config, loss, batch, precision, sizes, of_values=of_values)
-            if real is not None:
-                raise to_config_error(config, real, batch) from real
-            if of_values:
-                return None, f"{error.where or error.stage}: what it does depends on the data"
-            return None, f"fake tensors do not support it: {error}"
-
-    def _memory_in_shards(
-        self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, *, trainer: L.Trainer
-    ) -> Memory:
-        """What a step needs on each of several devices, none of which has to be there."""
-        precision = trainer.precision_plugin
-        fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
-        module = build_step_module(config, self._fake(model), fake_loss)
-        with shard_fake(config, module, trainer, self._mode):
-            try:
-                return take_step(module, batch, precision, config.model, self._mode).memory
-            except StepError as error:
-                raise error_in_shards(error) from error
-
     def _signatures(self, config: DictConfig, names: Sequence[str] = ()) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
         nodes = {str(name): plain_node(config, str(name)) for name in names or config}
@@ -355,10 +283,6 @@ class Prover:
             check_signatures(config, new)
         self._known.update((text_of[name], True) for name in new)
         return nodes
-
-    def _fake(self, module: nn.Module) -> nn.Module:
-        # Before they are fake: torch's copies of fake tensors write where no memory is.
-        return as_fake(copy.deepcopy(module), self._mode)
 
     def _memoize(self, name: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
         key = json.dumps([name, *nodes], sort_keys=True, default=str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -12,6 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from assay.build.trainer_options import is_sharded, world_size
 from assay.check.callbacks import classes_in
+from assay.check.step import StepError, build_fake_module, take_step
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA
 from assay.device.fsdp2 import FSDP2
@@ -21,13 +21,11 @@ from assay.task.task_of import task_of
 from assay.torch_internals import begin_fake_world
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import lightning as L
     from omegaconf import DictConfig
     from torch import nn
 
-    from assay.check.step import StepError
+    from assay.check.step import Batch, Memory
     from assay.torch_internals import FakeTensorMode
 
 
@@ -62,7 +60,7 @@ def check_sharded(config: DictConfig) -> None:
     _refuse(lbfgs, "optimizer", "LBFGS needs all weights in one place", "adamw")
     alone = task is not None and (task.reconstructs or task.compares_views)
     _refuse(alone, "device", "this task uses parts of the model alone, which then are in shards", "ddp")
-    for key, kind in classes_in(config, "callbacks"):
+    for key, kind in classes_in(config):
         averages = issubclass(kind, WeightAveraging)
         _refuse(averages, key, "an average is a whole copy of the model, and no device has it whole", "null")
     _check_batches(config)
@@ -90,19 +88,31 @@ def _check_batches(config: DictConfig) -> None:
             )
 
 
-@contextmanager
-def shard_fake(
-    config: DictConfig, module: nn.Module, trainer: L.Trainer, mode: FakeTensorMode
-) -> Iterator[None]:
-    """Have a fake module be the shards that the first process of a job would hold."""
-    strategy, hook = trainer.strategy, sys.excepthook
+def memory_in_shards(
+    config: DictConfig,
+    model: nn.Module,
+    loss: nn.Module,
+    batch: Batch,
+    *,
+    trainer: L.Trainer,
+    mode: FakeTensorMode,
+) -> Memory:
+    """What a step needs on each of several devices, none of which has to be there."""
+    strategy, hook, precision = trainer.strategy, sys.excepthook, trainer.precision_plugin
     assert isinstance(strategy, FSDP2)  # noqa: S101 - the caller looked
+    module = build_fake_module(config, model, loss, precision, mode)
     begin_fake_world(world_size(config))
     try:
         mesh = init_device_mesh("cpu", (world_size(config),))
         with mode:
             strategy.sharding(mesh).module(module)
-        yield
+        return take_step(module, batch, precision, config.model, mode).memory
+    except StepError as error:
+        raise ConfigError(
+            f"in shards a training step fails: {error}",
+            key="device",
+            hint="device=ddp, or a model that shards itself in configure_model(mesh)",
+        ) from error
     finally:
         torch.distributed.destroy_process_group()
         sys.excepthook = hook  # torch's own would call this process a rank
@@ -111,12 +121,3 @@ def shard_fake(
 def in_shards(config: DictConfig) -> bool:
     """Whether several processes will share a model, whose shards can be told apart in this one."""
     return is_sharded(config.trainer) and world_size(config) > 1 and not torch.distributed.is_initialized()
-
-
-def error_in_shards(error: StepError) -> ConfigError:
-    """The error of a step that fails in shards alone."""
-    return ConfigError(
-        f"in shards a training step fails: {error}",
-        key="device",
-        hint="device=ddp, or a model that shards itself in configure_model(mesh)",
-    )

@@ -20,7 +20,7 @@ from assay.config.tree import source_key, target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
-from assay.targets.allowed_targets import read_trusted_packages, slot_of
+from assay.targets.allowed_targets import slot_of
 from assay.targets.annotation import (
     NestedTarget,
     accepts,
@@ -32,7 +32,7 @@ from assay.targets.annotation import (
 )
 from assay.targets.call_signature import call_of
 from assay.targets.instantiate import WORDS, check_words
-from assay.targets.resolve import import_tasks, resolve, resolve_targets
+from assay.targets.resolve import import_tasks, resolve_class, resolve_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ def _arguments_from_parent(key: str, node: DictConfig) -> tuple[int, Mapping[str
     if not isinstance(parent, DictConfig) or "_target_" not in parent or not isinstance(root, DictConfig):
         return None
     outer, _, name = key.rpartition(".")
-    kind = resolve(outer, str(parent._target_), read_trusted_packages(root))
+    kind = resolve_class(outer, parent)
     called: tuple[int, Mapping[str, str]] | None = getattr(kind, "calls_with", {}).get(name)
     return called
 
@@ -128,7 +128,7 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
             key=partial_key,
             hint=f"leave it out: ~{partial_key}{_OF_A_LOSS if key == 'loss' else ''}",
         )
-    kind = _locate(key, node)
+    kind = resolve_class(key, node)
     call = call_of(kind)
     if call is not None:  # built-ins have no signature
         _check_call(key, node, call, later)
@@ -276,12 +276,7 @@ def _kind(node: DictConfig) -> type | None:
             return None
         parent = parent_of(parent)
     try:
-        target = _locate("", node)
+        target = resolve_class("", node)
     except ConfigError:
         return None  # reported at the node itself
     return target if inspect.isclass(target) else None
-
-
-def _locate(key: str, node: DictConfig) -> Any:
-    root: Any = root_of(node)
-    return resolve(key, str(node._target_), read_trusted_packages(root))

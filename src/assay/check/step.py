@@ -40,18 +40,15 @@ from assay.torch_internals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from lightning.pytorch.plugins import Precision
-
-    from assay.module import Module
-
-    Sizes = Mapping[bool, Sequence[int]]
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import lightning as L
+    from lightning.pytorch.plugins import Precision
 
     from assay.finetune.interface import FineTuning
+    from assay.module import Module
+
+    Sizes = Mapping[bool, Sequence[int]]
 
 
 _aten = torch.ops.aten
@@ -310,7 +307,8 @@ class StepError(Exception):
 
 
 def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """Replace each parameter and buffer by a fake one on the CPU; tied ones stay tied."""
+    """A copy with a fake parameter or buffer on the CPU for each real one; tied ones stay tied."""
+    module = copy.deepcopy(module)  # now: torch's copies of fake tensors write where no memory is
     fakes: dict[int, torch.Tensor] = {}
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
@@ -424,48 +422,86 @@ _VALUES = 1 << 20
 """Inputs of a batch up to which it is computed for real."""
 
 
-def error_of_step(
+_LARGE = 4 << 30
+"""Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
+
+
+def prove_step(
+    config: DictConfig,
+    model: nn.Module,
+    loss: nn.Module,
+    batch: Batch,
+    sizes: Sizes,
+    *,
+    precision: Precision,
+    mode: FakeTensorMode,
+) -> tuple[Step | None, str]:
+    """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
+    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+        _try_for_real(config, loss, batch, precision, sizes, of_values=True, steps=False)
+        return None, "the model takes its shape from the first batch"
+    try:
+        module = build_fake_module(config, model, loss, precision, mode)
+        step = take_step(module, batch, precision, config.model, mode)
+        with mode:
+            try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
+            try_sizes(
+                module, _evaluation_batch(config, batch), {False: sizes[False]}, precision, config.model
+            )
+        return step, ""
+    except StepError as error:
+        if sum(p.numel() * p.element_size() for p in model.parameters()) <= _LARGE:
+            _try_for_real(config, loss, batch, precision, sizes, of_values=error.depends_on_data)
+        elif not error.depends_on_data:
+            raise _to_config_error(config, error, batch) from error
+        if error.depends_on_data:
+            return None, f"{error.where or error.stage}: what it does depends on the data"
+        return None, f"fake tensors do not support it: {error}"
+
+
+def _try_for_real(
     config: DictConfig,
     loss: nn.Module,
     batch: Batch,
     precision: Precision,
     sizes: Sizes,
     *,
-    of_values: bool = False,
+    of_values: bool,
     steps: bool = True,
-) -> StepError | None:
-    """The error of small real batches, if there is one: fake tensors may be at fault themselves."""
+) -> None:
+    """Refuse a job that fails with small real batches: fake tensors may be at fault themselves."""
     model = precision.convert_module(build_model(config)[0])
-    module = build_step_module(config, model, precision.convert_module(copy.deepcopy(loss)))
-    base = batch.of_size(*small_sizes(config, [batch.inputs[0]]))
-    few = small_sizes(config, sizes[False], base.inputs[0])
+    module = _build_step_module(config, model, precision.convert_module(copy.deepcopy(loss)))
+    base = batch.of_size(*_small_sizes(config, [batch.inputs[0]]))
+    few = _small_sizes(config, sizes[False], base.inputs[0])
     try:
         if steps:
             take_step(module, base, precision, config.model, None)
         else:
             try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
         of_values = False
-        try_sizes(module, base, {True: small_sizes(config, sizes[True])}, precision, config.model)
-        try_sizes(module, evaluation_batch(config, base), {False: few}, precision, config.model)
+        try_sizes(module, base, {True: _small_sizes(config, sizes[True])}, precision, config.model)
+        try_sizes(module, _evaluation_batch(config, base), {False: few}, precision, config.model)
     except StepError as error:
-        return None if of_values else error
-    return None
+        if not of_values:
+            raise _to_config_error(config, error, batch) from error
 
 
-def small_sizes(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
+def _small_sizes(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
     """Numbers of samples that are few enough to be computed for real."""
     most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
     return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
 
 
-def model_bytes(model: nn.Module) -> int:
-    """Bytes of the parameters that have a shape."""
-    initialized = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
-    return sum(p.numel() * p.element_size() for p in initialized)
+def build_fake_module(
+    config: DictConfig, model: nn.Module, loss: nn.Module, precision: Precision, mode: FakeTensorMode
+) -> Module:
+    """Build the run's module from fake copies of its parts."""
+    fake_loss = as_fake(precision.convert_module(copy.deepcopy(loss)), mode)
+    return _build_step_module(config, as_fake(model, mode), fake_loss)
 
 
-def build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
-    """Build the run's module from parts that may be fake."""
+def _build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
     # Of the kind that the run will have: the numbers change neither shapes nor types.
     scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
     numbers = int(config.spec.num_targets) if scaled else 0
@@ -473,7 +509,7 @@ def build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> 
     return assemble_module(config, model, loss, target_scale=scale)
 
 
-def to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
+def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
     """The error for a step that fails."""
     key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
@@ -522,7 +558,7 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
 
 
-def evaluation_batch(config: DictConfig, batch: Batch) -> Batch:
+def _evaluation_batch(config: DictConfig, batch: Batch) -> Batch:
     """A batch with samples as they are evaluated, which training may cut or enlarge."""
     return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
 

@@ -11,11 +11,10 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from assay.cli.convert import convert
 from assay.cli.documents import Problem, print_problem
 from assay.cli.inspect import check, configs, data, diff, explain, info
 from assay.cli.measure import cache, profile, tune
-from assay.cli.project import add, new, schema
+from assay.cli.project import add, convert, new, schema
 from assay.cli.results import best, compare, ls, report, rm
 from assay.cli.train import reproduce, resume, train, try_change
 from assay.cli.use import evaluate, export, predict

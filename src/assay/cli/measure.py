@@ -19,6 +19,7 @@ from assay.terminal import Console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.check.checker import Checker
     from assay.run.profile import StepProfile
     from assay.run.tune import Tuning
 
@@ -124,8 +125,6 @@ def tune(
             raise ConfigError("--lr writes no experiment", key="--write", hint="leave it out")
         if budget is not None:
             raise ConfigError("--lr takes as long as its steps", key="--budget", hint="leave it out")
-        _find_lr(document, overrides or [], plot, config_dir)
-        return
     path = None if write is None else _new_experiment(write, config_dir)
     with show_loading():
         from assay.check.checker import Checker
@@ -134,6 +133,9 @@ def tune(
         checker.job(overrides or [])
         from assay.run.tune import commands_of, experiment_of, tune_job
 
+    if lr:
+        _find_lr(document, checker, overrides or [], plot, config_dir)
+        return
     tuning = tune_job(checker, overrides or [], budget or 60.0)
     document.say("tune", tuning)
     document.next = commands_of(tuning, *_options(config_dir))
@@ -146,16 +148,11 @@ def tune(
 
 
 def _find_lr(
-    document: Document, overrides: Sequence[str], plot: Path | None, config_dir: Path | None
+    document: Document, checker: Checker, overrides: Sequence[str], plot: Path | None, config_dir: Path | None
 ) -> None:
-    with show_loading():
-        from assay.check.checker import Checker
-
-        checker = Checker(config_dir)
-        checker.job(overrides)
-        from assay.config.serialize import drop_override
-        from assay.run.lr_range import draw_range, find_lr
+    from assay.config.serialize import drop_override
     from assay.quoting import format_number
+    from assay.run.tune import draw_range, find_lr
 
     test = find_lr(checker, overrides)
     document.say("tune_lr", test)

@@ -131,20 +131,11 @@ def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., 
 
 @contextmanager
 def report_errors(
-    debug: bool,
-    overrides: list[str] | None = None,
-    config_dir: Path | None = None,
-    *,
-    as_json: bool = False,
+    debug: bool, overrides: list[str] | None = None, config_dir: Path | None = None, *, as_json: bool = False
 ) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through."""
     remember_secrets(overrides or [])
-    with (
-        _print_error(debug),
-        print_document(as_json, debug) as document,
-        raise_on_signals(),
-        _keep_ctrl_c(),
-    ):
+    with _print_error(debug), print_document(as_json, debug) as document, raise_on_signals(), _keep_ctrl_c():
         try:
             yield document
         except ConfigError as error:

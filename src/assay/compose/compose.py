@@ -49,7 +49,6 @@ from assay.config.unread_keys import (
     OUR_DATA,
     OUR_MODULE,
     TOP,
-    check_options,
     check_single_run,
     check_unread_keys,
     interpolated_keys,
@@ -57,22 +56,9 @@ from assay.config.unread_keys import (
 )
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
-from assay.targets.external_values import (
-    check_external_values,
-    check_name,
-    check_place,
-    may_reach_out,
-)
+from assay.targets.external_values import check_external_values, check_name, check_place, may_reach_out
 from assay.targets.objects import TARGET, name_of
-from assay.targets.trust import (
-    KEY,
-    Trust,
-    check_project,
-    check_search_path,
-    project_folder,
-    settle_trust,
-    trust,
-)
+from assay.targets.trust import KEY, Trust, settle_trust, trust_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,14 +137,6 @@ def translate_errors(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
         raise composition_error(error, overrides, hydra.config_loader) from error
 
 
-def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
-    """Determine which packages a command may import, before anything is composed."""
-    trusted = trust(overrides)
-    check_project(project_folder(hydra), overrides, trusted)
-    check_search_path(overrides, trusted)
-    return trusted
-
-
 def complete(
     config: DictConfig, hydra_node: DictConfig, trusted: Trust, run_dir: str | Path | None = None
 ) -> None:
@@ -166,7 +144,6 @@ def complete(
     settle_trust(config, trusted)
     settle_custom_parts(config, hydra_node)
     check_hydra(hydra_node, trusted)
-    check_options(config)
     check_unread_keys(config)
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):

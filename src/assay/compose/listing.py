@@ -72,9 +72,7 @@ def options_of(group: str, config_dir: Path | None) -> list[Option]:
     if not options:
         names = groups(*folders)
         raise ConfigError(
-            f"unknown group{did_you_mean(group, names, '; ')}",
-            key=group,
-            hint=f"groups: {', '.join(names)}",
+            f"unknown group{did_you_mean(group, names, '; ')}", key=group, hint=f"groups: {', '.join(names)}"
         )
     return options
 

@@ -14,13 +14,13 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.text import Text
 
-from assay.compose.compose import PRIMARY, compose_with, implied_overrides, loader, trust_for
+from assay.compose.compose import PRIMARY, compose_with, implied_overrides, loader
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import config_file, load_defaults
 from assay.config.tree import join_key, split_key, walk
 from assay.config.yaml_file import display_path, read_defaults, yaml_entries
 from assay.errors import ConfigError
-from assay.targets.trust import project_folder
+from assay.targets.trust import project_folder, trust_for
 from assay.terminal import print_rows, shorten
 
 if TYPE_CHECKING:

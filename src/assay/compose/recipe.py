@@ -169,6 +169,7 @@ def _clips_mixed(config: DictConfig) -> bool:
 _FOR_IMAGES: Final = "small_cnn"
 """The model of `train.yaml`, which vectors do not fit."""
 _CHOSEN: Final = ("model.", "loss.", "metrics.", "augment.")
+_OF_CLASSES: Final = ("loss", "metrics", "experiment")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -195,17 +196,14 @@ def task_to_choose(
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []
     option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
-    chosen = option in options and not (option == Binary.name and _chooses_loss_or_metrics(overrides))
+    # A loss and metrics of several classes that were chosen take two as well.
+    keeps_parts = option == Binary.name and any(_typed(one, overrides) for one in _OF_CLASSES)
+    chosen = option in options and not keeps_parts
     task = [f"task={option}", *task_defaults([*overrides, f"task={option}"])] if chosen else []
     by_default = OmegaConf.select(config, "hydra.runtime.choices.model") == _FOR_IMAGES
     if by_default and not _typed("model", [*overrides, *task]) and are_vectors(source):
         task.append("model=mlp")
     return task
-
-
-def _chooses_loss_or_metrics(overrides: Sequence[str]) -> bool:
-    """Whether a loss or metrics were chosen, of which those of several classes take two as well."""
-    return any(_typed(group, overrides) for group in ("loss", "metrics", "experiment"))
 
 
 def task_defaults(overrides: Sequence[str]) -> list[str]:

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.omegaconf_internals import (
-    child_node,
-    is_interpolation,
-    is_missing,
-    is_null,
-    raw_value,
-)
+from assay.config.omegaconf_internals import child_node, is_interpolation, is_missing, is_null, raw_value
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -50,17 +50,7 @@ FIXED: Final = {
     "metrics": ("train", "eval"),
     "model.recipe": ("steps", "epochs", "lr", "weight_decay", "channels_last"),
     "predictions": ("max_megabytes", "num_samples"),
-    "data.split": (
-        "val",
-        "test",
-        "seed",
-        "group",
-        "time",
-        "column",
-        "dedup",
-        "folds",
-        "fold",
-    ),
+    "data.split": ("val", "test", "seed", "group", "time", "column", "dedup", "folds", "fold"),
     "data.transform": ("train", "eval", "normalize"),
 }
 """Nodes that no class gets as a whole, and the keys that are read."""
@@ -73,20 +63,20 @@ _NAME: Final = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII
 
 
 def check_unread_keys(config: DictConfig) -> None:
-    """Refuse keys that would do nothing."""
+    """Refuse keys that would do nothing, and several options of a group that takes one."""
+    held: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `${…}` as it was typed
+    typed = OverridesParser.create().parse_overrides([*held["task"], *held["hydra"]])
+    _check_options(config, {override.key_or_group: override.value() for override in typed})
     entries = list(walk(config))
     if "run_dir" in config:
         raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
     _check_spec(config)
-    _check(config, entries, entries, _parse_overrides(config))
+    _check(config, entries, entries, typed)
 
 
-def check_options(config: DictConfig) -> None:
+def _check_options(config: DictConfig, values: Mapping[str, Any]) -> None:
     """Refuse several options of a group that takes one: Hydra would merge them into a mixture."""
     choices = config.hydra.runtime.choices
-    values: dict[str, Any] = {
-        override.key_or_group: override.value() for override in _parse_overrides(config)
-    }
     for group in _ONE_OPTION:
         # Of a group with a list of options, also in YAML, Hydra notes no choice.
         in_yaml = group in OF_MODULE and group not in choices and group in config and group not in values
@@ -94,11 +84,6 @@ def check_options(config: DictConfig) -> None:
             options = ",".join(map(str, values.get(group, ())))
             hint = f"{group}=OPTION; for a run of each: assay train -m {group}={options or 'A,B'}"
             raise ConfigError("this group takes one option, not a list", key=group, hint=hint)
-
-
-def _parse_overrides(config: DictConfig) -> list[Override]:
-    held: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `${…}` as it was typed
-    return OverridesParser.create().parse_overrides([*held["task"], *held["hydra"]])
 
 
 def check_unread_on_resume(config: DictConfig, typed: Sequence[Override]) -> None:

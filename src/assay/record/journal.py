@@ -128,11 +128,7 @@ class Journal:
 
     def end(self, number: int, outcome: Outcome, *, final: bool = True) -> None:
         """Note how an attempt ended."""
-        plain = {
-            **asdict(outcome),
-            "metrics": to_json_numbers(outcome.metrics),
-            "best": to_json_numbers(outcome.best),
-        }
+        plain = to_json_numbers(asdict(outcome))
         self._write([{"event": "end", "number": number, "final": final, "at": _now(), **plain}])
 
     def reopen(self, number: int) -> None:
@@ -176,12 +172,8 @@ def _update_job(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
         return replace(job_record, status="running", attempts=event["attempt"], started=started)
     if event["event"] == "reopen":
         return replace(job_record, status="waiting", attempts=0, failures=(), outcome=None)
-    plain = {
-        **event,
-        "metrics": from_json_numbers(event["metrics"]),
-        "best": from_json_numbers(event["best"]),
-    }
-    outcome = Outcome.from_plain(plain)
+    numbers = {name: from_json_numbers(event[name]) for name in ("metrics", "best")}
+    outcome = Outcome.from_plain({**event, **numbers})
     if outcome.status == "interrupted":
         return replace(job_record, status="waiting")
     if not event["final"]:

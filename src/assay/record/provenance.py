@@ -217,14 +217,15 @@ def differences_within(record: RunRecord) -> list[str]:
     return [
         f"the run itself went on at step {step} with other {change}"
         for step, before, now in zip(steps, every, every[1:], strict=False)
-        for change in [*code_changes(before, now), *machine_changes(before, now)]
+        for change in differences_between(before, now)
     ]
 
 
-def code_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Whether the code of two segments is the same; nothing where it is not known of either."""
+def differences_between(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two segments, the code first."""
     before, after = describe_code(then), describe_code(now)
-    return [] if before == after else [f"code: {before} then, {after} now"]
+    code = [] if before == after else [f"code: {before} then, {after} now"]
+    return [*code, *machine_changes(then, now)]
 
 
 def describe_code(segment: Mapping[str, Any]) -> str:

@@ -30,9 +30,8 @@ def hash_files(run_dir: Path) -> dict[str, str]:
     """SHA-256 of each file that says what a run was and what came of it, by its name in the run directory."""
     sums = {}
     for name in [*_FILES, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
-        if (run_dir / name).is_file():
-            with (run_dir / name).open("rb") as file:
-                sums[name] = digest_of(file)
+        if digest := _digest_of_file(run_dir / name):
+            sums[name] = digest
     for path in sorted((run_dir / "checkpoints").glob("*.ckpt")):
         if not path.is_symlink():
             sums[f"checkpoints/{path.name}"] = sha256(path)
@@ -41,16 +40,14 @@ def hash_files(run_dir: Path) -> dict[str, str]:
 
 def find_changed_files(run_dir: Path, files: dict[str, str]) -> list[str]:
     """Files of a run that are no longer what the run wrote, or gone; checkpoints are read."""
-    changed = []
-    for name, digest in files.items():
-        path = run_dir / name
-        if not path.is_file():
-            changed.append(name)
-            continue
-        with path.open("rb") as file:
-            if digest_of(file) != digest:
-                changed.append(name)
-    return changed
+    return [name for name, digest in files.items() if _digest_of_file(run_dir / name) != digest]
+
+
+def _digest_of_file(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return digest_of(file)
 
 
 log = logging.getLogger(__name__)
@@ -65,8 +62,7 @@ def create_run_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise AssayError(
-            f"the run directory {path} cannot be made: {error.strerror}",
-            hint="hydra.run.dir=SOMEWHERE/ELSE",
+            f"the run directory {path} cannot be made: {error.strerror}", hint="hydra.run.dir=SOMEWHERE/ELSE"
         ) from error
 
 

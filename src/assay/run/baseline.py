@@ -220,12 +220,8 @@ def _fit(
 
 def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     """Of scikit-learn, which takes a second to import."""
-    from sklearn import dummy, ensemble, linear_model
+    from sklearn import dummy, ensemble, linear_model, multiclass, multioutput, pipeline, preprocessing
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no stubs
-    from sklearn.multiclass import OneVsRestClassifier  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.multioutput import MultiOutputRegressor  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 
     linear = linear_model.LogisticRegression(max_iter=200)
     boosting = ensemble.HistGradientBoostingClassifier
@@ -234,13 +230,14 @@ def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     estimators = {
         "majority": dummy.DummyClassifier(),
         "mean": dummy.DummyRegressor(),
-        "tfidf": make_pipeline(TfidfVectorizer(max_features=50_000), linear),
-        "linear": make_pipeline(StandardScaler(), linear),
+        "tfidf": pipeline.make_pipeline(TfidfVectorizer(max_features=50_000), linear),
+        "linear": pipeline.make_pipeline(preprocessing.StandardScaler(), linear),
         "gradient_boosting": boosting(random_state=0),
     }
     if not several:
         return estimators[name]
-    return (MultiOutputRegressor if is_real else OneVsRestClassifier)(estimators[name])
+    several_of = multioutput.MultiOutputRegressor if is_real else multiclass.OneVsRestClassifier
+    return several_of(estimators[name])
 
 
 def advise(config: DictConfig, record: RunRecord) -> str:

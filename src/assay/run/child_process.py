@@ -24,7 +24,7 @@ REFUSED: Final = "refused.json"
 def run_rank(run_dir: str, *trusted: str) -> None:
     """Run the job of a directory, as one of several processes."""
     try:
-        from assay.run.execute import run_rank as run
+        from assay.run.train import run_rank as run
 
         code = run(Path(run_dir), trusted)
     except KeyboardInterrupt:  # at once: the launcher ends the others, who would wait for this one
@@ -49,10 +49,10 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from omegaconf import open_dict
 
     from assay.record.run_record import RunRecord
-    from assay.run.execute import prove, run_job
     from assay.run.result import print_warnings
     from assay.run.resume import change
     from assay.run.saved_config import read_config
+    from assay.run.train import prove, run_job
     from assay.targets.external_values import check_external_values
     from assay.targets.trust import trust
 

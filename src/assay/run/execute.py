@@ -1,19 +1,15 @@
-"""One job, from config to finished record: train, test, and say how it ended."""
+"""One run, from its objects to a finished record: train, test, and say how it ended."""
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import os
 import re
 import shlex
 import sys
 import time
 import traceback
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,23 +20,16 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
 
-from assay.build.assembly import assemble, notes_on_hyper_parameters, notes_on_parts
-from assay.build.model import check_declared
+from assay.build.assembly import notes_on_hyper_parameters, notes_on_parts
 from assay.build.monitor_mode import score_directions
-from assay.build.node import build
-from assay.build.trainer import check_distinct_state_keys, gpu_names, silence_lightning
-from assay.build.trainer_options import is_sharded, num_local_processes
-from assay.callbacks.pruning import Pruned, Pruning
+from assay.build.trainer_options import is_sharded
+from assay.callbacks.pruning import Pruned
 from assay.check.callbacks import notes_on_averages
-from assay.check.checker import check_job
-from assay.check.prove import Prover
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
-from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
-from assay.errors import AssayError, ConfigError, NonFiniteError
+from assay.config.serialize import MOST_THREADS
+from assay.errors import AssayError, NonFiniteError
 from assay.figure.figure import to_matplotlib
-from assay.files.atomic import write_text
-from assay.files.checksum import describe_damage, seal_yaml, sha256
-from assay.files.symlinks import open_append
+from assay.files.checksum import describe_damage, sha256
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
 from assay.loop.fit_loop import FitLoop
@@ -48,26 +37,14 @@ from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.process import Stopped
 from assay.record.log_file import FILE, log_file
-from assay.record.provenance import describe_segment, refuse_uncommitted
-from assay.record.run_directory import (
-    create_run_directory,
-    hash_files,
-    refuse_existing,
-    remove_unfinished_files,
-)
-from assay.record.run_lock import lock_run
-from assay.record.run_record import TRIAL, RunRecord, now, reason_of
+from assay.record.run_directory import hash_files
+from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
-from assay.run import kept_predictions, ranks
+from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
 from assay.run.encoder_file import write_encoder
-from assay.run.gang import Gang
 from assay.run.kept_predictions import add_threshold
-from assay.run.result import RunResult, print_lines, print_start
-from assay.run.saved_config import interpolations, read_config
-from assay.run.world import World, find_world
-from assay.targets.allowed_targets import read_trusted_packages
-from assay.targets.objects import current_objects, object_kinds
+from assay.run.result import print_lines, print_start
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -79,8 +56,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from assay.build.assembly import Assembly
-    from assay.check.report import Proof
-    from assay.run.gang import Failure, Plan
     from assay.task.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
@@ -88,275 +63,6 @@ _LACKS: Final = "the record lacks something"
 _LONG: Final = 60.0
 """Seconds of training from which on a run says how it would have been shorter."""
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
-
-
-def prove(config: DictConfig, overrides: Sequence[str]) -> Proof:
-    """Check a job that was read from a run directory."""
-    check_job(config)
-    return Prover().prove(config, overrides)
-
-
-def run_job(
-    config: DictConfig,
-    overrides: Sequence[str],
-    chosen: Mapping[str, Any],
-    proof: Proof,
-    *,
-    callbacks: Sequence[Callback] = (),
-    raise_errors: bool,
-    data_sha256: str = "",
-    micro_batch: Mapping[str, int] | None = None,
-    gang: Gang | None = None,
-) -> RunResult:
-    """Run a composed job in this process, or on several where its device asks for that."""
-    kept = {"data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
-    if num_local_processes(config) > 1 and (callbacks or object_kinds()):
-        raise ConfigError(
-            f"the job runs in {num_local_processes(config)} processes of its own, which no object given in "
-            "Python reaches",
-            hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
-        )
-
-    opened = partial(_create_run, config, overrides, chosen, kept)
-    return run_parts(config, proof, opened, callbacks=callbacks, raise_errors=raise_errors, gang=gang)
-
-
-def run_parts(
-    config: DictConfig,
-    proof: Proof,
-    opened: Callable[[Mapping[str, Any], Assembly | None], AbstractContextManager[RunRecord]],
-    *,
-    callbacks: Sequence[Callback] = (),
-    raise_errors: bool,
-    gang: Gang | None = None,
-) -> RunResult:
-    """Train in this process, or in several; `opened` writes the run directory once the parts are built."""
-    run_dir, report = Path(config.run_dir), proof.report
-    if gang is None and int(config.trainer.get("num_nodes") or 1) > 1:
-        raise ConfigError(
-            "this process was started alone; a job on several nodes is started on each of them",
-            key="trainer.num_nodes",
-            hint="torchrun --nnodes=… -m assay train …, srun assay train …, or assay train -m … with "
-            "hydra/launcher=slurm or hydra/launcher=ray",
-        )
-    if gang is not None or num_local_processes(config) > 1:
-        build(config, "data").prepare_data()  # once, before several processes need it
-        with (
-            opened(to_resolved_dict(config), None),
-            nullcontext(gang) if gang is not None else Gang(World(), "node") as gang_here,
-        ):
-            _train_together(config, gang_here, report.warnings)
-        return result_of(run_dir)
-    with silence_lightning():
-        assembly = _assemble_job(config, datamodule=proof.datamodule, trainer=proof.trainer)
-        check_declared({} if report.data_read else report.spec, assembly.config)
-        # From here on there is a run; everything that can be wrong with the config was found before.
-        _add_callbacks(callbacks, assembly)
-        with opened(assembly.plain, assembly) as record:
-            execute(
-                *(assembly, record, run_dir),
-                raise_errors=raise_errors,
-                warnings=report.warnings,
-                callbacks=callbacks,
-            )
-    return result_of(run_dir, assembly)
-
-
-def _assemble_job(config: DictConfig, **options: Any) -> Assembly:
-    """The objects of a job; of one that is a trial of a study, with what reports to it."""
-    assembly = assemble(config, **options)
-    if TRIAL in os.environ:
-        _all_callbacks(assembly).insert(0, Pruning(**json.loads(os.environ[TRIAL])))
-    return assembly
-
-
-def _add_callbacks(callbacks: Sequence[Callback], assembly: Assembly) -> None:
-    every = _all_callbacks(assembly)
-    every.extend(callbacks)
-    check_distinct_state_keys([f"{type(one).__name__} {at}" for at, one in enumerate(every)], every)
-
-
-def _all_callbacks(assembly: Assembly) -> list[Callback]:
-    callbacks: list[Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-    return callbacks
-
-
-@contextmanager
-def _create_run(
-    config: DictConfig,
-    overrides: Sequence[str],
-    chosen: Mapping[str, Any],
-    kept: Mapping[str, Any],
-    plain: Mapping[str, Any],
-    _: Assembly | None,
-) -> Iterator[RunRecord]:
-    """Make the run directory (config, overrides, patch, a record that says `running`); be its only writer."""
-    run_dir = Path(config.run_dir)
-    segment, patch = describe_segment(gpu_names(), torch.get_num_threads())
-    if config.get("enforce_clean_git"):
-        refuse_uncommitted(Path.cwd(), segment["git"], patch)
-    create_run_directory(run_dir)
-    with lock_run(run_dir):
-        refuse_existing(run_dir)  # somebody else may have been faster
-        remove_unfinished_files(run_dir)  # of one that was killed before it had a record
-        record = RunRecord(
-            run_id=run_dir.name,
-            name=str(config.name),
-            status="running",
-            started=now(),
-            seed=int(config.seed),
-            fold=config.get("fold"),
-            fingerprint=fingerprint(config),
-            config_fingerprint=fingerprint(config, REPETITIONS),
-            overrides=list(overrides),
-            choices=dict(chosen),
-            tags=[str(tag) for tag in config.get("tags") or []],
-            interpolations=interpolations(config),
-            objects=object_kinds(),
-            **segment,
-            **kept,
-        )
-        write_run(run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE")
-        os.close(open_append(run_dir / FILE))  # messages name it, however early a process of the run dies
-        yield record
-
-
-def write_run(
-    run_dir: Path,
-    plain: Mapping[str, Any],
-    record: RunRecord,
-    patches: Mapping[str, str],
-    hint: str,
-) -> None:
-    """Write what a run is, without secrets; the record comes last."""
-    try:
-        write_text(run_dir / "config.yaml", seal_yaml(to_yaml(redact_tree(plain))))
-        write_text(run_dir / "overrides.yaml", to_yaml(redact_tree(record.overrides)))
-        for name, patch in patches.items():
-            if patch:
-                write_text(run_dir / name, patch)
-        record.save(run_dir)
-    except OSError as error:
-        raise AssayError(
-            f"the run directory {run_dir} cannot be written: {error.strerror}", hint=hint
-        ) from error
-
-
-def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
-    """One rank of a distributed job, in a process of its own; the run directory is there already."""
-    config, world = read_config(run_dir, trusted_packages), find_world() or World()
-    with Gang(world, timeout_s=config.trainer.get("timeout_s")) as gang:
-        return _train_rank(config, gang)
-
-
-def _train_rank(config: DictConfig, gang: Gang) -> int:
-    run_dir = Path(config.run_dir)
-    first, record = gang.world.rank == 0, RunRecord.load(run_dir)
-    if first:
-        gang.on_end = partial(_note_failure, run_dir, gang.on_end)
-    try:
-        with lock_run(run_dir, shared=True), silence_lightning():
-            assembly = _assemble_job(config, prepare=False)
-            if first:
-                write_run(run_dir, assembly.plain, record, {}, hint="")
-                execute(assembly, record, run_dir, raise_errors=False, find_cause=gang.report)
-            else:
-                with stop_on_signals(assembly):
-                    fit_and_test(assembly, record, run_dir)
-    except (StoppedBySignal, Pruned):
-        return 0  # as all others do: one that fails would have the launcher end the rest
-    except Exception as error:
-        cause = gang.report(error)
-        if first:
-            record.failed_by(cause)
-            record.save(run_dir)
-        return getattr(cause, "exit_code", 1)
-    return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
-
-
-def _note_failure(run_dir: Path, also: Callable[[Failure], None], failure: Failure) -> None:
-    """Say in the record that another process has failed, when this one hangs and is about to be ended."""
-    record = RunRecord.load(run_dir)
-    if record.status == "running":
-        record.failed_by(failure.error())
-        record.save(run_dir)
-    also(failure)
-
-
-def _train_together(config: DictConfig, gang: Gang, warnings: Sequence[str]) -> None:
-    """Run a job on the processes of a gang; say in the record how it ended where no rank could."""
-    run_dir = Path(config.run_dir)
-    with log_file(run_dir / FILE):
-        for warning in warnings:
-            log.warning("%s", warning)
-    error: BaseException | None
-    try:
-        number = num_local_processes(config) if gang.kind == "node" else 1
-        gang.call(run_dir, number=number, threads=torch.get_num_threads())
-        end, error = _run_ranks(config, gang, number, torch.get_num_threads()), gang.error()
-    except (AssayError, KeyboardInterrupt) as stopped:
-        end, error = "", stopped
-    record = RunRecord.load(run_dir)
-    if record.status == "running":
-        if end.startswith("SIG"):
-            record.interrupted_by(end)
-        elif isinstance(error, KeyboardInterrupt):
-            _note_exit(error, record)
-        elif error is not None:
-            record.failed_by(error)
-        record.save(run_dir)
-
-
-def follow(gang: Gang, plan: Plan) -> int:
-    """Do this process's share of a job whose run directory rank 0 writes; return the job's exit code."""
-
-    def prepare(run_dir: Path) -> None:
-        if gang.world.local_rank == 0:
-            build(read_config(run_dir, plan.trusted), "data").prepare_data()
-
-    call = gang.follow(prepare)
-    if call is None:
-        return gang.wait_for_end()
-    config = read_config(Path(call["run_dir"]), plan.trusted)
-    with open_dict(config):
-        config.run_dir = call["run_dir"]
-    end = _run_ranks(config, gang, int(call["number"]), int(call["threads"]))
-    return 1 if end == "failed" else gang.wait_for_end()
-
-
-def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str:
-    """Run this process's ranks, itself where it is to be one; return how they ended."""
-    run_dir, trusted = Path(config.run_dir), read_trusted_packages(config)
-    # Between the ranks of one machine it has no say: they would listen to a network for nothing.
-    interface = str(config.trainer.get("interface") or "") if gang.world.nodes > 1 else ""
-    torch.set_num_threads(threads)
-    if gang.kind == "node":
-        return ranks.launch(run_dir, gang, number, trusted, interface)
-    if not {"OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"} & {*os.environ}:
-        torch.set_num_threads(max(1, threads // gang.world.local_size))
-    world = replace(gang.world, serves=False)
-    os.environ.update(ranks.rank_environment(world, torch.get_num_threads(), interface))
-    return "failed" if _train_rank(config, gang) else "finished"
-
-
-def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
-    """What a run directory says."""
-    record, curves = RunRecord.load(run_dir), run_dir / "metrics.csv"
-    return RunResult(
-        run_dir,
-        overrides=tuple(record.overrides),
-        **vars(record.outcome),
-        parameters=record.model.get("parameters"),
-        trainable=record.model.get("trainable_parameters"),
-        notes=tuple(record.notes),
-        baseline=record.baseline,
-        threshold=record.threshold,
-        curves=curves if curves.is_file() else None,
-        module=assembly.module if assembly else None,
-        trainer=assembly.trainer if assembly else None,
-        _objects=current_objects(),
-        _trusted=read_trusted_packages(assembly.config) if assembly else (),
-    )
 
 
 def log_results(
@@ -435,7 +141,7 @@ def execute(
         except StoppedBySignal as stop:
             record.interrupted_by(stop.name)
         except (KeyboardInterrupt, SystemExit) as stop:
-            _note_exit(stop, record)
+            note_exit(stop, record)
         except Pruned as end:
             record.status, record.reason = "pruned", str(end)
             record.metrics.update(_scalars(assembly.trainer.callback_metrics))
@@ -468,7 +174,8 @@ def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
         record.reason = "; ".join(one for entry in record.resumed for one in entry.get("lost", ()))
 
 
-def _note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
+def note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
+    """Say in a record that a run was stopped, or what has ended its process."""
     # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
     if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
         record.interrupted_by(stop.name if isinstance(stop, Stopped) else "SIGINT")
@@ -530,9 +237,10 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     ):
         record.weights_sha256 = weights_sha256(module.state_dict())
     path = _checkpoint_to_test(trainer, record)
-    spec, can_test = getattr(datamodule, "spec", None), _can_test(assembly)
+    spec = getattr(datamodule, "spec", None)
+    can_test = is_overridden("test_step", module) and is_overridden("test_dataloader", datamodule)
     tests = can_test and trainer.limit_test_batches and (spec is None or spec.num_test)
-    averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)  # type: ignore[attr-defined]  # a plain attribute
+    averages = any(isinstance(callback, WeightAveraging) for callback in assembly.callbacks)
     if path and (averages or (not tests and isinstance(trainer.strategy, SingleDeviceStrategy))):
         # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.
         module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
@@ -566,17 +274,9 @@ def _note_precision(assembly: Assembly, record: RunRecord, seconds: float) -> No
             print_lines([("note", note)])
 
 
-def _can_test(assembly: Assembly) -> bool:
-    """Whether a module and a datamodule of somebody's own have what a test needs."""
-    return is_overridden("test_step", assembly.module) and is_overridden(
-        "test_dataloader", assembly.datamodule
-    )
-
-
 def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:
     """Stop after a step, with a checkpoint, when told to."""
-    callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-    stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
+    stops = (callback for callback in assembly.callbacks if isinstance(callback, StopOnSignal))
     return next((stop.watching() for stop in stops), nullcontext())
 
 
@@ -673,7 +373,6 @@ _IDS: Final[dict[str, dict[str, str | None]]] = {
     "WandbLogger": {"id": None, "resume": "allow"},
 }
 """Arguments by which a logger goes on with a run it knows; None stands for the id."""
-_MOST_THREADS: Final = 1024
 _ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
 
 
@@ -743,12 +442,17 @@ def reattach_loggers(config: DictConfig, record: RunRecord) -> None:
                 node.purge_step = record.resumed[-1]["from_step"] + 1
 
 
-@contextmanager
-def threads_of(record: RunRecord) -> Iterator[None]:
+def threads_of(record: RunRecord) -> AbstractContextManager[None]:
     """Compute with as many threads as the run began with: sums depend on how they are divided."""
-    before, then = torch.get_num_threads(), record.machine.get("threads")
-    if isinstance(then, int) and 0 < then <= _MOST_THREADS:
-        torch.set_num_threads(then)
+    then = record.machine.get("threads")
+    return use_threads(then if isinstance(then, int) and 0 < then <= MOST_THREADS else None)
+
+
+@contextmanager
+def use_threads(number: int | None) -> Iterator[None]:
+    """Compute with so many threads in this block; None for as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
     try:
         yield
     finally:

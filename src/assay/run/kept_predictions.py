@@ -69,13 +69,7 @@ class KeepPredictions(Callback):
 
     @override
     def on_test_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any
     ) -> None:
         if self.problem:
             return
@@ -161,14 +155,13 @@ def collect_predictions(assembly: Assembly) -> Iterator[KeepPredictions]:
     """Gather what the module answers to what is tested in this block."""
     keep = KeepPredictions(int(float(_settings(assembly).get("max_megabytes") or 0) * 1e6))
     keep.problem = _obstacle(assembly)
-    callbacks: list[L.Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     if not keep.problem:
-        callbacks.append(keep)
+        assembly.callbacks.append(keep)
     try:
         yield keep
     finally:
-        if keep in callbacks:
-            callbacks.remove(keep)
+        if keep in assembly.callbacks:
+            assembly.callbacks.remove(keep)
 
 
 def _settings(assembly: Assembly) -> dict[str, Any]:

@@ -311,13 +311,9 @@ class Preprocess(nn.Module):
         return self.transforms.transform_inputs(batch) if batch.ndim else batch
 
     def _checked(self, samples: Tensor) -> Tensor:
-        self._check_shape(samples)
-        return to_training_dtype(samples, str(self.spec.get("input_dtype") or ""))
-
-    def _check_shape(self, samples: Tensor) -> None:
         expected = self.input_shape
         if not expected or (samples.ndim and tuple(samples.shape[1:]) == expected):
-            return
+            return to_training_dtype(samples, str(self.spec.get("input_dtype") or ""))
         hint = f"give [B, {self._wanted}]"
         if self.takes_pictures and len(expected) == 3:
             size = str(list(expected[1:])).replace(" ", "")

@@ -235,8 +235,7 @@ def train_briefly(
             raise ConfigError(
                 "a module that takes the optimizer's steps itself cannot be measured", key="module"
             )
-        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-        callbacks.append(watch)
+        assembly.callbacks.append(watch)
         if isinstance(watch, StepTimer) and watch.actions is not None:
             trainer.profiler = watch.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
@@ -336,16 +335,15 @@ class StepTimer(Callback):
         seconds = {} if self.actions is None else self.actions.take()
         if self._profile is not None:
             self._trace_on()
-        elif len(self.milliseconds) == self._steps or self._has_enough():
+        elif len(self.milliseconds) == self._steps or (
+            len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
+        ):
             self._end(trainer.num_training_batches - batch_idx - 1)
         elif self._last is not None and trainer.fit_loop.epoch_loop.total_batch_idx >= WARM_UP:
             self.milliseconds.append(1000 * (now - self._last))
             for action, spent in seconds.items():
                 self.seconds[action] = self.seconds.get(action, 0.0) + spent
         self._last = time.perf_counter()
-
-    def _has_enough(self) -> bool:
-        return len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
 
     def _end(self, left_in_epoch: float) -> None:
         if not self.to_trace:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
-import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.trainer import gpu_names
 from assay.build.trainer_options import refuse_foreign_ranks, world_size
 from assay.check.signature import check_signatures
 from assay.check.values import check_trainer
@@ -30,30 +28,15 @@ from assay.files.symlinks import check_links
 from assay.loop.carried_state import Phase, Position
 from assay.paths import CONF_DIR
 from assay.quoting import pluralize
-from assay.record.provenance import (
-    code_changes,
-    describe_segment,
-    machine_changes,
-    refuse_uncommitted,
-    segment_changes,
-    segments,
-)
+from assay.record.provenance import differences_between, segment_changes, segments
 from assay.record.run_directory import remove_unfinished_files
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
-from assay.run.execute import (
-    follow,
-    prove,
-    reattach_loggers,
-    result_of,
-    run_parts,
-    threads_of,
-    verify_data_hash,
-    write_run,
-)
+from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
 from assay.run.gang import Plan, run_together
 from assay.run.result import print_warnings
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
+from assay.run.train import begin_segment, follow, prove, result_of, run_parts, write_run
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
@@ -267,10 +250,7 @@ def resume(
 
 
 def _read_job(
-    run_dir: Path,
-    overrides: Sequence[str],
-    trusted_packages: Sequence[str],
-    said: frozenset[tuple[str, str]],
+    run_dir: Path, overrides: Sequence[str], trusted_packages: Sequence[str], said: frozenset[tuple[str, str]]
 ) -> tuple[RunRecord, Change]:
     record = RunRecord.load(run_dir)
     trusted = (*trusted_packages, *typed_packages(overrides))
@@ -296,11 +276,9 @@ def resume_together(
 def _continue_run(
     job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool, gang: Gang | None
 ) -> RunResult:
-    here, patch = describe_segment(gpu_names(), torch.get_num_threads())
-    if job.config.get("enforce_clean_git"):
-        refuse_uncommitted(Path.cwd(), here["git"], patch)
+    here, patch = begin_segment(job.config)
     last = segments(record)[-1]
-    changed = [*code_changes(last, here), *machine_changes(last, here)]
+    changed = differences_between(last, here)
     entry["notes"] += [f"not as before: {one}" for one in changed]
     if changed:
         entry["notes"].append("results may differ from an uninterrupted run")

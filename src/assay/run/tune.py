@@ -1,27 +1,35 @@
-"""The settings that train fastest on this machine, measured one after another: `assay tune`."""
+"""The settings that train fastest on this machine, and a learning rate by a range test: `assay tune`."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import statistics
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from lightning.pytorch.callbacks import Callback
+from scipy.ndimage import gaussian_filter1d, median_filter  # type: ignore[import-untyped]  # scipy ships no types
 from torch import nn
+from typing_extensions import override
 
 from assay.build.model import equal_blocks
-from assay.config.serialize import to_yaml, value_of
+from assay.config.serialize import is_number, to_yaml, value_of
 from assay.errors import AssayError, ConfigError
+from assay.figure.figure import Figure, Line, Points
 from assay.record.provenance import usable_cores
-from assay.run.profile import StepTimer, lies_in_memory, measure, name_device
+from assay.run.execute import use_threads
+from assay.run.profile import EnoughMeasured, StepTimer, lies_in_memory, measure, name_device, train_briefly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    import lightning as L
 
     from assay.build.assembly import Assembly
     from assay.check.checker import Checker
@@ -163,7 +171,8 @@ class Tuner:
         job = self._checker.job([*self._overrides, *typed])
         proof = self._checker.check(job)
         timer = StepTimer(_STEPS, seconds=_SECONDS)
-        with _threads(settings):
+        threads = [int(setting.partition("=")[2]) for setting in settings if setting not in typed]
+        with use_threads(threads[-1] if threads else None):
             assembly = measure(job, proof.datamodule, timer)
         return assembly, 1000 * proof.report.batch_size / statistics.fmean(timer.milliseconds)
 
@@ -173,53 +182,34 @@ class Tuner:
         """Each setting beside the best ones so far, the one that is chosen, and the rates of those."""
         rates: dict[str, list[float]] = {override: [] for override in ("", *group)}
         notes: dict[str, str] = {}
-        for override in [*rates] * _REPETITIONS:
+        for setting in [*rates] * _REPETITIONS:
             if time.monotonic() > self._deadline and not self.stopped:
                 self.stopped = "the budget was spent before all was measured; --budget gives more"
-            if self.stopped or override in notes:
+            if self.stopped or setting in notes:
                 continue
             try:
-                rates[override].append(self.measure([*best, *filter(None, [override])])[1])
+                rates[setting].append(self.measure([*best, *filter(None, [setting])])[1])
             except AssayError as error:
-                notes[override] = error.message
+                notes[setting] = error.message
             except KeyboardInterrupt:
                 self.stopped = "stopped by Ctrl-C"
         before = rates.pop("")
         settings, winner, highest = [], "", _WORTH
-        for override, found in rates.items():
+        for setting, found in rates.items():
             gains = [now / then for now, then in zip(found, before, strict=False)]
             if not gains:
-                settings.append(
-                    TunedSetting(
-                        override, same_results=same_results, note=notes.get(override, "not measured")
-                    )
-                )
+                note = notes.get(setting, "not measured")
+                settings.append(TunedSetting(setting, same_results=same_results, note=note))
                 continue
             gain = statistics.median(gains)
-            settings.append(_setting(override, found, gain=gain, same_results=same_results))
+            settings.append(_setting(setting, found, gain=gain, same_results=same_results))
             if len(gains) == _REPETITIONS and gain >= highest and min(gains) > 1:
-                winner, highest = override, gain
-        return (
-            [replace(setting, chosen=setting.override == winner) for setting in settings],
-            winner,
-            before,
-        )
+                winner, highest = setting, gain
+        return [replace(one, chosen=one.override == winner) for one in settings], winner, before
 
 
 def _setting(override: str, rates: Sequence[float], **more: float | bool) -> TunedSetting:
     return TunedSetting(override, statistics.median(rates), (min(rates), max(rates)), **more)  # type: ignore[arg-type]  # by name
-
-
-@contextmanager
-def _threads(settings: Sequence[str]) -> Iterator[None]:
-    before = torch.get_num_threads()
-    for override in settings:
-        if override.startswith(THREADS):
-            torch.set_num_threads(int(override.partition("=")[2]))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def commands_of(tuning: Tuning, *options: str) -> list[str]:
@@ -243,16 +233,16 @@ def experiment_of(tuning: Tuning, folders: Sequence[Path]) -> str:
     settings = [setting for setting in tuning.fastest if not setting.startswith(THREADS)]
     config: dict[str, Any] = {}
     defaults: list[Any] = []
-    for override in OverridesParser.create().parse_overrides([*tuning.overrides, *settings]):
-        key, value = override.key_or_group, override.value()
-        if override.is_delete():
+    for parsed in OverridesParser.create().parse_overrides([*tuning.overrides, *settings]):
+        key, value = parsed.key_or_group, parsed.value()
+        if parsed.is_delete():
             raise ConfigError(
                 f"an experiment cannot leave out ~{key}", key="--write", hint="type it each time"
             )
         if key == "experiment":
             defaults.insert(0, value)
         elif any((folder / key).is_dir() for folder in folders):
-            defaults.append({f"/{key}" if override.is_add() else f"override /{key}": value})
+            defaults.append({f"/{key}" if parsed.is_add() else f"override /{key}": value})
         elif not key.startswith("hydra"):
             node = config
             *parents, name = key.split(".")
@@ -262,3 +252,140 @@ def experiment_of(tuning: Tuning, folders: Sequence[Path]) -> str:
     body = {**({"defaults": defaults} if defaults else {}), **config}
     head = f"# @package _global_\n# Fastest on {tuning.device}, as `assay tune` has measured.\n"
     return head + to_yaml(body)
+
+
+# -- assay tune --lr -----------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class RangeTest:
+    """What the loss makes of a learning rate that rises from step to step.
+
+    Attributes:
+        overrides: What was typed.
+        lr: Where the smoothed loss falls fastest.
+        lr_typed: Of the job as typed; null where its optimizer has none of that name.
+        lrs: Of each step.
+        losses: Of each step, before it; smoothed.
+        seconds: Time that it took.
+    """
+
+    overrides: Sequence[str]
+    lr: float
+    lr_typed: float | None
+    lrs: Sequence[float]
+    losses: Sequence[float]
+    seconds: float
+
+
+_LOWEST: Final = 1e-7
+_HIGHEST: Final = 10.0
+_RISE_STEPS: Final = 200
+_FEWEST: Final = 50
+_SMOOTHING: Final = 4.0
+"""Standard deviation in steps: the rate has grown by a half then."""
+_CLEAR: Final = 5.0
+"""Standard deviations of the smoothed loss by which it has to fall."""
+_NOISY: Final = 9
+_DIVERGED: Final = 3.0
+"""Times as much above the first loss as it has fallen below that: nothing is learnt any more."""
+
+
+def find_lr(checker: Checker, overrides: Sequence[str]) -> RangeTest:
+    """Train a job with a rising learning rate, as Smith (2017, https://arxiv.org/abs/1506.01186) does.
+
+    Raises:
+        AssayError: The job cannot run, ends too early, or its loss never falls.
+    """
+    start = time.monotonic()
+    job = checker.job(overrides)
+    rise = _RisingLR()
+    train_briefly(job, checker.check(job).datamodule, rise, alone=True)
+    if not rise.is_finite and len(rise.losses) < _FEWEST:
+        lr = f"{rise.lrs[-1]:.1g}" if rise.lrs else f"{_LOWEST:.0e}"
+        raise AssayError(
+            f"the loss is not finite after {len(rise.losses)} steps, at a learning rate of {lr}",
+            hint="look with assay train debug=anomaly",
+        )
+    if len(rise.losses) < _FEWEST:
+        raise AssayError(
+            f"the run ends after {len(rise.losses)} steps, and the learning rate needs {_FEWEST} to rise",
+            hint="let it be longer, as by trainer.max_epochs=100, or make data.batch_size smaller",
+        )
+    # The median first: a single batch of outliers is no rise.
+    losses = gaussian_filter1d(median_filter(rise.losses, _NOISY, mode="nearest"), _SMOOTHING, mode="nearest")
+    at_first = losses[: _FEWEST // 2]  # where nothing is learnt yet
+    steepest = int(np.gradient(losses[: max(2, int(losses.argmin()) + 1)]).argmin())
+    if at_first.mean() - losses.min() < _CLEAR * at_first.std() or steepest < len(at_first):
+        raise AssayError(
+            f"the loss falls by {at_first.mean() - losses.min():.3g} at most, and differs by "
+            f"{at_first.std():.3g} where nothing is learnt: no learning rate stands out",
+            hint="make data.batch_size larger, or try some: assay train -m optimizer.lr=0.0001,0.001,0.01",
+        )
+    lr_typed = value_of(job.to_config(), "optimizer.lr")
+    return RangeTest(
+        overrides=list(overrides),
+        lr=float(f"{rise.lrs[steepest]:.2g}"),
+        lr_typed=float(lr_typed) if is_number(lr_typed) else None,
+        lrs=rise.lrs,
+        losses=losses.tolist(),
+        seconds=time.monotonic() - start,
+    )
+
+
+def draw_range(test: RangeTest) -> Figure:
+    """The loss over the learning rate."""
+    marks = [Line("smoothed loss", test.lrs, test.losses)]
+    for name, lr in (("falls fastest", test.lr), ("as typed", test.lr_typed)):
+        if lr is not None:
+            loss = float(np.interp(lr, test.lrs, test.losses))
+            marks.append(Points(f"{name}: {lr:.2g}", [lr], [loss]))  # type: ignore[arg-type]  # a mark as well
+    lowest, first = min(test.losses), test.losses[0]
+    shown = (lowest - 0.1 * abs(first - lowest), max(test.losses[0], lowest) + 0.5 * abs(first - lowest))
+    return Figure(
+        "lr",
+        "Loss as the learning rate rises",
+        tuple(marks),
+        *("learning rate", "training loss"),
+        log="x",
+        y_range=shown,
+    )
+
+
+@final
+class _RisingLR(Callback):
+    """Multiplies the learning rate with each step, whatever the schedule says, until the loss diverges."""
+
+    def __init__(self) -> None:
+        self.lrs: list[float] = []
+        self.losses: list[float] = []
+        self.is_finite, self._lowest = True, math.inf
+
+    @override
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        lr = _LOWEST * (_HIGHEST / _LOWEST) ** (trainer.global_step / (_RISE_STEPS - 1))
+        if not self.lrs or lr > self.lrs[-1]:
+            self.lrs.append(lr)
+        for optimizer in trainer.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+
+    @override
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any
+    ) -> None:
+        loss = float(outputs["loss"]) * trainer.accumulate_grad_batches
+        if len(self.losses) < len(self.lrs):  # of several batches of a step, the first one
+            self.losses.append(loss)
+        self.is_finite = math.isfinite(loss)
+        # Medians: a batch of few samples may be far easier or harder than others.
+        first, recent = statistics.median(self.losses[:_NOISY]), statistics.median(self.losses[-_NOISY:])
+        self._lowest = min(self._lowest, recent)
+        above = _DIVERGED * max(first - self._lowest, 0.1 * abs(first))
+        diverges = len(self.losses) > _FEWEST and recent > first + above
+        if not self.is_finite or diverges or trainer.global_step >= _RISE_STEPS:
+            if not self.is_finite:
+                self.losses.pop()
+            del self.lrs[len(self.losses) :]
+            raise EnoughMeasured

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.analysis.objective import check_scores_exist, read_objectives
 from assay.analysis.run import find_unlike_losses, loss_terms
-from assay.compose.compose import JobComposer, compose_sweep, job_config, trust_for
+from assay.compose.compose import JobComposer, compose_sweep, job_config
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import to_raw_dict
@@ -20,7 +20,7 @@ from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
 from assay.targets.annotation import accepts, check_value, resolve_annotation
 from assay.targets.resolve import construct, custom_class
-from assay.targets.trust import is_within
+from assay.targets.trust import is_within, trust_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

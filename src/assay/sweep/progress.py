@@ -6,7 +6,6 @@ import csv
 import os
 from collections import Counter
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, final
 
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
@@ -17,6 +16,7 @@ from assay.analysis.run import format_values
 from assay.errors import first_line
 from assay.files.symlinks import open_append, read_tail
 from assay.quoting import format_duration
+from assay.record.run_record import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -115,9 +115,8 @@ class SweepProgress:
         with ignore_closed_output(self._console):
             self._console.print(line)
         if self._log is not None:
-            when = datetime.now(UTC).isoformat(timespec="seconds")
             with suppress(OSError), os.fdopen(open_append(self._log), "a", encoding="utf-8") as file:
-                file.write(f"{when} {line.plain}\n")
+                file.write(f"{now()} {line.plain}\n")
 
     # -- drawing -----------------------------------------------------------------------------------------
 

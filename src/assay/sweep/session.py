@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from contextlib import ExitStack, chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, closing, contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +27,7 @@ from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, lock_error, lock_run
-from assay.record.run_record import RunRecord, exit_code_of
+from assay.record.run_record import RunRecord, exit_code_of, now
 from assay.run.result import print_warnings
 from assay.sweep.definition import SweepDefinition, check_same_loss, read_definition
 from assay.sweep.job_spec import JobSpec
@@ -133,7 +132,7 @@ def start_sweep(
             overrides=list(overrides),
             config_dir=str(config_dir.absolute()) if config_dir else "",
             cwd=str(Path.cwd()),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            started=now(),
             **_objectives_for_journal(sweep.objectives),
         )
         stack.enter_context(_lock_sweep(sweep.directory))
@@ -142,11 +141,7 @@ def start_sweep(
 
 
 def resume_sweep(
-    directory: Path,
-    overrides: Sequence[str] = (),
-    config_dir: Path | None = None,
-    *,
-    again: bool = False,
+    directory: Path, overrides: Sequence[str] = (), config_dir: Path | None = None, *, again: bool = False
 ) -> SweepResult:
     """Run what is missing of a sweep."""
     stored = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
@@ -306,23 +301,18 @@ def _run_jobs(
         fixed |= set.intersection(*(set(job.overrides) for job, _ in jobs.values()))
     console = Console(highlight=False, soft_wrap=True)
     with collect_signals() as signals:
-        aim = sweep.objectives[0]
-        with SweepProgress(console, aim, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
+        aims = sweep.objectives
+        with SweepProgress(console, aims[0], launcher.slots, fixed, log=sweep.directory / LOG) as progress:
             progress.only = None if learns else set(jobs)
             scheduler = Scheduler(
                 sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
             )
             if learns:  # also of a new sweep: a storage may know more than the journal
-                sweep.search.restore(
-                    [
-                        (
-                            entry.token,
-                            entry.outcome,
-                            entry.outcome and scores_of(entry.outcome, sweep.objectives),
-                        )
-                        for _, entry in sorted(journal.jobs.items())
-                    ]
+                known = (
+                    (entry.token, entry.outcome, entry.outcome and scores_of(entry.outcome, aims))
+                    for _, entry in sorted(journal.jobs.items())
                 )
+                sweep.search.restore(list(known))
             for number, (job, report) in sorted(jobs.items()):
                 if report is not None:
                     scheduler.queue(journal.jobs[number], job, report)
@@ -330,7 +320,7 @@ def _run_jobs(
         result = SweepResult(
             sweep.directory,
             jobs=tuple(entry for number, entry in sorted(journal.jobs.items()) if learns or number in jobs),
-            objectives=tuple(sweep.objectives),
+            objectives=tuple(aims),
             total=sweep.search.total if learns else len(jobs),
             stopped=exit_code_of(signals[0].name) if signals else 0,
         )
@@ -365,8 +355,6 @@ def _open_checker(sweep: SweepDefinition) -> Iterator[Checker]:
     if sweep.launcher_class is SerialLauncher:
         yield Checker(sweep.config_dir, accept=sweep.check_scores)
         return
-    process = CheckProcess(ForkServer.shared().connect)  # it imports torch while this one composes
-    try:
+    # The other one imports torch while this one composes.
+    with closing(CheckProcess(ForkServer.shared().connect)) as process:
         yield Checker(sweep.config_dir, prove=process.prove, accept=sweep.check_scores)
-    finally:
-        process.close()

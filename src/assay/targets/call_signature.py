@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.annotation import as_typed, example_of, resolve_annotation
-from assay.targets.resolve import resolve
+from assay.targets.resolve import resolve_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -130,13 +129,10 @@ def _forwarded_parameters(target: Any) -> list[inspect.Parameter] | None:
     """Parameters that `**kwargs` are forwarded to, if they are checked only after the object is built."""
     name, home = (str(getattr(target, one, "")) for one in ("__name__", "__module__"))
     if home.startswith("torchvision."):
-        network = (
-            target
-            if inspect.isclass(target)
-            else resolve_annotation(
-                target, "return", target.__annotations__.get("return"), _FOR_TYPE_CHECKERS
-            )
-        )
+        network = target
+        if not inspect.isclass(target):
+            made = target.__annotations__.get("return")
+            network = resolve_annotation(target, "return", made, _FOR_TYPE_CHECKERS)
         return _named_parameters(network) if getattr(network, "__name__", "") in _NETWORKS else None
     if not home.startswith("lightning.") or name not in _HANDED_ON:
         return None
@@ -171,7 +167,7 @@ def example_hint(config: DictConfig, key: str) -> str:
     node = OmegaConf.select(config, parent) if parent else None
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return ""
-    call = call_of(resolve(parent, str(node._target_), read_trusted_packages(config)))
+    call = call_of(resolve_class(parent, node))
     parameter = call.parameters.get(name) if call is not None else None
     value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
     refused = OmegaConf.select(config, key, throw_on_resolution_failure=False)

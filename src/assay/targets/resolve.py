@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
-from assay.config.omegaconf_internals import child_node, is_interpolation, is_null
+from assay.config.omegaconf_internals import child_node, is_interpolation, is_null, root_of
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import AssayError, ConfigError, describe_error
 from assay.paths import project_conf
@@ -70,6 +70,11 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
         return _resolve(target, slot_of(key)[0], tuple(packages))
     except ConfigError as error:
         raise _add_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
+
+
+def resolve_class(key: str, node: DictConfig) -> Any:
+    """The class or function that a node names, by the trust of the config around it."""
+    return resolve(key, str(node._target_), read_trusted_packages(root_of(node)))
 
 
 def _add_key(error: ConfigError, key: str) -> ConfigError:
@@ -261,8 +266,7 @@ def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
         obj = getattr(obj, part) if inside else _import(path, name, obj)
         if isinstance(obj, ModuleType) and obj.__name__ != name and not is_within(obj.__name__, packages):
             raise ConfigError(
-                f"{path!r} is not allowed: {name} is the module {obj.__name__}",
-                hint="name the class itself",
+                f"{path!r} is not allowed: {name} is the module {obj.__name__}", hint="name the class itself"
             )
     return obj
 

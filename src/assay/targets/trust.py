@@ -70,7 +70,15 @@ def trust(overrides: Iterable[str]) -> Trust:
     return Trust(project_packages(folder), typed_packages(typed), project_values(folder), typed_keys(typed))
 
 
-def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
+def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
+    """Determine which packages a command may import, before anything is composed."""
+    trusted = trust(overrides)
+    _check_project(project_folder(hydra), overrides, trusted)
+    _check_search_path(overrides, trusted)
+    return trusted
+
+
+def _check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
     """Refuse a config folder from elsewhere that wants packages trusted, unless the user has typed them."""
     names = [name for name in project_packages(folder) if name not in trusted.packages]
     if names and not _parse_key_overrides(overrides, KEY):
@@ -200,7 +208,7 @@ def settle_trust(config: DictConfig, trusted: Trust) -> None:
         config[KEY] = trusted.packages
 
 
-def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
+def _check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
     """Refuse to look for configs in a package that is not trusted: Hydra would import it."""
     for override in _parse_key_overrides(overrides, "hydra.searchpath"):
         value = override.value()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final, Literal, final
 
@@ -166,11 +167,8 @@ class LocalLauncher(Launcher):
     def _ids(self) -> Sequence[str]:
         if isinstance(self._asked_gpus, list):
             return [str(gpu) for gpu in self._asked_gpus]
-        process = CheckProcess(ForkServer.shared().connect)
-        try:
+        with closing(CheckProcess(ForkServer.shared().connect)) as process:
             count = process.gpus()
-        finally:
-            process.close()
         visible = [gpu.strip() for gpu in os.environ.get(_VISIBLE, "").split(",") if gpu.strip()]
         ids = (visible or [str(index) for index in range(count)])[:count]
         return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
 
 import msgspec
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import (
-    ChoiceSweep,
-    IntervalSweep,
-    Override,
-    RangeSweep,
-    Sweep,
-)
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Sweep
 from hydra.errors import HydraException
 
 from assay.config.did_you_mean import did_you_mean

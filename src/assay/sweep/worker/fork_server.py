@@ -36,7 +36,6 @@ _GROUPS: Final = (
     "logger",
 )
 _MODULES: Final = (
-    "assay.run.execute",
     "assay.run.resume",
     "assay.sweep.worker.run_job",
     "fsspec.implementations.chained",

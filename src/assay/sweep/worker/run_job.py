@@ -138,8 +138,8 @@ def _prepare(job_spec: JobSpec) -> None:
 def _run(job_spec: JobSpec) -> RunResult | int:
     """Run a job, or go on with it; as one of several nodes' processes together with the others."""
     from assay.config.serialize import from_text
-    from assay.run.execute import follow
     from assay.run.gang import Plan, run_together
+    from assay.run.train import follow
     from assay.targets.allowed_targets import read_trusted_packages
 
     config, world = from_text(job_spec.config), take_world()
@@ -151,7 +151,7 @@ def _run(job_spec: JobSpec) -> RunResult | int:
 
 def _begin(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> RunResult:
     from assay.check.report import Proof, Report
-    from assay.run.execute import run_job
+    from assay.run.train import run_job
 
     if config.get("baseline") == "auto":  # the same for all jobs, and longer than many of them
         config.baseline = "none"
