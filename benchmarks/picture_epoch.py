@@ -149,6 +149,7 @@ def ask(side: str, pictures: str, seed: int, epochs: int, rows: dict[str, list[i
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "THP_MEM_ALLOC_ENABLE": "0" if side.startswith("stock") else "1"},
     )
     if done.returncode:
         raise SystemExit(done.stderr)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from assay.run.load import load
     from assay.run.result import RunResult
     from assay.run.train import train
+
+# On Linux, torch then begins large tensors at a page of their own and asks for huge ones; it reads this once.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __all__ = ["RunResult", "curves", "load", "runs", "train"]
 

@@ -34,19 +34,6 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PATIENT: Final = 2
 """How often Ctrl-C asks, before the processes are killed."""
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_MAX: Final = -4
-
-
-def keep_freed_memory() -> None:
-    """Have glibc reuse what is freed; else the kernel maps and clears each step's large tensors anew.
-
-    See mallopt(3). With another allocator nothing changes.
-    """
-    libc: Any = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_MAX, 0)
-        libc.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -41,6 +43,22 @@ __all__ = [
 
 MODULE_CALL: Final = torch.nn.Module._call_impl.__code__
 """What runs whenever a module is called; a frame of it holds the module and its inputs."""
+
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_MAX: Final = -4
+
+
+def keep_freed_memory() -> None:
+    """Have glibc reuse what is freed; else the kernel maps and clears each step's large tensors anew.
+
+    See mallopt(3). With another allocator nothing changes, nor where large tensors do not begin at pages (see
+    `assay.__init__`): what is freed would fit nothing aligned that comes later, and memory would grow.
+    """
+    libc: Any = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt") and torch.empty(1 << 22, dtype=torch.uint8).data_ptr() % mmap.PAGESIZE == 0:
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:

@@ -25,7 +25,7 @@ from assay.loop.evaluation_loop import EvaluationLoop
 from assay.loop.hook_plan import HookPlan
 from assay.loop.lightning_internals import LightningFitLoop
 from assay.loop.micro_batch import MicroBatch
-from assay.process import keep_freed_memory
+from assay.torch_internals import keep_freed_memory
 
 if TYPE_CHECKING:
     import lightning as L
