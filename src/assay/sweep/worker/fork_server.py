@@ -32,13 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _GROUPS: Final = (
-    *("augment", "callbacks", "data", "loss", "metrics", "model", "optimizer", "scheduler"),
+    "augment",
+    "callbacks",
+    "data",
     "logger",
+    "loss",
+    "metrics",
+    "model",
+    "optimizer",
+    "scheduler",
 )
 _MODULES: Final = (
     "assay.run.resume",
     "assay.sweep.worker.run_job",
-    "fsspec.implementations.chained",
     "git",
     "rich._emoji_codes",
     "sklearn.datasets",
@@ -52,9 +58,11 @@ _MODULES: Final = (
 
 def preload() -> None:
     """Import what jobs need, and compute what is the same for all of them."""
+    for name in _MODULES:
+        importlib.import_module(name)
     packages = [importlib.import_module(f"assay.{group}") for group in _GROUPS]
     modules = [found for one in packages for found in pkgutil.iter_modules(one.__path__, f"{one.__name__}.")]
-    for name in (*_MODULES, *(module.name for module in modules)):
+    for name in ("fsspec.implementations.chained", *(module.name for module in modules)):
         with suppress(ImportError):  # of an extra that is not installed, or of a version that lacks it
             importlib.import_module(name)
     from assay.record import provenance
