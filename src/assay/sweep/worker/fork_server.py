@@ -32,15 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _GROUPS: Final = (
-    "augment",
-    "callbacks",
-    "data",
+    *("augment", "callbacks", "data", "loss", "metrics", "model", "optimizer", "scheduler"),
     "logger",
-    "loss",
-    "metrics",
-    "model",
-    "optimizer",
-    "scheduler",
 )
 _MODULES: Final = (
     "assay.run.resume",
