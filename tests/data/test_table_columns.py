@@ -96,7 +96,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_strftime_has_written_is_read(form: str) -> None:
-    texts = DATES.dt.strftime(form)
+    texts = DATES.dt.strftime(form).copy()
     texts[3] = None
     read = parse_dates(texts, find_format(texts))
     expected = pd.to_datetime(texts, format=form).astype("datetime64[us]")
