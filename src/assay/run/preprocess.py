@@ -29,8 +29,7 @@ from assay.data.normalize import Normalize
 from assay.data.placement import padded_length
 from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
-from assay.data.tabular.column_kind import check_trained_columns
-from assay.data.tabular.table_encoder import describe_unusual, judge_rows
+from assay.data.tabular.table_encoder import check_trained_columns, describe_unusual, judge_rows
 from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, table_chunks
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms, stack

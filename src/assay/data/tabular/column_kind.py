@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import Series
 
-    from assay.data.tabular.table_encoder import Column
-
 
 Kind = Literal["number", "category", "date", "duration", "id", "text", "empty", "unclear"]
 
@@ -293,19 +291,6 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             key = option if option.startswith("data.") else f"data.source.{option}"
             message = f"{key}: {path} has no column {name!r}{similar}"
             raise DataError(message, hint=f"columns: {', '.join(known[:20])}{more}")
-
-
-def check_trained_columns(columns: Sequence[Column], names: Sequence[str], where: str = "data") -> None:
-    """Refuse a table that lacks a column that a model was trained on, or has it twice."""
-    if missing := [column.name for column in columns if column.name not in names]:
-        named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
-        raise DataError(
-            f"{where}: the table has no {named}, which the model was trained on"
-            f"{did_you_mean(missing[0], names, '; ')}",
-            hint=f"it has: {', '.join(map(str, names))}",
-        )
-    if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
-        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
 
 
 _FEW_CLASSES = 20

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from assay.config.did_you_mean import did_you_mean
 from assay.data.tabular import column_kind
-from assay.data.tabular.column_kind import Part, check_trained_columns, is_number
+from assay.data.tabular.column_kind import Part, is_number
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -84,6 +85,19 @@ class Column:
             return "a number"
         examples = {column_kind.ISO: "2024-12-31", "s": "1735603200", "ms": "1735603200000"}
         return f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
+
+
+def check_trained_columns(columns: Sequence[Column], names: Sequence[str], where: str = "data") -> None:
+    """Refuse a table that lacks a column that a model was trained on, or has it twice."""
+    if missing := [column.name for column in columns if column.name not in names]:
+        named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
+        raise DataError(
+            f"{where}: the table has no {named}, which the model was trained on"
+            f"{did_you_mean(missing[0], names, '; ')}",
+            hint=f"it has: {', '.join(map(str, names))}",
+        )
+    if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
+        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
 
 
 @final

@@ -11,14 +11,15 @@ import zlib
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from zipfile import BadZipFile
 
 import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.tabular.column_kind import check_trained_columns, is_number, plain_numbers
+from assay.data.tabular.column_kind import is_number, plain_numbers
+from assay.data.tabular.table_encoder import check_trained_columns
 from assay.errors import DataError
 from assay.quoting import format_override, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
@@ -26,10 +27,10 @@ from assay.targets.objects import is_placeholder, take_from
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from assay.data.tabular.table_encoder import TableEncoder
-    from assay.data.tokenizer import TextEncoder
+    from assay.data.tabular.table_encoder import Column
 
-    ColumnEncoder = TableEncoder | TextEncoder
+    class ColumnEncoder(Protocol):
+        columns: tuple[Column, ...]
 
 
 AUTO: Final = "auto"
