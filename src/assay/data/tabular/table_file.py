@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from assay.data.tabular.table_encoder import Column
 
     class ColumnEncoder(Protocol):
+        """Of a table or of texts."""
+
         columns: tuple[Column, ...]
 
 
