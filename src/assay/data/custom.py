@@ -104,10 +104,8 @@ def _read_pair(
     if isinstance(sample, Mapping):
         names = list(sample)
         try:
-            inputs, target = (
-                sample[input_key or names[0]],
-                sample[target_key or names[min(1, len(names) - 1)]],
-            )
+            inputs = sample[input_key or names[0]]
+            target = sample[target_key or names[min(1, len(names) - 1)]]
         except KeyError as error:
             raise DataError(
                 f"{key}: sample {index} has no key {error}",
