@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from PIL import Image
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine  # type: ignore[import-untyped]  # no types
-from tests.contract.test_pages import invoke
+from sklearn.datasets import load_digits, load_wine  # type: ignore[import-untyped]  # it ships no types
+from tests.contract.test_pages import invoke, patients
 from tests.contract.test_readme import ELSEWHERE, PAGES, ROOT, indented
 from tests.data.test_shards import write_shards, write_tars
+from tests.experiment.test_examples import write_houses, write_photos
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,48 +78,36 @@ def cases() -> list[tuple[str, str]]:
 CASES = cases()
 
 
-def write_table(path: Path, frame: pd.DataFrame) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
-
-
 def write_data(folder: Path) -> None:
     """The tables, pictures, texts and arrays of the reader's."""
-    draw = np.random.default_rng(0)
-    cancer = load_breast_cancer(as_frame=True).frame.rename(columns={"target": "ill"})
-    cancer["ill"] = cancer.ill.map({0: "yes", 1: "no"})
-    for name in ("patients.csv", "new.csv", "new_rows.parquet"):
-        write_table(folder / name, cancer)
+    patients(folder, "recipes")
+    cancer = pd.read_csv(folder / "patients.csv")
+    cancer.to_csv(folder / "new.csv", index=False)
+    cancer.to_parquet(folder / "new_rows.parquet")
     visits = cancer.iloc[:, -6:].assign(patient=[f"p{number // 3}" for number in range(len(cancer))])
-    visits["split"] = draw.choice(["train", "val", "test"], len(visits), p=[0.6, 0.2, 0.2])
-    write_table(folder / "visits.csv", pd.concat([visits, visits[:60]]))
-    houses = pd.DataFrame({"area": draw.uniform(30, 220, 400), "rooms": draw.integers(1, 8, 400)})
-    houses["price"] = (2200 * houses.area + 9000 * houses.rooms + draw.normal(0, 20_000, 400)).round()
-    for name in ("houses.csv", "march.parquet", "april.csv"):
-        write_table(folder / name, houses)
-    dates = pd.date_range("2024-01-01", periods=400).strftime("%Y-%m-%d")
-    write_table(folder / "sales.csv", houses.assign(date=dates))
+    visits["split"] = np.random.default_rng(0).choice(
+        ["train", "val", "test"], len(visits), p=[0.6, 0.2, 0.2]
+    )
+    pd.concat([visits, visits[:60]]).to_csv(folder / "visits.csv", index=False)
+    write_houses(folder / "houses.csv")
+    houses = pd.read_csv(folder / "houses.csv")
+    houses.to_csv(folder / "april.csv", index=False)
+    houses.to_parquet(folder / "march.parquet")
+    dates = pd.date_range("2024-01-01", periods=len(houses)).strftime("%Y-%m-%d")
+    houses.assign(date=dates).to_csv(folder / "sales.csv", index=False)
     wine = load_wine(as_frame=True).frame.rename(columns={"target": "kind"})
-    for name in ("wine.csv", "wine.parquet"):
-        write_table(folder / name, wine)
-    digits = load_digits()
-    np.save(folder / "digits.npy", digits.images[:20, None].astype(np.float32))
-    for number in np.flatnonzero(digits.target < 3)[:240]:
-        image = (
-            Image.fromarray((digits.images[number] * 15.9).astype(np.uint8)).convert("RGB").resize((64, 64))
-        )
-        label = f"digit{digits.target[number]}"
-        for place in (f"photos/{label}", f"other_photos/{label}", "new_photos"):
-            (folder / place).mkdir(parents=True, exist_ok=True)
-            image.save(folder / place / f"{number}.png")
+    wine.to_csv(folder / "wine.csv", index=False)
+    wine.to_parquet(folder / "wine.parquet")
+    np.save(folder / "digits.npy", load_digits().images[:20, None].astype(np.float32))
+    for name in ("photos", "other_photos", "new_photos"):
+        write_photos(folder / name)
     (folder / "books").mkdir()
     (folder / "books/one.txt").write_text((ROOT / "README.md").read_text(encoding="utf-8") * 20)
     (folder / "prompts.txt").write_text("def \nclass \n")
     write_shards(folder / "shards")
     write_tars(folder / "imagenet")
-    for number, tar in enumerate(
-        [*(folder / "imagenet").glob("*.tar")] * 3
-    ):  # as many as a batch of the page
+    tars = [*(folder / "imagenet").glob("*.tar")]
+    for number, tar in enumerate(tars * 3):  # as many pictures as a batch of the page
         shutil.copy(tar, tar.with_name(f"more-{number}.tar"))
 
 

@@ -89,11 +89,10 @@ def test_every_command_that_is_shown_has_a_score() -> None:
     assert {when for *_, when in EXAMPLES.values()} == {"always", "long"}
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What README takes to lie in a user's folder: prices of houses, and photos."""
+def write_houses(path: Path) -> None:
+    """Prices of made-up houses."""
     draw = np.random.default_rng(0)
-    with (tmp_path / "houses.csv").open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["area", "rooms", "year", "district", "garden", "price"])
         for _ in range(600):
@@ -103,14 +102,25 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             price = 2200 * area + 9000 * rooms + 400 * (year - 1900) + 30_000 * garden
             price += {"north": 0, "south": 40_000, "harbour": 120_000}[district] + draw.normal(0, 20_000)
             writer.writerow([round(area, 1), rooms, year, district, garden, round(price)])
+
+
+def write_photos(root: Path) -> None:
+    """Digits as pictures, in a folder per class."""
     digits = load_digits()
     for number in np.flatnonzero(digits.target < 3)[:240]:
-        folder = tmp_path / "photos" / f"digit{digits.target[number]}"
+        folder = root / f"digit{digits.target[number]}"
         folder.mkdir(parents=True, exist_ok=True)
         picture = (
             Image.fromarray((digits.images[number] * 15.9).astype(np.uint8)).convert("RGB").resize((80, 80))
         )
         picture.save(folder / f"{number}.png")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What README takes to lie in a user's folder: prices of houses, and photos."""
+    write_houses(tmp_path / "houses.csv")
+    write_photos(tmp_path / "photos")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
