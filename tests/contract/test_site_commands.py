@@ -5,6 +5,7 @@ Pages for newcomers build their own folder (`test_pages`); a few have a test of 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -138,10 +139,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _link_weights(source: str, copy: str) -> None:
+    """Checkpoints are only read: copies of them for each command would fill a disk."""
+    (os.link if source.endswith(".ckpt") else shutil.copy2)(source, copy)
+
+
 @pytest.fixture
 def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = tmp_path / "my project"
-    shutil.copytree(prepared, copy)
+    shutil.copytree(prepared, copy, copy_function=_link_weights)
     monkeypatch.chdir(copy)
     monkeypatch.setattr("webbrowser.open", lambda _: True)
     return copy
