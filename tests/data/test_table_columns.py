@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from assay.data.table import Table
 from assay.data.tabular.column_kind import (
     ColumnOptions,
     choose_features,
@@ -25,6 +27,7 @@ from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 MANY = range(1, 41)
 
@@ -303,3 +306,36 @@ def test_rows_without_a_target_go_and_integers_are_such_again() -> None:
         "bool",
     ]
     assert drop_missing_targets(frame.iloc[:1], ["n"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([-999, 1, 5, 3], "-999, 10 times"),
+        ([1.5, 99_999, 0.25, 7], "99999, 10 times"),
+        ([999, 950, 1, 420], ""),  # not far from the others
+        ([-999.5, 1, 5, 3], ""),
+        ([20, 30, 90, 99], ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["size", "price"])  # a feature, the target
+def test_a_number_that_may_stand_for_a_missing_value_is_told(
+    tmp_path: Path, values: list[float], said: str, name: str
+) -> None:
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame({column: draw.normal(size=40) for column in ("size", "rooms", "price")})
+    table[name] = np.resize(values, 40)
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    source = Table(str(tmp_path / "rows.csv"), "price", task="regression")
+    source.read()
+    told = [note for note in source.notes if "far from all others" in note]
+    if not said:
+        assert told == []
+        return
+    [note] = told
+    assert f"{name} ({said})" in note
+    override = re.search(r"data\.source\.na_values=\[(.*)\]", note)
+    assert override
+    mended = Table(str(tmp_path / "rows.csv"), "price", task="regression", na_values=[override[1]])
+    mended.read()
+    assert not any("far from all others" in note for note in mended.notes)

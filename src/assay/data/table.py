@@ -153,7 +153,7 @@ class Table:
             `assay.data.tabular.table_file`.
         decimal: Decimal point of a CSV file, or `auto`.
         encoding: Of a CSV file.
-        na_values: More texts in a CSV or Excel file that stand for a missing value, such as `?`.
+        na_values: More texts and numbers that stand for a missing value, such as `?` or `-999`.
         sheet: Of an Excel file; None: its only one.
         max_categories: Columns a categorical column may become; the rarest categories share the last.
 
@@ -188,7 +188,7 @@ class Table:
         separator: str = AUTO,
         decimal: str = AUTO,
         encoding: str = "utf-8",
-        na_values: Sequence[str] = (),
+        na_values: Sequence[str | float] = (),
         sheet: str | None = None,
         max_categories: int | None = 100,
     ) -> None:

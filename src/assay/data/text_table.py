@@ -66,7 +66,7 @@ class TextTable:
         separator: str = AUTO,
         decimal: str = AUTO,
         encoding: str = "utf-8",
-        na_values: Sequence[str] = (),
+        na_values: Sequence[str | float] = (),
         sheet: str | None = None,
     ) -> None:
         self._table = Table(

@@ -30,7 +30,7 @@ from assay.data.placement import padded_length
 from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
 from assay.data.tabular.table_encoder import check_trained_columns, describe_unusual, judge_rows
-from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, table_chunks
+from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, mark_missing, table_chunks
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms, stack
 from assay.errors import AssayError, ConfigError, DataError
@@ -192,6 +192,7 @@ class Preprocess(nn.Module):
     ) -> tuple[Tensor, Mapping[int, str], Mapping[int, str]]:
         """Rows that can be encoded, `[N, F]`; errors of the others, and what is odd, by position."""
         encoder = self.fitted_encoder()
+        frame = mark_missing(frame, self.file_options.get("na_values", ()))
         judged = judge_rows(frame, encoder.columns, decimal=decimal)
         good = judged.frame.drop(index=[*judged.errors])
         samples, odd = self._checked(self._transformed(encoder.encode(good))), dict(judged.warnings)

@@ -10,10 +10,11 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_breast_cancer  # type: ignore[import-untyped]  # ships no types
-from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
+from tests.run.predict.conftest import SHORT, rows_of_test, said_in_test, two_columns
 
 import assay
 from assay.errors import DataError
+from assay.run.predict import predict
 from assay.run.preprocess import Preprocess, to_training_dtype
 from assay.task.predictions import (
     ClassPredictions,
@@ -22,7 +23,7 @@ from assay.task.predictions import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Trained
+    from tests.conftest import Train, Trained
 
     from assay.run.predictor import Predictor
 
@@ -55,6 +56,26 @@ def test_files_of_pictures(name: str, photos: Path, request: pytest.FixtureReque
         assert isinstance(one, ClassPredictions)
         np.testing.assert_allclose(one.probabilities, row, atol=1e-6)
         np.testing.assert_allclose(predictor(file).probabilities, row, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_value_that_stands_for_a_missing_one(train: Train, table: Path, tmp_path: Path, form: str) -> None:
+    """In files, frames and rows: as the gap that it stands for."""
+    gaps = pd.read_parquet(table / "rows.parquet")
+    marked = gaps.assign(size=gaps["size"].fillna(-999.0), district=gaps["district"].fillna("n/k"))
+    runs = []
+    for name, frame, more in (("gaps", gaps, []), ("marked", marked, ["data.source.na_values=[-999,n/k]"])):
+        path = tmp_path / f"{name}.{form}"
+        frame.to_parquet(path) if form == "parquet" else frame.to_csv(path, index=False)
+        words = ("data=table", f"data.source.path={path}", "data.source.target=kind", *more)
+        runs.append(train(*words, "data.source.exclude=[price]", *SHORT))
+    expected = loaded(runs[0])(gaps).probabilities
+    predictor = loaded(runs[1])
+    for rows in (marked, marked.to_dict("records")):
+        np.testing.assert_array_equal(predictor(rows).probabilities, expected)
+    found = pd.DataFrame(predict(predictor, runs[1].run_dir, [path]).rows)
+    np.testing.assert_array_equal(found.filter(like="probability ").to_numpy(np.float32), expected)
+    assert not found[["warning", "error"]].any(axis=None)
 
 
 def test_rows_of_a_table(kind_run: Trained, table: Path) -> None:

@@ -52,6 +52,7 @@ _DATE = re.compile(
     re.I,
 )
 _NUMBER = re.compile(r"[-+]?[^\w\s.,+-]{0,3}\s*[-+]?\d[\d.,' \u00a0]*\s*(%|[^\w\s]{1,3}|[A-Za-z]{2,3})?")
+_SENTINEL = re.compile(r"-?9{2,}")
 _SAMPLE = 1000
 _DENSE = 1.25
 """Between the first and the last row's number, where some rows were left out."""
@@ -130,6 +131,24 @@ def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
         if values.dtype == object and len(values) and all(isinstance(value, Decimal) for value in values):
             frame[name] = frame[name].astype(float)
     return frame
+
+
+def find_sentinel(column: Series[Any]) -> str:
+    """A number of nines that lies far from all others and is likely a missing value; else an empty text.
+
+    >>> find_sentinel(pd.Series([3, 1, -999, 2, -999, -999]))
+    '-999'
+    """
+    values = column.dropna()
+    if not is_number(column) or pd.api.types.is_bool_dtype(column) or values.empty:
+        return ""
+    for end in (values.min(), values.max()):
+        text = f"{end:.0f}"
+        if _SENTINEL.fullmatch(text) and float(text) == end:
+            others = values[values != end]
+            is_repeated = len(values) - len(others) > 2 and others.nunique() > 1
+            return text if is_repeated and abs(others - end).min() > others.max() - others.min() else ""
+    return ""
 
 
 def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
@@ -505,6 +524,16 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
             f"dates become year, month, weekday{hour} and days since the first, those that vary: "
             + join_names(dates)
         )
+    far = {name: text for name in (*chosen.names, *asked.targets) if (text := find_sentinel(frame[name]))}
+    if far := {name: text for name, text in far.items() if name not in asked.categories}:
+        found = [
+            f"{name} ({text}, {(frame[name] == float(text)).sum():,} times)" for name, text in far.items()
+        ]
+        option = f"'data.source.na_values=[{','.join(sorted({*far.values()}))}]'"
+        message = (
+            f"numbers far from all others: {join_names(found)}; where they mean a missing value: {option}"
+        )
+        chosen.notes.append(message)
     few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
     if few:
         values = join_names([f"{name} ({frame[name].nunique()} values)" for name in few])

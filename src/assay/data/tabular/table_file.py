@@ -174,7 +174,14 @@ def read_table(
     if frame.empty and not frame.columns.empty:
         raise DataError(f"{key} has no rows", hint="give a table with samples")
     _check_unique(frame.columns, key)
-    return plain_numbers(frame.reset_index(drop=True))
+    return mark_missing(plain_numbers(frame.reset_index(drop=True)), options["na_values"])
+
+
+def mark_missing(frame: pd.DataFrame, na_values: Sequence[str]) -> pd.DataFrame:
+    """Missing values in place of `na_values`, of whatever file: only CSV and Excel files know them."""
+    if not na_values:
+        return frame
+    return frame.mask(frame.isin([*na_values, *(float(text) for text in na_values if reads_as_number(text))]))
 
 
 @contextmanager
