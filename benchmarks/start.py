@@ -24,10 +24,14 @@ GOAL_PICTURES = 1.5
 IMPORTS = "import torch, lightning, torchvision"
 TRAIN = """
 import os, sys
+import assay.cli.train as verb
 from assay.cli.app import main
-import assay.loop.epoch_loop as epoch_loop
-def stop(*_): os._exit(7)
-epoch_loop.EpochLoop.run = stop
+take_world = verb.take_world
+def begin():  # once the command runs: what is imported before it would be imported in another way
+    from assay.loop.epoch_loop import EpochLoop
+    EpochLoop.run = lambda *_: os._exit(7)
+    return take_world()
+verb.take_world = begin
 sys.argv = ["assay", "train", *sys.argv[1:]]
 main()
 """

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
 
+COLLECT: Final = (10_000, 20, 20)
+"""Thresholds of the garbage collector: a job begins with hundreds of thousands of objects that stay."""
 _PARENT: Final = "ASSAY_PARENT"
 _GRACE: Final = 10.0
 """Seconds that the others have to end when one has died."""

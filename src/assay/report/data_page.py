@@ -89,7 +89,7 @@ class SubsetSurvey:
         class_counts: Of each class or label; empty where there are none.
         targets: Of each real-valued target.
         values: Of the inputs of up to 2,000 samples, before they are transformed; of token ids, how many a
-            sample has.
+            sample has; null where there are columns.
         num_equal: Samples whose inputs an earlier one of the subset has, too; null where unknown.
         in_training: Samples whose inputs are in training, too; null where unknown.
         unreadable: Samples that cannot be read, each with the reason.
@@ -168,6 +168,7 @@ def survey_data(
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
     subsets = {name: datamodule.subset(name) for name in SUBSETS}
     train, surveys = subsets["train"], []
+    columns = _survey_columns(datamodule, train, tables.get("train"))
     hashes = {name: _hashes(subset) for name, subset in subsets.items()}
     for subset_name, subset in subsets.items():
         if not len(subset.rows):
@@ -183,7 +184,7 @@ def survey_data(
             number = len(subset.rows)
             counts = tuple(task.sizes(targets, spec.class_names).get("class_counts") or ())
         extra: dict[str, Any] = {"targets": tuple(map(summarize_values, real)), "unreadable": unreadable}
-        if inputs:
+        if inputs and not columns:
             values = torch.cat([tensor.double().flatten() for tensor in inputs]).numpy()
             extra["values"] = summarize_values(values)
         if hashed is not None:
@@ -199,7 +200,7 @@ def survey_data(
         spec.class_names,
         spec.target_names,
         surveys,
-        _survey_columns(datamodule, train, tables.get("train")),
+        columns,
         [note for note in datamodule.notes if COPIES not in note],
         [note for note in datamodule.notes if COPIES in note],
     )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.config.serialize import from_text
 from assay.errors import AssayError, describe_error
-from assay.process import adopt_orphans, child_pids, count_oom_kills, end_with, kill_process
+from assay.process import COLLECT, adopt_orphans, child_pids, count_oom_kills, end_with, kill_process
 from assay.record.run_record import Outcome
 from assay.sweep.job_spec import ExitStatus
 from assay.sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
@@ -75,8 +75,6 @@ _TICK: Final = 0.02
 """Seconds between two looks for processes that have ended."""
 _GRACE: Final = 10.0
 """Seconds in which jobs may save once their driver is gone."""
-_COLLECT: Final = (10_000, 20, 20)
-"""Thresholds of the garbage collector: a job begins with a hundred thousand objects that are not garbage."""
 
 
 @final
@@ -163,7 +161,7 @@ class Server:
         os.environ.update(self._settings)
         sys.argv = ["assay"]
         gc.enable()
-        gc.set_threshold(*_COLLECT)
+        gc.set_threshold(*COLLECT)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         handle_request(child.connection)
 
