@@ -57,6 +57,28 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
     assert metric in metrics
 
 
+@pytest.mark.parametrize(
+    ("more", "loss", "metric"),
+    [
+        ("", BCE, "average_precision"),
+        ("  - override /loss: cross_entropy\n", CROSS_ENTROPY, "accuracy"),
+        ("  - override /metrics: multiclass\n", CROSS_ENTROPY, "accuracy"),
+        ("  - override /model: linear\n", BCE, "average_precision"),
+    ],
+)
+def test_two_classes_that_an_experiment_names(
+    table: str, tmp_path: Path, more: str, loss: str, metric: str
+) -> None:
+    (tmp_path / "conf/experiment").mkdir(parents=True)
+    values = f"data:\n  source:\n    path: {table}\n    target: kind\n"
+    text = f"# @package _global_\ndefaults:\n  - override /data: table\n{more}{values}"
+    (tmp_path / "conf/experiment/own.yaml").write_text(text)
+    config = compose(["experiment=own"], tmp_path / "conf")
+    assert config.loss._target_ == loss
+    assert metric in config.metrics.eval.metrics
+    assert config.model._target_ == ("torch.nn.Sequential" if "linear" in more else "assay.model.mlp.MLP")
+
+
 @pytest.mark.parametrize(("classes", "loss"), [("ab", BCE), ("abc", CROSS_ENTROPY)])
 def test_folders_of_pictures(tmp_path: Path, classes: str, loss: str) -> None:
     for name in classes:

@@ -28,6 +28,7 @@ from assay.compose.recipe import (
     DECIDE,
     RECIPE,
     is_of_task,
+    replaces_task,
     settle_fused,
     settle_network,
     settle_recipe,
@@ -303,7 +304,10 @@ class JobComposer:
             apply_overrides([item for item in values if not is_of_task(item.key_or_group)], composed)
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options, self._trusted)
-        return self._parse([*overrides, *task]) if task else (parsed, template)
+        chosen = self._parse([*overrides, *task])
+        if replaces_task(task, chosen[1].choices):
+            chosen = self._parse([*overrides, *(word for word in task if not word.startswith("task="))])
+        return chosen
 
     def _parse(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
         for text in overrides:

@@ -20,7 +20,7 @@ from assay.targets.external_values import ADDRESS, refuse_untyped
 from assay.task.task_of import TASKS, Binary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from assay.targets.trust import Trust
 
@@ -169,7 +169,7 @@ def _clips_mixed(config: DictConfig) -> bool:
 _FOR_IMAGES: Final = "small_cnn"
 """The model of `train.yaml`, which vectors do not fit."""
 _CHOSEN: Final = ("model.", "loss.", "metrics.", "augment.")
-_OF_CLASSES: Final = ("loss", "metrics", "experiment")
+_OF_CLASSES: Final = ("loss", "metrics")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -204,6 +204,12 @@ def task_to_choose(
     if by_default and not _typed("model", [*overrides, *task]) and are_vectors(source):
         task.append("model=mlp")
     return task
+
+
+def replaces_task(task: Sequence[str], choices: Mapping[str, Any]) -> bool:
+    """Whether an experiment chooses a loss or metrics of several classes, which take two as well."""
+    parts = (choices.get("loss"), choices.get("metrics"))
+    return f"task={Binary.name}" in task and parts != ("bce_with_logits", "binary")
 
 
 def task_defaults(overrides: Sequence[str]) -> list[str]:
