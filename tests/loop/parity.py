@@ -43,8 +43,8 @@ ALLOWED: dict[str, str] = {
     r"sees \.current_fx_name: call \d+ \((data|module)\.\w+_batch_(transfer|to_device)\)": (
         "hooks that move a batch are called by their own names; self.log refuses there, either way"
     ),
-    r".*\.loops\.fit_loop\.state_dict\.(position|epoch_lost|log|carried)\b": (
-        "what a checkpoint holds so that a run can go on from it"
+    r".*\.loops\.fit_loop\.state_dict\.(position|epoch_lost|log|scores|carried)\b": (
+        "what a checkpoint holds so that a run can go on from it, and its scores of validation"
     ),
     r"(sees |end: \.view)\.ckpt_path: ": (
         "what a run has gone on from is one of its own checkpoints, to be removed in its turn"

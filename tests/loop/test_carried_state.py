@@ -37,7 +37,9 @@ SECOND = (
     "dirpath:'${run_dir}/checkpoints',monitor:val/accuracy,mode:force_min,"
     "enable_version_counter:false}"
 )
-WHOLE = ("log", "losses", "metrics", "logged", "gradients", "matrices", "buffers", "validated")
+RECORDED = ("scores",)
+"""What the record of the run takes from a checkpoint; training does not go on from it."""
+WHOLE = ("scores", "log", "losses", "metrics", "logged", "gradients", "matrices", "buffers", "validated")
 """Items that are taken as one."""
 
 
@@ -217,5 +219,5 @@ def test_without_an_item_the_end_differs(
 
 
 def known() -> set[str]:
-    """Every item that has a case, and the few that need more than one process or another callback."""
-    return {item for case in CASES.values() for item in case.matter} | {*LIGHTNING, *RANKS}
+    """Every item that has a case, and the few that need more than one process, another callback, or neither."""
+    return {item for case in CASES.values() for item in case.matter} | {*LIGHTNING, *RANKS, *RECORDED}

@@ -67,13 +67,24 @@ def test_the_same_data_comes_to_the_runs_own_scores(train: Train, overrides: tup
     assert (own.keys, found.num_samples) == (again.keys, len(again.keys))
 
 
+def test_scores_of_validation_are_those_of_the_tested_weights(train: Train) -> None:
+    words = ("data=wine", "model=mlp", "optimizer.lr=0.05", "scheduler=none", "callbacks=[checkpoint]")
+    run = train(*words, "trainer.max_epochs=12", "seed=1")
+    found = evaluate(run.run_dir, split="val").metrics
+    best, scores = run.record["best"], stage(run.record["metrics"], "val")
+    assert (best["epoch"] < 12, best["value"]) == (True, scores["val/loss"])
+    assert scores == pytest.approx(found)
+    assert scores["val/accuracy"] != run.column("val/accuracy")[-1]
+
+
 def test_each_evaluation_is_an_entry_of_the_record(digits_run: Trained, tmp_path: Path) -> None:
     run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
     before = RunRecord.load(run_dir)
     first = evaluate(run_dir)
     second = evaluate(run_dir, ["data.eval_batch_size=100"], checkpoint="last", split="val")
     assert first.metrics == stage(before.metrics, "test")
-    assert second.metrics == pytest.approx(stage(before.metrics, "val"), abs=1e-6)
+    last = {name: digits_run.column(name)[-1] for name in second.metrics}
+    assert second.metrics == pytest.approx(last, abs=1e-6)
     record = RunRecord.load(run_dir)  # sealed again
     assert [one["metrics"] for one in record.evaluations] == [first.metrics, second.metrics]
     assert [one["checkpoint"] for one in record.evaluations] == ["best.ckpt", "last.ckpt"]

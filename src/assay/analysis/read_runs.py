@@ -186,8 +186,8 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         - the option of each config group, such as `model`; None where the group is left out.
         - each key that was typed for any of the runs, such as `optimizer.lr`: numbers where all values are
           numbers. A run for which it was not typed has the value of its config.
-        - `best_epoch` (Int64) and each metric, such as `val/accuracy` (float64): its last value, and of the
-          metric that checkpoints are kept by, that of the best checkpoint. NaN where a run has none.
+        - `best_epoch` (Int64) and each metric, such as `val/accuracy` (float64): of validation at the best
+          checkpoint, others at the end. NaN where a run has none.
 
     Raises:
         AssayError: A folder is not there, or holds no run.

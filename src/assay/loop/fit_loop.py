@@ -146,8 +146,17 @@ class FitLoop(LightningFitLoop):
             KEY: None if half_done else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
             "epoch_lost": resumes_at_epochs_only(trainer) and begun and batch > 0,
             "log": log,
+            "scores": self._validation_scores(phase),
             "carried": {} if half_done else resume_extras(trainer, phase),
         }
+
+    def _validation_scores(self, phase: Phase) -> dict[str, float]:
+        """Those of the weights in this checkpoint, as far as it is made where they are known."""
+        is_known = self.trainer.validating or (
+            phase is Phase.EPOCH_END and self.trainer.check_val_every_n_epoch == 1
+        )
+        scores = self.trainer.callback_metrics.items() if is_known else ()
+        return {name: float(score) for name, score in scores if name.startswith("val")}
 
     # -- and out of one ------------------------------------------------------------------------------------
 

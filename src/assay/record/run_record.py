@@ -46,7 +46,7 @@ class Outcome:
         cause: Kind of the failure.
         reason: One line for people.
         signal: Name of the signal that interrupted it.
-        metrics: Last value of each scalar.
+        metrics: Each scalar: those of validation at the best checkpoint, others at the end.
         best: Monitored metric, its value and the epoch of the best checkpoint.
         seconds: It took.
         warnings: What says that the model is of no use, although the run has finished.

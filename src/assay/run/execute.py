@@ -321,11 +321,14 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
     if "best" in found and best is not None and best.best_model_score is not None:
         path = folder / found["best"]
         # mmap reads the few numbers that are asked for, not the weights.
-        epoch = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
+        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        # What is compared is what is tested, not what the last epoch has made of it.
+        if "loops" in saved:  # which `save_weights_only` leaves out
+            record.metrics.update(saved["loops"]["fit_loop"]["state_dict"].get("scores", {}))
         record.best = {
             "monitor": best.monitor,
             "value": float(best.best_model_score),
-            "epoch": epoch + 1,
+            "epoch": saved["epoch"] + 1,
             "sha256": sha256(path),
         }
 

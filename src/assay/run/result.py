@@ -38,7 +38,8 @@ class RunResult:
     Attributes:
         run_dir: Where everything about it lies.
         status: `finished`, `failed`, `interrupted` or `pruned`.
-        metrics: Last value of each scalar, such as `test/accuracy`.
+        metrics: Each scalar, such as `test/accuracy`: those of validation at the best checkpoint, others at
+            the end.
         best: Monitored metric, its value and the epoch of the best checkpoint; empty without one.
         overrides: What was typed.
         seconds: Spent in the run, over all segments.
