@@ -219,5 +219,5 @@ def test_without_an_item_the_end_differs(
 
 
 def known() -> set[str]:
-    """Every item that has a case, and the few that need more than one process, another callback, or neither."""
+    """Every item that has a case, and the few that need several processes, another callback, or no case."""
     return {item for case in CASES.values() for item in case.matter} | {*LIGHTNING, *RANKS, *RECORDED}
