@@ -39,7 +39,8 @@ def compare(words: list[str], budget_s: float) -> None:
         chosen = tune_job(checker, words, budget_s)
         seconds = time.perf_counter() - start
         tuner = Tuner(checker, words, float("inf"))
-        groups = [group for _, group in candidates(tuner.measure([])[0])]
+        assembly, _ = tuner.measure([])
+        groups = [group for _, group in candidates(assembly, tuner.threads)]
         plain = [group for group in groups if not group[0].startswith("trainer.compile")]
         compiled = [way for group in groups if group not in plain for way in group]
         start = time.perf_counter()

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from omegaconf import OmegaConf
 from tests.conftest import unchanged_process
@@ -27,6 +28,33 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     with unchanged_process():
         yield
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "threads"),
+    [
+        (["data=wine"], None, 1),
+        (["data=wine"], "2", 2),
+        (["data=digits", "model=small_cnn"], None, 2),
+        (["data=wine", "model.hidden=[2000,2000]"], None, 2),
+    ],
+)
+def test_small_steps_take_one_thread(
+    words: list[str], typed: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    if typed:
+        monkeypatch.setenv("OMP_NUM_THREADS", typed)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        result = train([*JOB, "model=mlp", *words, "trainer.limit_train_batches=1", "baseline=none"])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    record = json.loads((result.run_dir / "record.json").read_text(encoding="utf-8"))
+    assert record["machine"]["threads"] == threads
 
 
 @pytest.fixture

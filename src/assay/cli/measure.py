@@ -47,9 +47,12 @@ def profile(
 
         checker = Checker(config_dir)
         job = checker.job(overrides or [])
+        from assay.run.execute import fit_threads, use_threads
         from assay.run.profile import profile_job
 
-    measured = profile_job(job, checker.check(job), steps=steps, trace=trace)
+    proof = checker.check(job)
+    with use_threads(fit_threads(proof)):
+        measured = profile_job(job, proof, steps=steps, trace=trace)
     document.say("profile", measured)
     document.next = [
         shlex.join(["assay", "profile", *_options(config_dir), *job.overrides, override])

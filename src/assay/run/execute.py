@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 import shlex
 import sys
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from assay.build.assembly import Assembly
+    from assay.check.report import Proof
     from assay.task.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
@@ -449,6 +451,21 @@ def threads_of(record: RunRecord) -> AbstractContextManager[None]:
     """Compute with as many threads as the run began with: sums depend on how they are divided."""
     then = record.machine.get("threads")
     return use_threads(then if isinstance(then, int) and 0 < then <= MOST_THREADS else None)
+
+
+_SMALL_STEP: Final = (32e6, 8 << 20)
+"""Floating-point operations and bytes below which more than one thread gains next to nothing."""
+
+
+def fit_threads(proof: Proof) -> int | None:
+    """One for small steps, which on a busy machine would wait for the others; else, or where typed, None."""
+    report, trainer = proof.report, proof.trainer
+    on_cpu = trainer is not None and trainer[0].strategy.root_device.type == "cpu"
+    is_typed = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & {*os.environ}
+    if report.step is None or report.devices > 1 or is_typed or not on_cpu:
+        return None
+    flops, size = _SMALL_STEP
+    return 1 if report.step.flops < flops and report.step.memory.peak < size else None
 
 
 @contextmanager

@@ -122,6 +122,7 @@ _FEWEST: Final = 3
 _TRACED: Final = 5
 _MOST_OPERATORS: Final = 10
 _MUCH: Final = 0.3
+_UNEVEN: Final = 3
 _HALF: Final = 0.5
 _PART_OF: Final = {
     "callbacks": r"^\[Callback\]",
@@ -154,6 +155,9 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
     parts = _divide(timed)
     batch_size, step = proof.report.batch_size, proof.report.step
     bottleneck, try_next = _diagnose(parts, assembly)
+    if device.type == "cpu" and high > _UNEVEN * low and lies_in_memory(assembly.datamodule):
+        bottleneck = f"a quarter of the steps take {high / low:.0f} times as long as another: other programs"
+        bottleneck, try_next = f"{bottleneck} use these cores, and shares say little until they end", []
     return StepProfile(
         overrides=list(job.overrides),
         device=name_device(assembly),

@@ -45,7 +45,14 @@ from assay.record.run_directory import create_run_directory, refuse_existing, re
 from assay.record.run_lock import lock_run
 from assay.record.run_record import TRIAL, RunRecord, now, signal_name
 from assay.record.secrets import redact_tree
-from assay.run.execute import execute, fit_and_test, note_exit, stop_on_signals
+from assay.run.execute import (
+    execute,
+    fit_and_test,
+    fit_threads,
+    note_exit,
+    stop_on_signals,
+    use_threads,
+)
 from assay.run.gang import Failure, Gang, Plan, run_together
 from assay.run.result import RunResult, print_warnings
 from assay.run.saved_config import interpolations, read_config
@@ -198,12 +205,13 @@ def train_job(
 ) -> RunResult:
     """Train, test and record one composed experiment."""
     print_warnings(proof.report.warnings)
-    return run_job(
-        *(job.to_config(), job.overrides, job.choices, proof),
-        callbacks=callbacks,
-        raise_errors=raise_errors,
-        gang=gang,
-    )
+    with use_threads(fit_threads(proof)):
+        return run_job(
+            *(job.to_config(), job.overrides, job.choices, proof),
+            callbacks=callbacks,
+            raise_errors=raise_errors,
+            gang=gang,
+        )
 
 
 def prove(config: DictConfig, overrides: Sequence[str]) -> Proof:

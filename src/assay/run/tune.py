@@ -22,7 +22,7 @@ from assay.config.serialize import is_number, to_yaml, value_of
 from assay.errors import AssayError, ConfigError
 from assay.figure.figure import Figure, Line, Points
 from assay.record.provenance import usable_cores
-from assay.run.execute import use_threads
+from assay.run.execute import fit_threads, use_threads
 from assay.run.profile import EnoughMeasured, StepTimer, lies_in_memory, measure, name_device, train_briefly
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     assembly, _ = tuner.measure([])  # what is made once takes longer than all that follow
     _, rate = tuner.measure([])
     as_typed, settings, best = [rate], list[TunedSetting](), list[str]()
-    groups = list(candidates(assembly))
+    groups = list(candidates(assembly, tuner.threads))
     for same_results, group in groups:
         measured, winner, before = tuner.compare(best, group, same_results=same_results)
         as_typed += before if not best else []
@@ -127,7 +127,7 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     )
 
 
-def candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
+def candidates(assembly: Assembly, threads: int) -> Iterator[tuple[bool, list[str]]]:
     """Settings of which one is chosen, and whether they leave the results as they are."""
     config, module, data = assembly.config, assembly.module, assembly.datamodule
     on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
@@ -140,7 +140,7 @@ def candidates(assembly: Assembly) -> Iterator[tuple[bool, list[str]]]:
         counts = sorted({0, 1, 2, cores // 2, cores, *([2 * cores] if on_gpu else [])} - {now})
         yield True, [f"data.num_workers={count}" for count in counts]
     if not on_gpu and cores > 1:
-        counts = sorted({1, cores // 2, cores} - {torch.get_num_threads()})
+        counts = sorted({1, cores // 2, cores} - {threads})
         yield False, [f"{THREADS}={count}" for count in counts]
     model = getattr(module, "model", module)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
@@ -162,6 +162,8 @@ class Tuner:
 
     def __init__(self, checker: Checker, overrides: Sequence[str], deadline: float) -> None:
         self._checker, self._overrides, self._deadline = checker, overrides, deadline
+        self.threads = 1
+        """Of the last measurement."""
         self.stopped = ""
         """Why no more is measured; empty as long as it is."""
 
@@ -172,7 +174,8 @@ class Tuner:
         proof = self._checker.check(job)
         timer = StepTimer(_STEPS, seconds=_SECONDS)
         threads = [int(setting.partition("=")[2]) for setting in settings if setting not in typed]
-        with use_threads(threads[-1] if threads else None):
+        self.threads = (threads[-1] if threads else fit_threads(proof)) or torch.get_num_threads()
+        with use_threads(self.threads):
             assembly = measure(job, proof.datamodule, timer)
         return assembly, 1000 * proof.report.batch_size / statistics.fmean(timer.milliseconds)
 
