@@ -197,6 +197,12 @@ BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", 
 """What can be asked for, beside `auto` and `none`."""
 
 
+def describe_threshold(threshold: Mapping[str, Any]) -> str:
+    """From which probability on `predict` says the second class, and what that does on the test."""
+    scores = ", ".join(f"{name} {format_score(name, threshold[name])}" for name in ("precision", "recall"))
+    return f"{threshold['value']:.4g}, by F1 on validation: {scores} of {threshold['class']!r} on the test"
+
+
 def describe_baseline(baseline: Mapping[str, Any]) -> str:
     """Describe a record's baseline in words.
 

@@ -106,6 +106,10 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     encoding: Annotated[
         str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV and .txt files, such as latin-1.")
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="COLUMN", help="Copy a column of the table, such as an id."),
+    ] = None,
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Predict new samples, prepared as in the run's own evaluation.
@@ -135,6 +139,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     options: Any = {
         "out": out,
         "top_k": top_k or 3,
+        "keep": keep or (),
         "batch_size": None if batch_size == "auto" else int(batch_size),
         "limit": None if out is not None else _IN_DOCUMENT if document.as_json else _SHOWN,
     }

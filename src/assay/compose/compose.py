@@ -28,7 +28,7 @@ from assay.compose.recipe import (
     DECIDE,
     RECIPE,
     is_of_task,
-    replaces_task,
+    keeps_parts,
     settle_fused,
     settle_network,
     settle_recipe,
@@ -305,7 +305,7 @@ class JobComposer:
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options, self._trusted)
         chosen = self._parse([*overrides, *task])
-        if replaces_task(task, chosen[1].choices):
+        if keeps_parts(task, template.choices, chosen[1].choices):
             chosen = self._parse([*overrides, *(word for word in task if not word.startswith("task="))])
         return chosen
 

@@ -197,8 +197,8 @@ def task_to_choose(
         return []
     option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
     # A loss and metrics of several classes that were chosen take two as well.
-    keeps_parts = option == Binary.name and any(_typed(one, overrides) for one in _OF_CLASSES)
-    chosen = option in options and not keeps_parts
+    keeps_typed = option == Binary.name and any(_typed(one, overrides) for one in _OF_CLASSES)
+    chosen = option in options and not keeps_typed
     task = [f"task={option}", *task_defaults([*overrides, f"task={option}"])] if chosen else []
     by_default = OmegaConf.select(config, "hydra.runtime.choices.model") == _FOR_IMAGES
     if by_default and not _typed("model", [*overrides, *task]) and are_vectors(source):
@@ -206,10 +206,9 @@ def task_to_choose(
     return task
 
 
-def replaces_task(task: Sequence[str], choices: Mapping[str, Any]) -> bool:
+def keeps_parts(task: Sequence[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether an experiment chooses a loss or metrics of several classes, which take two as well."""
-    parts = (choices.get("loss"), choices.get("metrics"))
-    return f"task={Binary.name}" in task and parts != ("bce_with_logits", "binary")
+    return f"task={Binary.name}" in task and any(before.get(part) == after.get(part) for part in _OF_CLASSES)
 
 
 def task_defaults(overrides: Sequence[str]) -> list[str]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from assay.analysis.objective import describe_baseline, describe_metric, format_score, is_share
+from assay.analysis.objective import (
+    describe_baseline,
+    describe_metric,
+    describe_threshold,
+    format_score,
+    is_share,
+)
 from assay.analysis.read_runs import Curve, read_curves, read_runs
 from assay.analysis.run import is_config, typed_values
 from assay.config.yaml_file import load_mapping
@@ -134,6 +140,9 @@ def _score_blocks(
     if record.baseline:
         baseline = f"Baseline: {describe_baseline(record.baseline)}."
         blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
+    if record.threshold:
+        said = f"Threshold that assay predict uses: {describe_threshold(record.threshold)}"
+        blocks.append(Note(f"{said}; what follows is at 0.5.", ""))
     if record.test_looks:
         looks = f"looked at {pluralize(record.test_looks, 'time')}"
         blocks.append(Note(f"The test subset was {looks} in the tries that this run belongs to.", ""))

@@ -171,6 +171,7 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
     return table
 
 
+_EVEN = 0.5
 _TEXTS = 16
 """In a frame of what a language model writes."""
 _FLAT, _NUMBERS = 4096, 1 << 20
@@ -217,9 +218,13 @@ def predict(
     top_k: int = 3,
     batch_size: int | None = None,
     limit: int | None = None,
+    keep: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Predicted:
-    """Predict every sample of files and folders, or the first ones; a language model continues lines."""
+    """Predict every sample of files and folders, or the first ones; a language model continues lines.
+
+    `keep` names columns of tables to copy beside the predictions.
+    """
     preprocess = predictor.preprocess
     if preprocess is None:
         raise AssayError(
@@ -228,12 +233,11 @@ def predict(
         )
     if out is not None:
         check_name(out, inputs)
-    notes = [*predictor.notes]
-    if (names := len(predictor.names)) > MOST_COLUMNS:
-        notes.append(f"{pluralize(names, 'class', 'classes')}: only the most likely ones have a column")
+    if keep and (preprocess.encoder is None or predictor.generates):
+        raise ConfigError("the model reads no tables", key="--keep", hint="leave it out")
+    preprocess.keep = keep
     kind = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
-    if kind and out is None:
-        notes.append(f"--out FILE writes each {kind} to a file, too")
+    notes = _first_notes(predictor, "" if out else kind)
     size = batch_size or predictor.batch_size
     if batch_size is None and len(preprocess.input_shape) == 1 and not preprocess.spec.get("vocab_size"):
         size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
@@ -253,7 +257,7 @@ def predict(
                     looked = True
                 yield _frame(predictor, preprocess, block, size, top_k=top_k, file=file)
 
-    start, count, failed, first_error = time.perf_counter(), 0, 0, ""
+    start, count, failed, first_error, warned = time.perf_counter(), 0, 0, "", 0
     shown: list[pd.DataFrame] = []
     columns: list[str] = []
     with nullcontext() if out is None else open_predictions(out, kind) as file:
@@ -266,16 +270,17 @@ def predict(
                 shown.append(frame)
             wrong = frame[frame["error"].notna()]
             if not first_error and len(wrong):
-                bad = wrong.iloc[0]
-                row = "" if pd.isna(bad["row"]) else f", row {bad['row']}"
-                first_error = f"{bad['input']}{row}: {bad['error']}"
+                first_error = _describe_failure(wrong.iloc[0])
             count, failed = count + len(frame), failed + len(wrong)
+            warned += int(frame["warning"].notna().sum()) if file is not None and "warning" in frame else 0
             progress(count)
             if len(frame) < len(whole):
                 notes.append(f"the first {limit:,} rows are here; --out FILE writes all of them")
                 break
         if not count:
             raise AssayError("there is nothing to predict in the inputs")
+    if warned:
+        notes.append(f"rows with a warning: {warned:,} of {count:,}, see column warning")
     rows = pd.concat(shown, ignore_index=True) if shown else pd.DataFrame()
     return Predicted(
         run_dir=run_dir,
@@ -288,6 +293,24 @@ def predict(
         notes=[note for note in dict.fromkeys(notes) if note],
         seconds=round(time.perf_counter() - start, 3),
     )
+
+
+def _describe_failure(row: Any) -> str:
+    place = "" if pd.isna(row["row"]) else f", row {row['row']}"
+    return f"{row['input']}{place}: {row['error']}"
+
+
+def _first_notes(predictor: Predictor, kind: str) -> list[str]:
+    """What there is to know before anything is predicted; `kind` of files that are not written."""
+    notes, names = [*predictor.notes], predictor.names
+    if predictor.threshold != _EVEN:
+        chosen = f"{predictor.threshold:.4g} on, which the run chose by F1 on validation"
+        notes.append(f"{names[1]!r} is predicted from a probability of {chosen}")
+    if len(names) > MOST_COLUMNS:
+        notes.append(f"{pluralize(len(names), 'class', 'classes')}: only the most likely ones have a column")
+    if kind:
+        notes.append(f"--out FILE writes each {kind} to a file, too")
+    return notes
 
 
 def _outputs(predictor: Predictor, samples: Tensor, size: int) -> Tensor:
@@ -331,6 +354,8 @@ def _frame(
         if file is not None and file.what:
             columns[file.what] = file.add_files([inputs[row] for row in usable.tolist()], predictions)
     rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
+    taken = {*rows, *columns, "warning", "error"}
+    rows |= {f"{'input ' * (name in taken)}{name}": values for name, values in block.kept.items()}
     if len(usable) == len(block.inputs):
         frame = pd.DataFrame(rows | columns)
     else:

@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -29,6 +29,7 @@ from assay.data.normalize import Normalize
 from assay.data.placement import padded_length
 from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
+from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.table_encoder import check_trained_columns, describe_unusual, judge_rows
 from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, mark_missing, table_chunks
 from assay.data.tokenizer import TextEncoder
@@ -125,6 +126,8 @@ class Preprocess(nn.Module):
         table = source if raw_input == "table" else None
         self.file_options = {"separator": AUTO, "decimal": "."} if table is None else table.file_options
         self.targets = () if table is None else tuple(table.targets)
+        self.keep: Sequence[str] = ()
+        """Columns of a table that are copied beside its predictions."""
         self._here: Tensor
         self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
 
@@ -351,6 +354,7 @@ class Block:
     samples: Tensor
     note: str = ""
     sizes: Sequence[tuple[int, int]] = ()
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def failed(cls, source: str, error: str, samples: Tensor, row: int | None = None) -> Block:
@@ -485,9 +489,10 @@ def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block
     unused = [name for name in names if name not in used]
     more = ", …" if len(unused) > _NAMED else ""
     note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}" if unused else ""
+    note += "; --keep NAME copies such a column to the output" if unused and not preprocess.keep else ""
     # Of texts, which may be long, as many as the model takes at a time.
     rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
-    for chunk in table_chunks(path, encoder, rows, **options):
+    for chunk in table_chunks(path, encoder, rows, preprocess.keep, **options):
         samples, errors, odd = preprocess.encoded(chunk, options["decimal"])
         yield Block(
             [str(path)] * len(chunk),
@@ -496,8 +501,14 @@ def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block
             ["" if index in errors else odd.get(index, "") for index in range(len(chunk))],
             samples,
             note,
+            kept={name: _as_it_stands(chunk[name]) for name in preprocess.keep},
         )
         note = ""
+
+
+def _as_it_stands(column: pd.Series[Any]) -> Any:
+    """Numbers, or texts."""
+    return column.array if is_number(column) else column.astype(object).map(str, na_action="ignore").array
 
 
 def _read_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
 
-from assay.analysis.objective import describe_baseline, format_score
+from assay.analysis.objective import describe_baseline, describe_threshold, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import pluralize
@@ -161,7 +161,7 @@ def print_run(console: Console, result: RunResult) -> list[str]:
         if result.baseline["advice"]:
             console.print(f"           {escape(result.baseline['advice'])}")
     if result.threshold:
-        console.print(f"[bold]threshold[/bold]  {escape(_threshold_in_words(result.threshold))}")
+        console.print(f"[bold]threshold[/bold]  {escape(describe_threshold(result.threshold))}")
     if result.best:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"])
@@ -170,11 +170,6 @@ def print_run(console: Console, result: RunResult) -> list[str]:
     for label, command in label_commands(commands):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
     return commands
-
-
-def _threshold_in_words(threshold: Mapping[str, Any]) -> str:
-    scores = ", ".join(f"{name} {format_score(name, threshold[name])}" for name in ("precision", "recall"))
-    return f"{threshold['value']:.4g}, by F1 on validation: {scores} of {threshold['class']!r} on the test"
 
 
 def _next_commands(result: RunResult) -> list[str]:

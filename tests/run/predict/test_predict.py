@@ -50,7 +50,10 @@ READ: dict[str, Any] = {
 def test_a_table(kind_run: Trained, table: Path, tmp_path: Path, form: str, suffix: str) -> None:
     out = tmp_path / f"found.{suffix}"
     found = predicted(kind_run, table / f"rows.{form}", out=out, top_k=1)
-    assert found.notes == [f"{table / f'rows.{form}'}: the model does not use customer_id, price"]
+    [note] = found.notes
+    assert note.startswith(
+        f"{table / f'rows.{form}'}: the model does not use customer_id, price; --keep NAME"
+    )
     frame, expected = READ[suffix](out), said_in_test(kind_run)
     assert len(frame) == found.num_samples == 300
     assert frame["row"].tolist() == list(range(300))
@@ -62,6 +65,42 @@ def test_a_table(kind_run: Trained, table: Path, tmp_path: Path, form: str, suff
     tested = frame.iloc[rows_of_test(kind_run)]
     np.testing.assert_allclose(tested[[f"probability {name}" for name in names]], expected, atol=1e-6)
     assert tested["prediction"].tolist() == [names[index] for index in expected.argmax(1)]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "xlsx"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_columns_that_are_kept(
+    kind_run: Trained, table: Path, tmp_path: Path, form: str, suffix: str
+) -> None:
+    """As they stand in the input, by row, also where rows fail; names that are taken are not overwritten."""
+    rows = pd.read_parquet(table / "rows.parquet").head(40)
+    rows = rows.assign(number=[f"{index:03}" for index in range(40)], prediction=range(40))
+    rows.loc[3, "size"], rows.loc[5, "rooms"] = 1e6, 10**9
+    if form == "csv":
+        rows.astype({"size": object}).to_csv(tmp_path / "new.csv", index=False)
+    elif form == "jsonl":
+        rows.to_json(tmp_path / "new.jsonl", orient="records", lines=True)
+    else:
+        (rows.to_excel if form == "xlsx" else rows.to_parquet)(tmp_path / f"new.{form}", index=False)
+    out = tmp_path / f"said.{suffix}"
+    keep = ["number", "prediction", "rooms"]
+    found = predicted(kind_run, tmp_path / f"new.{form}", out=out, keep=keep)
+    texts = {"dtype": {"number": str}} if suffix != "parquet" else {}
+    frame = READ[suffix](out, **texts)
+    assert [name for name in frame.columns if "top" not in name][:6] == [
+        *("input", "row", "number", "input prediction", "rooms", "prediction"),
+    ]
+    assert frame["number"].str.removeprefix("'").tolist() == rows["number"].tolist()
+    assert frame["input prediction"].astype(int).tolist() == list(range(40))
+    assert frame["rooms"].astype(int).tolist() == rows["rooms"].tolist()
+    assert found.notes[-1] == "rows with a warning: 2 of 40, see column warning"
+    wrong = predicted(kind_run, tmp_path / f"new.{form}", keep=["numbr"])
+    assert wrong.first_error.endswith("no column 'numbr' to keep; did you mean 'number'?")
+
+
+def test_only_tables_have_columns_to_keep(photo_run: Trained, photos: Path) -> None:
+    with pytest.raises(ConfigError, match="reads no tables"):
+        predicted(photo_run, photos, keep=["number"])
 
 
 def test_what_is_bad_among_pictures_is_a_row(photo_run: Trained, photos: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from zipfile import BadZipFile
 import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
+from assay.config.did_you_mean import did_you_mean
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.data.tabular.table_encoder import check_trained_columns
@@ -354,13 +355,21 @@ def columns_of(path: Path, **options: Any) -> list[str]:
     return names
 
 
-def table_chunks(path: Path, encoder: ColumnEncoder, size: int, **options: Any) -> Iterator[pd.DataFrame]:
-    """Read a table chunk by chunk, in the types that an encoder needs; the index numbers the rows."""
+def table_chunks(
+    path: Path, encoder: ColumnEncoder, size: int, keep: Sequence[str] = (), **options: Any
+) -> Iterator[pd.DataFrame]:
+    """Read a table chunk by chunk, in the types that an encoder needs; the index numbers the rows.
+
+    Columns to `keep` beside them are read as they stand there.
+    """
     needed, options = [column.name for column in encoder.columns], {**FILE_OPTIONS, **_PLAIN, **options}
     of_texts = is_texts(path, encoder)
     names = needed if of_texts else columns_of(path, **options)
     check_trained_columns(encoder.columns, names, str(path))
-    texts = text_columns(encoder)
+    if missing := [name for name in keep if name not in names]:
+        raise DataError(f"{path} has no column {missing[0]!r} to keep{did_you_mean(missing[0], names, '; ')}")
+    others = [name for name in keep if name not in needed]
+    needed, texts = [*needed, *others], [*text_columns(encoder), *others]
     frames: Iterator[pd.DataFrame]
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
