@@ -308,6 +308,15 @@ def test_rows_without_a_target_go_and_integers_are_such_again() -> None:
     assert drop_missing_targets(frame.iloc[:1], ["n"]) is not None
 
 
+def test_categories_that_differ_only_in_spelling_are_told(tmp_path: Path) -> None:
+    table = pd.DataFrame({"city": ["Essen", "essen ", "Bonn", "Ulm"] * 10, "rooms": range(40), "price": 1.5})
+    table["price"] *= np.random.default_rng(0).random(40)
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    source = Table(str(tmp_path / "rows.csv"), "price")
+    source.read()
+    assert "categories of 'city' differ only in case or spaces: 'Essen', 'essen '" in source.notes
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

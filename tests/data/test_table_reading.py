@@ -6,7 +6,10 @@ import csv
 import gzip
 import os
 import re
+import tempfile
+from decimal import Decimal
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +23,9 @@ from tests.data.test_table import frame
 from assay.data.table import Table
 from assay.data.tabular.table_encoder import Column, TableEncoder
 from assay.data.tabular.table_file import (
+    FILE_OPTIONS,
     columns_of,
+    find_options,
     is_json_lines,
     read_table,
     resolve_options,
@@ -30,7 +35,6 @@ from assay.errors import AssayError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 AUTO = {"separator": "auto", "decimal": "auto"}
 
@@ -84,6 +88,30 @@ DIALECTS: dict[str, tuple[str | bytes, tuple[str, str]]] = {
 def test_separator_and_decimal_point(tmp_path: Path, name: str) -> None:
     text, expected = DIALECTS[name]
     assert dialect(tmp_path / "rows.csv", text) == expected
+
+
+@given(st.lists(st.decimals(-9999, 9999, places=1), min_size=1, max_size=9), st.data())
+def test_columns_with_a_point_beside_columns_with_a_comma(
+    numbers: list[Decimal], data: st.DataObject
+) -> None:
+    """As pandas writes a table one of whose columns was text; what may be thousands stays text."""
+    grouped = data.draw(
+        st.lists(st.sampled_from(["1.234", "12.500", "980"]), min_size=len(numbers), max_size=len(numbers))
+    )
+    frame = pd.DataFrame({"a": ["39,99", *("1,5" for _ in numbers[1:])], "b": numbers, "c": grouped})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "rows.csv")
+        frame.to_csv(path, sep=";", index=False)
+        read = read_table(str(path), **AUTO)
+        encoder = TableEncoder()
+        encoder.columns = tuple(Column(name, "number") for name in "abc")
+        dialect = find_options(path, {**FILE_OPTIONS, **AUTO})
+        [chunk] = table_chunks(path, encoder, 100, **dialect)
+    assert read["b"].tolist() == [float(number) for number in numbers]
+    assert read["a"][0] == 39.99
+    if any("." in text for text in grouped):
+        assert read["c"].tolist() == grouped
+    pd.testing.assert_frame_equal(chunk, read)
 
 
 LINES = '{"text": "a", "n": 1}\n{"n": 2.5, "text": "b\\nb", "more": null}\n\n{"n": 3}\n\n'
@@ -318,7 +346,7 @@ NO_TABLES: list[tuple[bytes, str, str]] = [
     (b"", "cannot be read: No columns", "repair"),
     (b"a,b\n", "has no rows", ""),
     (b"\0" * 1000, "has no rows", ""),
-    ("größe,y\n1,a\n".encode("latin-1"), "is not text in utf-8", "encoding=latin-1"),
+    ("größe,y\n1,a\n".encode("latin-1"), "is not text in utf-8", "encoding=cp1252"),
     (frame().to_csv().encode("utf-16"), "is not text in utf-8", "utf-16"),
     (b'"x","y"\n"1",3,a\n"2",4,b\n', "2 of 2 rows have more or fewer", "separator"),  # R's row names
     (b"x,y\n1,a\n2,b,3,4\n", "row 1 (line 3; rows count from 0) with 4", "repair"),

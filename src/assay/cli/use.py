@@ -104,7 +104,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         str, typer.Option("--batch-size", metavar="N|auto", help="Samples that the model gets at a time.")
     ] = "auto",
     encoding: Annotated[
-        str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV and .txt files, such as latin-1.")
+        str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV and .txt files, such as cp1252.")
     ] = None,
     keep: Annotated[
         list[str] | None,

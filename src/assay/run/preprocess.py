@@ -221,7 +221,7 @@ class Preprocess(nn.Module):
         try:
             codecs.lookup(encoding)
         except LookupError as error:
-            raise ConfigError(str(error), key="--encoding", hint="--encoding latin-1") from error
+            raise ConfigError(str(error), key="--encoding", hint="--encoding cp1252") from error
         self.file_options = {**self.file_options, "encoding": encoding}
 
     def no_samples(self) -> Tensor:

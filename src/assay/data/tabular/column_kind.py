@@ -120,8 +120,9 @@ def to_numbers(*columns: Series[Any]) -> str:
     )
     if words := [text for text in texts if not looks_like_number(text)]:
         return f"{format_override('data.source.na_values', words[:_FEW])} where that means a missing value"
-    decimal = format_override("data.source.decimal", ",")
-    return f"remove signs of units and of thousands, or store numbers; {decimal} for a decimal comma"
+    sign, name = (",", "comma") if any("," in text for text in texts) else (".", "point")
+    decimal = format_override("data.source.decimal", sign)
+    return f"remove signs of units and of thousands, or store numbers; {decimal} for a decimal {name}"
 
 
 def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
@@ -371,12 +372,12 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     return True, note
 
 
-def _note_on_spelling(values: pd.Series[Any], name: str) -> str:
+def _note_on_spelling(values: pd.Series[Any], name: str, what: str = "classes") -> str:
     spellings: dict[str, list[str]] = {}
     for value in map(str, values.dropna().unique()):
         spellings.setdefault(value.strip().casefold(), []).append(value)
     alike = ", ".join(map(repr, next((some for some in spellings.values() if len(some) > 1), ())))
-    return f"classes of {name!r} differ only in case or spaces: {alike}" if alike else ""
+    return f"{what} of {name!r} differ only in case or spaces: {alike}" if alike else ""
 
 
 def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
@@ -524,6 +525,9 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
             f"dates become year, month, weekday{hour} and days since the first, those that vary: "
             + join_names(dates)
         )
+    texts = [name for name in chosen.names if chosen.kinds.get(name, ("category", ""))[0] == "category"]
+    spelled = [_note_on_spelling(frame[name], name, "categories") for name in texts]
+    chosen.notes += list(filter(None, spelled))
     far = {name: text for name in (*chosen.names, *asked.targets) if (text := find_sentinel(frame[name]))}
     if far := {name: text for name, text in far.items() if name not in asked.categories}:
         found = [
