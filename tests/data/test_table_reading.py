@@ -7,7 +7,6 @@ import gzip
 import os
 import re
 import tempfile
-from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,10 +89,8 @@ def test_separator_and_decimal_point(tmp_path: Path, name: str) -> None:
     assert dialect(tmp_path / "rows.csv", text) == expected
 
 
-@given(st.lists(st.decimals(-9999, 9999, places=1), min_size=1, max_size=9), st.data())
-def test_columns_with_a_point_beside_columns_with_a_comma(
-    numbers: list[Decimal], data: st.DataObject
-) -> None:
+@given(st.lists(st.integers(-9999, 9999).map(lambda n: n / 10), min_size=1, max_size=9), st.data())
+def test_a_decimal_point_beside_a_decimal_comma(numbers: list[float], data: st.DataObject) -> None:
     """As pandas writes a table one of whose columns was text; what may be thousands stays text."""
     grouped = data.draw(
         st.lists(st.sampled_from(["1.234", "12.500", "980"]), min_size=len(numbers), max_size=len(numbers))
@@ -107,7 +104,7 @@ def test_columns_with_a_point_beside_columns_with_a_comma(
         encoder.columns = tuple(Column(name, "number") for name in "abc")
         dialect = find_options(path, {**FILE_OPTIONS, **AUTO})
         [chunk] = table_chunks(path, encoder, 100, **dialect)
-    assert read["b"].tolist() == [float(number) for number in numbers]
+    assert read["b"].tolist() == numbers
     assert read["a"][0] == 39.99
     if any("." in text for text in grouped):
         assert read["c"].tolist() == grouped
