@@ -89,7 +89,7 @@ class SubsetSurvey:
         class_counts: Of each class or label; empty where there are none.
         targets: Of each real-valued target.
         values: Of the inputs of up to 2,000 samples, before they are transformed; of token ids, how many a
-            sample has; null where there are columns.
+            sample has; null of the columns of a table.
         num_equal: Samples whose inputs an earlier one of the subset has, too; null where unknown.
         in_training: Samples whose inputs are in training, too; null where unknown.
         unreadable: Samples that cannot be read, each with the reason.
@@ -176,7 +176,8 @@ def survey_data(
         targets, hashed, training = (subset.data.targets[subset.rows], hashes[subset_name], hashes["train"])
         inputs, unreadable = _read_inputs(subset)
         unreadable += _read_stream(datamodule) if full and subset is train else []
-        if getattr(subset.data, "vocab_size", 0):
+        of_texts = bool(getattr(subset.data, "vocab_size", 0))
+        if of_texts:
             inputs = [(tensor != 0).sum() for tensor in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
         number, counts = spec.num_train, spec.class_counts
@@ -184,7 +185,7 @@ def survey_data(
             number = len(subset.rows)
             counts = tuple(task.sizes(targets, spec.class_names).get("class_counts") or ())
         extra: dict[str, Any] = {"targets": tuple(map(summarize_values, real)), "unreadable": unreadable}
-        if inputs and not columns:
+        if inputs and (of_texts or not columns):
             values = torch.cat([tensor.double().flatten() for tensor in inputs]).numpy()
             extra["values"] = summarize_values(values)
         if hashed is not None:
