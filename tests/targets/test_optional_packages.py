@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.errors import ConfigError
-from assay.targets.optional_packages import check_installed, install_command
+from assay.targets.optional_packages import check_installed, install_command, require
 
 
 @pytest.fixture
@@ -52,3 +52,15 @@ def test_an_extra_of_the_package_goes_before_the_package() -> None:
     extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
     for extra in extras:
         assert install_command(f"logger.{extra}", extra) == f"pip install 'assay[{extra}]'"
+
+
+def test_a_package_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As optuna 2, which Hydra's own sweeper brings."""
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: {"optuna": "2.10.1"}.get(name) or version(name)
+    )
+    require("hydra.launcher", "this launcher", "ray")
+    with pytest.raises(ConfigError, match=r"needs optuna >=4, and 2\.10\.1 is installed") as caught:
+        require("hydra.sweeper", "this search", "optuna")
+    assert caught.value.hint == "pip install 'assay[optuna]'"

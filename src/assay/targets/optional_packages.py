@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+
+from packaging.requirements import Requirement
 
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -34,13 +37,19 @@ def check_installed(config: DictConfig) -> None:
 
 
 def require(key: str, what: str, *names: str) -> None:
-    """Refuse an option of which no package, by one of its names, is installed."""
+    """Refuse an option of which no package, by one of its names, is installed, or one that is too old."""
+    hint = install_command(key, names[0])
     if not any(map(_is_installed, names)):
-        raise ConfigError(
-            f"{what} needs the package {names[0]}, which is not installed",
-            key=key,
-            hint=install_command(key, names[0]),
-        )
+        message = f"{what} needs the package {names[0]}, which is not installed"
+        raise ConfigError(message, key=key, hint=hint)
+    with suppress(
+        importlib.metadata.PackageNotFoundError
+    ):  # assay, or what is called otherwise than its package
+        version = importlib.metadata.version(names[0])
+        for requirement in map(Requirement, importlib.metadata.requires("assay") or ()):
+            if requirement.name == names[0] and not requirement.specifier.contains(version, prereleases=True):
+                message = f"{what} needs {names[0]} {requirement.specifier}, and {version} is installed"
+                raise ConfigError(message, key=key, hint=hint)
 
 
 def _is_installed(name: str) -> bool:
