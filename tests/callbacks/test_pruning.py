@@ -53,26 +53,6 @@ def test_each_of_optunas(kind: type) -> None:
     assert type(build_part(part, node, seed=1)) is kind
 
 
-@pytest.mark.parametrize(
-    ("kind", "node", "message"),
-    [
-        ("sampler", {"_target_": "os.system"}, "is not one of Optuna's samplers"),
-        ("sampler", {"_target_": "optuna.pruners.NopPruner"}, "is not one of Optuna's samplers"),
-        ("pruner", {"_target_": "optuna.pruners.BasePruner"}, "is not one of Optuna's pruners"),
-        (
-            "sampler",
-            {"_target_": "optuna.samplers.TPESampler", "sede": 1},
-            "unexpected keyword argument 'sede'",
-        ),
-        ("sampler", {"_target_": "optuna.samplers.TPESampler", "gamma": "os.system"}, "gamma is a function"),
-        ("pruner", {"_target_": "optuna.pruners.PercentilePruner", "percentile": -1.0}, "PercentilePruner: "),
-    ],
-)
-def test_what_is_refused(kind: str, node: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_part(kind, node)
-
-
 MEDIAN = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 1}
 JOB = ("data=digits", "model=linear", "trainer.max_epochs=4", "trainer.limit_train_batches=3")
 

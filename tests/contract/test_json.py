@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import typer
 from tests.contract.json_page import KINDS, MARK, PAGE, problems_of, reference
 from typer.testing import CliRunner
 
@@ -22,7 +21,6 @@ from assay.process import STOP_SIGNALS
 from assay.record.run_record import Status, exit_code
 
 CLI = Path(__file__).parents[2] / "src" / "assay" / "cli"
-VERBS = sorted(typer.main.get_group(app).commands)
 
 
 def said() -> set[str]:

@@ -275,9 +275,6 @@ def test_no_process_outlives_a_run(
         assert not loading() - earlier
 
 
-LABELS = torch.tensor([0, 1])
-
-
 def test_statistics_of_another_number_of_channels(data_module: Build) -> None:
     datamodule = data_module(Digits(), transform={"normalize": "imagenet"})
     with pytest.raises(DataError, match=r"data\.transform\.normalize: 3 values for inputs of 1 channel"):

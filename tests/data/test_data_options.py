@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from assay.data.data_module import DataModule
 
-OPTIONS = sorted(path.stem for path in (CONF_DIR / "data").glob("[!_]*.yaml"))
 TRANSFORMS = sorted(path.stem for path in (CONF_DIR / "data" / "transform").glob("*.yaml"))
 IMAGES = "data.source.num_samples=200"
 

@@ -116,15 +116,6 @@ def test_a_run_loads_as_the_projects_own_module() -> None:
     assert (expected.argmax(1) == labels).float().mean() > 0.85
 
 
-def test_a_module_under_model_is_refused_with_what_to_do(folder: Path) -> None:
-    (folder / "conf/model").mkdir()
-    shutil.copy("conf/module/dense.yaml", "conf/model/lit.yaml")
-    said = typed("check", *QUICK, "module=default", "model=lit", fails=True)
-    assert "model._target_: 'src.models.digits_module.DigitsLitModule' is a LightningModule" in said
-    assert "(conf/model/lit.yaml:1)" in said
-    assert "module=NAME" in said
-
-
 @pytest.mark.parametrize("path", ["data/digits.yaml", "callbacks/default.yaml", "train.yaml"])
 def test_a_file_that_assays_own_hides_is_refused(path: str, folder: Path) -> None:
     hidden = folder / "conf" / path

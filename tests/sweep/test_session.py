@@ -127,15 +127,6 @@ def test_a_mistake_anywhere_is_found_before_the_first_job_runs(last: str) -> Non
     assert not Path("sweep").exists()
 
 
-RANDOM = ("hydra/sweeper=random", "hydra.sweeper.num_samples=2", "optimizer.lr=interval(0.1,0.2)")
-
-
-def test_a_job_whose_data_does_not_fit_is_found_before_the_first_runs() -> None:
-    with pytest.raises(ConfigError, match=r"1 of 2 jobs cannot run(?s:.*)metrics\."):
-        start_sweep([*QUICK[:2], QUICK[3], *HERE, "data=diabetes,iris", "metrics=multiclass"])
-    assert not Path("sweep").exists()
-
-
 def test_a_job_that_fails_in_training_fails_alone_and_runs_again_only_when_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

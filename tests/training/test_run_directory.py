@@ -116,14 +116,3 @@ def test_a_failing_training_ends_the_command_with_1(tmp_path: Path) -> None:
     assert "failed: RuntimeError: out of luck in step 3" in ended.output
     assert "Traceback" not in ended.output
     check_failed(tmp_path / "run")
-
-
-def test_a_run_is_never_written_over(train: Train, tmp_path: Path) -> None:
-    from assay.errors import AssayError
-
-    tiny = ("data=digits", "model=linear", "trainer.limit_train_batches=1")
-    first = train(*tiny, cwd=tmp_path)
-    before = (first.run_dir / "record.json").read_bytes()
-    with pytest.raises(AssayError, match="already holds a run"):
-        train(*tiny, cwd=tmp_path)
-    assert (first.run_dir / "record.json").read_bytes() == before
