@@ -10,6 +10,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import nn
 from typing_extensions import override
 
@@ -190,12 +191,9 @@ class Steps(L.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-def by_lightning(kind: str, **options: Any) -> float:
+def by_lightning(kind: str) -> float:
     module = Steps()
-    trainer = L.Trainer(
-        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False, **{"max_epochs": 3, **options},
-    )  # fmt: skip
+    trainer = quiet_trainer(max_epochs=3, use_distributed_sampler=False)
     trainer.fit(module, datamodule=sys.modules["check_data"].Own(kind))
     return module.steps
 

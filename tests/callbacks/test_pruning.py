@@ -14,8 +14,8 @@ import lightning as L
 import optuna
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from optuna.trial import create_trial
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
@@ -117,16 +117,7 @@ class Net(L.LightningModule):
 def fit(losses: list[float], callback: Pruning, **more: Any) -> tuple[Net, str]:
     """Train; the module, and how the run was pruned."""
     net, data = Net(losses), DataLoader(TensorDataset(torch.zeros(4, 1)))
-    trainer = L.Trainer(
-        max_epochs=len(losses),
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=any(isinstance(one, ModelCheckpoint) for one in more.get("callbacks", ())),
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=1,
-        **{**more, "callbacks": [callback, *more.get("callbacks", ())]},
-    )
+    trainer = quiet_trainer(callback, max_epochs=len(losses), num_sanity_val_steps=1, **more)
     try:
         trainer.fit(net, data, data)
     except Pruned as end:

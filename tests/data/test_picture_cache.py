@@ -6,12 +6,10 @@ import json
 import os
 import pickle
 import random
-import resource
 import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.mounting import room_for
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.functional import pil_to_tensor  # type: ignore[import-untyped]  # torchvision ships no types
 from typer.testing import CliRunner
@@ -32,8 +31,6 @@ from assay.data.samples import Stream
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from assay.data.samples import Samples
 
 COUNT = 60
@@ -215,19 +212,6 @@ def test_files_that_may_still_change_are_not_kept(
     assert not list(cache.glob("*.pixels*"))
 
 
-@contextmanager
-def largest_file(num_bytes: int) -> Iterator[None]:
-    """As on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-
-
 def test_a_cache_that_cannot_be_written_costs_a_line(root: Path, cache: Path, tmp_path: Path) -> None:
     def check(note: str) -> None:
         source = ImageFolder(str(root))
@@ -237,7 +221,7 @@ def test_a_cache_that_cannot_be_written_costs_a_line(root: Path, cache: Path, tm
         assert "decoded pictures are not kept for the next job: " in said
         assert note in said
 
-    with largest_file(1000):
+    with room_for(1000):
         check("File too large")
     assert not [file for file in cache.iterdir() if file.suffix != ".lock"]
     shutil.rmtree(tmp_path / "cache")
