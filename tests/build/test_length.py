@@ -62,6 +62,7 @@ def job(*typed: str) -> DictConfig:
 @pytest.mark.always(
     "trainer.check_val_every_n_epoch=2 trainer.val_check_interval=5",
     "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=6",
+    "trainer.limit_train_batches=3 trainer.max_epochs=-1 trainer.max_steps=8",
 )
 @pytest.mark.parametrize(
     "typed",
@@ -75,6 +76,8 @@ def job(*typed: str) -> DictConfig:
         "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=6",
         "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=7",
         "trainer.limit_train_batches=0.3",
+        "trainer.limit_train_batches=1000 data.drop_last=false",
+        "trainer.limit_train_batches=3 trainer.max_epochs=-1 trainer.max_steps=8",
     ],
 )
 def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> None:
@@ -89,7 +92,7 @@ def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> N
         key, value = instead.split("=")
         assert not why_no_validation(job(*(w for w in words if not w.startswith(key)), f"{key}={value}"))[0]
     length = run_length(config, config.spec.num_train)
-    assert run.trainer.global_step == length.total_steps
+    assert run.trainer.global_step == length.total_steps == run.config.spec.total_steps
     assert len(run.watch.losses) == length.total_batches
 
 

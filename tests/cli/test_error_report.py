@@ -29,44 +29,10 @@ from assay.process import Stopped
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = ["debug=one_batch", "device=cpu", "hydra.run.dir=run"]
-
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-FALLS_LATER = """
-import torch
-
-class Net(torch.nn.Linear):
-    calls = 0
-
-    def forward(self, inputs):
-        self.calls += 1
-        if self.calls > 10:
-            raise RuntimeError("after the tenth")
-        return super().forward(inputs)
-"""
-
-
-def test_failure_in_training_is_told_on_stderr(tmp_path: Path) -> None:
-    (tmp_path / "conf" / "model").mkdir(parents=True)
-    (tmp_path / "conf" / "project.yaml").write_text("trusted_packages: [falls_later]\n", encoding="utf-8")
-    text = "# Fails.\n_target_: falls_later.Net\n_args_: [13, 3]\n"
-    (tmp_path / "conf" / "model" / "narrow.yaml").write_text(text, encoding="utf-8")
-    (tmp_path / "falls_later.py").write_text(FALLS_LATER, encoding="utf-8")
-    words = ["train", *QUICK, "data=wine", "model=narrow", "trainer.max_epochs=30"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 1
-    lines = result.stderr.splitlines()
-    assert lines[0].startswith("failed: RuntimeError: ")
-    assert "after the tenth" in lines[0]
-    assert [line.split()[0] for line in lines] == ["failed:", "run", "log"]
-    assert "Traceback" not in result.output
-    assert json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))["status"] == "failed"
-    assert "Traceback" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
 
 
 def test_a_reader_that_goes_away() -> None:
