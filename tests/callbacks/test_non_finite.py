@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 DIGITS = (
-    "data=digits",
-    "model=mlp",
-    "model.hidden=[16,16]",
-    "optimizer=sgd",
-    "trainer.max_epochs=2",
+    *("data=digits", "model=mlp", "model.hidden=[16,16]", "optimizer=sgd", "trainer.max_epochs=2"),
     "data.batch_size=64",
 )
 ON = "callbacks=[last_checkpoint,non_finite]"

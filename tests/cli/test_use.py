@@ -40,13 +40,7 @@ def test_beside_the_run_by_default(run_dir: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["MODEL_CARD.md", "model.onnx"]
     lines = said.stdout.splitlines()
     assert [line.split()[0] for line in lines] == [
-        "file",
-        "card",
-        "input",
-        "output",
-        "inside",
-        "check",
-        "next",
+        *("file", "card", "input", "output", "inside", "check", "next"),
     ]
     assert "inputs: float32 [batch, 1, 8, 8]" in lines[2]
     assert "360 test samples, largest difference " in lines[5]

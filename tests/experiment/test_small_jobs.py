@@ -36,13 +36,8 @@ if TYPE_CHECKING:
     from tests.experiment.conftest import Small
 
 SELDOM = {
-    "breast_cancer_binary",
-    "diabetes_regression",
-    "digits_distillation",
-    "digits_embedding",
-    "digits_image",
-    "digits_longtail",
-    "multilabel",
+    *("breast_cancer_binary", "diabetes_regression", "digits_distillation", "digits_embedding"),
+    *("digits_image", "digits_longtail", "multilabel"),
 }
 """Jobs of whose kind many other tests are; tried with `-m long` alone."""
 EXPORTED_ELSEWHERE = {"stdlib_gpt", "text_topics"}

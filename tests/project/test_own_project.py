@@ -197,15 +197,8 @@ def test_parts_of_the_project_train(project: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(project)
     (project / "conf/model/bare.yaml").unlink(missing_ok=True)
     fast = ["device=cpu", "baseline=none", "trainer.max_epochs=1"]
-    parts = [
-        "model=gate",
-        "loss=power",
-        "metrics=true_share",
-        "optimizer=lion",
-        "scheduler=hold",
-        "augment=scale",
-    ]
-    result = train(["experiment=first", *parts, "callbacks=[default,norms]", *fast])
+    parts = "model=gate loss=power metrics=true_share optimizer=lion scheduler=hold augment=scale"
+    result = train(["experiment=first", *parts.split(), "callbacks=[default,norms]", *fast])
     assert result.status == "finished"
     assert {"test/true_share", "weight_norm"} <= set(result.metrics)
     assert (

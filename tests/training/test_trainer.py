@@ -68,13 +68,10 @@ def test_compile_computes_the_same_and_keeps_the_names(
 ) -> None:
     """With torch's own backend (which calls a C++ compiler), and with the one that only traces."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    short = (
-        "data=digits",
-        "model=mlp",
-        "model.hidden=[16,16,16]",
-        "scheduler=none",
+    short = [
+        *("data=digits", "model=mlp", "model.hidden=[16,16,16]", "scheduler=none"),
         "trainer.limit_train_batches=3",
-    )
+    ]
     plain = train(*short)
     torch._dynamo.reset()  # of what other tests have compiled
     torch._dynamo.utils.counters.clear()
