@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from tests.command import ASSAY
-from typer.testing import CliRunner
+from tests.command import ASSAY, typed
 
-from assay.cli.app import app
 from assay.cli.verb import report_errors
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
@@ -134,12 +132,11 @@ def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "typed",
+    "word",
     ["+x.api_key=[hunter2secret", "+logger.csv.password=hunter2secret", "seed.token=hunter2secret"],
 )
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_a_refused_secret_is_not_printed(typed: str, more: list[str]) -> None:
-    result = CliRunner().invoke(app, ["check", "data=iris", "model=linear", typed, *more])
-    assert result.exit_code == 2
+def test_a_refused_secret_is_not_printed(word: str, more: list[str]) -> None:
+    result = typed("check", "data=iris", "model=linear", word, *more, code=2)
     assert "error" in result.output
     assert "hunter2secret" not in result.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import random
@@ -18,12 +17,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.command import documented, typed
 from tests.mounting import room_for
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.functional import pil_to_tensor  # type: ignore[import-untyped]  # torchvision ships no types
-from typer.testing import CliRunner
 
-from assay.cli.app import app
 from assay.data import picture_cache
 from assay.data.image_folder import ImageFolder
 from assay.data.picture_cache import list_cached, read_bytes
@@ -116,7 +114,7 @@ def test_names_that_are_no_text(tmp_path: Path, root: Path, cache: Path) -> None
         )
     assert len(list_cached()) == 1
     assert read(odd, in_memory=False).digest() == read(odd).digest()
-    assert CliRunner().invoke(app, ["cache"]).exit_code == 0
+    typed("cache")
 
 
 def test_sets_of_several_sizes_and_missing_files(root: Path, cache: Path, reads: list[str]) -> None:
@@ -265,15 +263,13 @@ def test_what_was_used_last_stays(
 def test_it_is_listed_and_cleared_while_a_job_reads(root: Path, cache: Path) -> None:
     read(root)
     mapped = read(root)
-    listed = CliRunner().invoke(app, ["cache"])
-    assert listed.exit_code == 0
-    assert f"{root}: 60 of 9×7 (RGB)" in listed.stdout
+    assert f"{root}: 60 of 9×7 (RGB)" in typed("cache").stdout
     (cache / f".{'0' * 32}.pixels.0123456789ab.tmp").touch()
-    document = json.loads(CliRunner().invoke(app, ["cache", "clear", "--json"]).stdout)
+    _, document = documented("cache", "clear")
     assert [file["num_pictures"] for file in document["files"]] == [COUNT]
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
     assert torch.equal(mapped.inputs, expected(root))
-    assert CliRunner().invoke(app, ["cache", "ls"]).stdout.count("\n") == 1
+    assert typed("cache", "ls").stdout.count("\n") == 1
 
 
 @pytest.mark.long

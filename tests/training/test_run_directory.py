@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
-from typer.testing import CliRunner
+from tests.command import typed
 
-from assay.cli.app import app
 from assay.files.symlinks import RESULTS
 
 if TYPE_CHECKING:
@@ -74,10 +72,8 @@ def test_a_failing_training_ends_the_command_with_1(tmp_path: Path, monkeypatch:
     monkeypatch.syspath_prepend(str(PROJECT))
     own = ("--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]", "model=fragile")
     words = ["train", *own, "data=digits", "device=cpu", "trainer.max_epochs=2", "hydra.run.dir=run"]
-    with chdir(tmp_path):
-        ended = CliRunner().invoke(app, words)
+    ended = typed(*words, code=1, folder=tmp_path)
     run_dir, lines = tmp_path / "run", ended.stderr.splitlines()
-    assert ended.exit_code == 1
     assert lines[0].startswith("failed: RuntimeError: out of luck in step 3")
     assert [line.split()[0] for line in lines] == ["failed:", "run", "log"]
     assert "Traceback" not in ended.output
