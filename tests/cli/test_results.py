@@ -100,9 +100,9 @@ def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pyt
         best = {"monitor": "val/loss", "value": score, "epoch": 1}
         make_run(tmp_path / f"runs/{loss}", f"loss={loss}", metrics={"val/loss": score}, best=best)
     for words in (("best", "runs"), ("best", "runs", "val/loss:min")):
-        best = typed(*words, code=1)
-        assert best.stdout == ""
-        assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in best.stderr
+        told = typed(*words, code=1)
+        assert told.stdout == ""
+        assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in told.stderr
     document = json.loads(typed("compare", "runs", "--json").stdout)
     assert [row["best"] for row in document["rows"]] == [False, False]
     assert typed("best", "runs", "--where", "loss=mse").stdout == "runs/mse\n"
@@ -116,13 +116,13 @@ def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
     for data, score in (("digits", 0.8), ("wine", 0.9)):
         best = {"monitor": "val/accuracy", "value": score, "epoch": 1}
         make_run(tmp_path / f"runs/{data}", f"{key}={data}", metrics={"val/accuracy": score}, best=best)
-    best = typed("best", "runs", code=1)
-    assert (best.stdout, "rows are of different data" in best.stderr) == ("", True)
-    assert "select some of them: --where KEY=VALUE; or compare them anyway: assay best runs" in best.stderr
+    told = typed("best", "runs", code=1)
+    assert (told.stdout, "rows are of different data" in told.stderr) == ("", True)
+    assert "select some of them: --where KEY=VALUE; or compare them anyway: assay best runs" in told.stderr
     assert "best" not in typed("compare", "runs").stdout
     assert typed("best", "runs", "--where", f"{key}=digits").stdout == "runs/digits\n"
-    best = typed("best", "runs", "val/accuracy")
-    assert (best.stdout, "different data" in best.stderr) == ("runs/wine\n", True)
+    told = typed("best", "runs", "val/accuracy")
+    assert (told.stdout, "different data" in told.stderr) == ("runs/wine\n", True)
 
 
 def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:
