@@ -318,14 +318,8 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
 def digits_run(train: Train) -> Trained:
     """A finished run with the default callbacks, to look at."""
     return train(
-        "data=digits",
-        "model=mlp",
-        "callbacks=[default]",
-        "trainer.max_epochs=2",
-        "optimizer.lr=0.01",
-        "optimizer.weight_decay=0.01",
-        "data.batch_size=64",
-        "model.clip=null",
+        *("data=digits", "model=mlp", "callbacks=[default]", "trainer.max_epochs=2", "optimizer.lr=0.01"),
+        *("optimizer.weight_decay=0.01", "data.batch_size=64", "model.clip=null"),
     )
 
 

@@ -47,17 +47,7 @@ def test_a_backward_pass_without_questions_gives_the_same_bits() -> None:
 
 
 TORCH = [
-    "SGD",
-    "Adam",
-    "AdamW",
-    "Adagrad",
-    "RMSprop",
-    "NAdam",
-    "RAdam",
-    "Adamax",
-    "ASGD",
-    "Rprop",
-    "Adadelta",
+    *("SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "NAdam", "RAdam", "Adamax", "ASGD", "Rprop", "Adadelta"),
 ]
 
 

@@ -80,34 +80,9 @@ def test_hostile_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 
 
 WRITTEN = (
-    "a: 1",
-    *(
-        "a:",
-        "  b: 1",
-        "- 1",
-        "# b: 2",
-        "",
-        "a: [1,",
-        "b: 2]",
-        "a: {",
-        "b: 1}",
-        "'a': 2",
-        "c: 'x",
-        "a: y'",
-        "? a",
-    ),
-    *(
-        "a: |",
-        "   text",
-        "d: &x 1",
-        "e: *x",
-        "<<: {a: 5}",
-        "---",
-        "...",
-        "f: 3\x85a: 9",
-        "a: 1\rb: 2",
-        "a b: 1",
-    ),
+    *("a: 1", "a:", "  b: 1", "- 1", "# b: 2", "", "a: [1,", "b: 2]", "a: {", "b: 1}", "'a': 2", "c: 'x"),
+    *("a: y'", "? a", "a: |", "   text", "d: &x 1", "e: *x", "<<: {a: 5}", "---", "...", "f: 3\x85a: 9"),
+    *("a: 1\rb: 2", "a b: 1"),
 )
 """Lines whose meaning hangs on the lines around them."""
 

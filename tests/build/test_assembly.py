@@ -120,15 +120,6 @@ def test_an_error_of_reading_is_one_of_the_data(
     assert str(caught.value).startswith(says)
 
 
-def test_the_data_is_described_in_the_config() -> None:
-    config = job_config(compose(["data=iris", "data.batch_size=16", "trainer.max_epochs=4", "device=cpu"]))
-    opened: Any = open_data(config)
-    add_spec(config, opened.spec)
-    assert config.spec.num_classes == 3
-    assert config.spec.steps_per_epoch == len(opened.train_dataloader())
-    assert config.spec.total_steps == 4 * config.spec.steps_per_epoch
-
-
 def test_data_that_tells_nothing_is_for_a_module_of_ones_own() -> None:
     config = job_config(compose(["data=iris", "device=cpu"]))
     with pytest.raises(ConfigError, match="data: a datamodule needs a `spec` attribute"):

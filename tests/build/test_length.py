@@ -10,6 +10,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import nn
 from typing_extensions import override
 
@@ -61,6 +62,7 @@ def job(*typed: str) -> DictConfig:
 @pytest.mark.always(
     "trainer.check_val_every_n_epoch=2 trainer.val_check_interval=5",
     "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=6",
+    "trainer.limit_train_batches=3 trainer.max_epochs=-1 trainer.max_steps=8",
 )
 @pytest.mark.parametrize(
     "typed",
@@ -74,6 +76,8 @@ def job(*typed: str) -> DictConfig:
         "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=6",
         "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=7",
         "trainer.limit_train_batches=0.3",
+        "trainer.limit_train_batches=1000 data.drop_last=false",
+        "trainer.limit_train_batches=3 trainer.max_epochs=-1 trainer.max_steps=8",
     ],
 )
 def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> None:
@@ -88,7 +92,7 @@ def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> N
         key, value = instead.split("=")
         assert not why_no_validation(job(*(w for w in words if not w.startswith(key)), f"{key}={value}"))[0]
     length = run_length(config, config.spec.num_train)
-    assert run.trainer.global_step == length.total_steps
+    assert run.trainer.global_step == length.total_steps == run.config.spec.total_steps
     assert len(run.watch.losses) == length.total_batches
 
 
@@ -190,12 +194,9 @@ class Steps(L.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-def by_lightning(kind: str, **options: Any) -> float:
+def by_lightning(kind: str) -> float:
     module = Steps()
-    trainer = L.Trainer(
-        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False, **{"max_epochs": 3, **options},
-    )  # fmt: skip
+    trainer = quiet_trainer(max_epochs=3, use_distributed_sampler=False)
     trainer.fit(module, datamodule=sys.modules["check_data"].Own(kind))
     return module.steps
 

@@ -14,8 +14,8 @@ import lightning as L
 import optuna
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from optuna.trial import create_trial
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
@@ -51,26 +51,6 @@ def test_each_of_optunas(kind: type) -> None:
     part, module = ("sampler", "samplers") if kind in SAMPLERS else ("pruner", "pruners")
     node = {"_target_": f"optuna.{module}.{kind.__name__}", **REQUIRED.get(kind.__name__, {})}
     assert type(build_part(part, node, seed=1)) is kind
-
-
-@pytest.mark.parametrize(
-    ("kind", "node", "message"),
-    [
-        ("sampler", {"_target_": "os.system"}, "is not one of Optuna's samplers"),
-        ("sampler", {"_target_": "optuna.pruners.NopPruner"}, "is not one of Optuna's samplers"),
-        ("pruner", {"_target_": "optuna.pruners.BasePruner"}, "is not one of Optuna's pruners"),
-        (
-            "sampler",
-            {"_target_": "optuna.samplers.TPESampler", "sede": 1},
-            "unexpected keyword argument 'sede'",
-        ),
-        ("sampler", {"_target_": "optuna.samplers.TPESampler", "gamma": "os.system"}, "gamma is a function"),
-        ("pruner", {"_target_": "optuna.pruners.PercentilePruner", "percentile": -1.0}, "PercentilePruner: "),
-    ],
-)
-def test_what_is_refused(kind: str, node: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_part(kind, node)
 
 
 MEDIAN = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 1}
@@ -137,16 +117,7 @@ class Net(L.LightningModule):
 def fit(losses: list[float], callback: Pruning, **more: Any) -> tuple[Net, str]:
     """Train; the module, and how the run was pruned."""
     net, data = Net(losses), DataLoader(TensorDataset(torch.zeros(4, 1)))
-    trainer = L.Trainer(
-        max_epochs=len(losses),
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=any(isinstance(one, ModelCheckpoint) for one in more.get("callbacks", ())),
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=1,
-        **{**more, "callbacks": [callback, *more.get("callbacks", ())]},
-    )
+    trainer = quiet_trainer(callback, max_epochs=len(losses), num_sanity_val_steps=1, **more)
     try:
         trainer.fit(net, data, data)
     except Pruned as end:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 EMA = {"_target_": "assay.callbacks.ema.EMA", "decay": 0.99}
-SLOW = EMA | {"update_every_n_steps": 6}
 CHECKPOINT = {"_target_": "lightning.pytorch.callbacks.ModelCheckpoint"}
-CSV = {"_target_": "lightning.pytorch.loggers.CSVLogger", "name": "x", "version": "y"}
 
 
 def job(total_steps: int = 10_000, **groups: Any) -> DictConfig:
@@ -63,8 +61,6 @@ def test_what_the_trainer_warns_of_when_it_is_built_is_for_users(
 
 NAMES = ["val/loss", "val/accuracy"]
 PLAIN = {"auto_insert_metric_name": False}
-BEST = CHECKPOINT | {"filename": "best", "monitor": "val/loss"}
-LAST = CHECKPOINT | {"filename": "last", "enable_version_counter": False}
 
 
 def named(filename: str) -> dict[str, Any]:

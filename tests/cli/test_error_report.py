@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from tests.command import ASSAY
-from typer.testing import CliRunner
+from tests.command import ASSAY, typed
 
-from assay.cli.app import app
 from assay.cli.verb import report_errors
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
@@ -29,44 +27,10 @@ from assay.process import Stopped
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = ["debug=one_batch", "device=cpu", "hydra.run.dir=run"]
-
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-FALLS_LATER = """
-import torch
-
-class Net(torch.nn.Linear):
-    calls = 0
-
-    def forward(self, inputs):
-        self.calls += 1
-        if self.calls > 10:
-            raise RuntimeError("after the tenth")
-        return super().forward(inputs)
-"""
-
-
-def test_failure_in_training_is_told_on_stderr(tmp_path: Path) -> None:
-    (tmp_path / "conf" / "model").mkdir(parents=True)
-    (tmp_path / "conf" / "project.yaml").write_text("trusted_packages: [falls_later]\n", encoding="utf-8")
-    text = "# Fails.\n_target_: falls_later.Net\n_args_: [13, 3]\n"
-    (tmp_path / "conf" / "model" / "narrow.yaml").write_text(text, encoding="utf-8")
-    (tmp_path / "falls_later.py").write_text(FALLS_LATER, encoding="utf-8")
-    words = ["train", *QUICK, "data=wine", "model=narrow", "trainer.max_epochs=30"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 1
-    lines = result.stderr.splitlines()
-    assert lines[0].startswith("failed: RuntimeError: ")
-    assert "after the tenth" in lines[0]
-    assert [line.split()[0] for line in lines] == ["failed:", "run", "log"]
-    assert "Traceback" not in result.output
-    assert json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))["status"] == "failed"
-    assert "Traceback" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
 
 
 def test_a_reader_that_goes_away() -> None:
@@ -168,12 +132,11 @@ def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "typed",
+    "word",
     ["+x.api_key=[hunter2secret", "+logger.csv.password=hunter2secret", "seed.token=hunter2secret"],
 )
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_a_refused_secret_is_not_printed(typed: str, more: list[str]) -> None:
-    result = CliRunner().invoke(app, ["check", "data=iris", "model=linear", typed, *more])
-    assert result.exit_code == 2
+def test_a_refused_secret_is_not_printed(word: str, more: list[str]) -> None:
+    result = typed("check", "data=iris", "model=linear", word, *more, code=2)
     assert "error" in result.output
     assert "hunter2secret" not in result.output

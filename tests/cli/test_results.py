@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.command import ASSAY
+from tests.command import ASSAY, typed
 from tests.making_runs import make_run
-from typer.testing import CliRunner
 
-from assay.cli.app import app
 from assay.record.run_record import RunRecord
 
 
@@ -29,26 +27,19 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             score = 0.9 - float(lr) - seed / 100
             metrics = {"val/accuracy": score, "test/accuracy": score}
             best = {"monitor": "val/accuracy", "value": score, "epoch": 1}
-            typed = (f"optimizer.lr={lr}", f"seed={seed}")
-            make_run(tmp_path / f"outputs/x/{lr}-{seed}", *typed, metrics=metrics, best=best)
+            words = (f"optimizer.lr={lr}", f"seed={seed}")
+            make_run(tmp_path / f"outputs/x/{lr}-{seed}", *words, metrics=metrics, best=best)
     return Path("outputs")
 
 
-def typed(*words: str, code: int = 0) -> tuple[str, str]:
-    """What a command prints on standard output and on standard error."""
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == code, done.output
-    return done.stdout, done.stderr
-
-
 def test_json_is_one_document_however_it_is_asked_for(outputs: Path) -> None:
-    one, _ = typed("compare", "--json")
-    other, _ = typed("compare", "--format", "json")
+    one = typed("compare", "--json").stdout
+    other = typed("compare", "--format", "json").stdout
     assert one == other
     document = json.loads(one)
     assert (document["kind"], document["schema_version"], len(document["rows"])) == ("compare", 1, 2)
-    assert json.loads(typed("ls", "--json")[0])["kind"] == "ls"
-    wrong, _ = typed("compare", "--json", "--metric", "acc", code=2)
+    assert json.loads(typed("ls", "--json").stdout)["kind"] == "ls"
+    wrong = typed("compare", "--json", "--metric", "acc", code=2).stdout
     assert "no run has a metric 'acc'" in json.loads(wrong)["error"]["message"]
 
 
@@ -61,7 +52,7 @@ def test_of_many_runs_the_newest_come_first_page_by_page(outputs: Path) -> None:
     newest_first = ["0.1-0", "0.01-1", "0.01-0", "0.1-1"]  # what cannot be read comes last
 
     def listed(*words: str) -> list[str]:
-        document = json.loads(typed("ls", "--json", *words)[0])
+        document = json.loads(typed("ls", "--json", *words).stdout)
         assert document["total"] == 4
         runs = [row["runs"][0] for row in document["rows"]] + document["broken"]
         return [Path(run["run"]).name for run in runs]
@@ -73,33 +64,34 @@ def test_of_many_runs_the_newest_come_first_page_by_page(outputs: Path) -> None:
         [],
     ]
     assert listed("--sort", "val/accuracy", "--limit", "1") == ["0.01-0"]
-    table, _ = typed("ls", "--limit", "1", "--offset", "1")
+    table = typed("ls", "--limit", "1", "--offset", "1").stdout
     assert table.splitlines()[0].startswith("1 run")
     assert "0.01-1" in table
     assert "0.1-0" not in table
     assert "2 to 2 of 4 are shown; --offset 2 shows the next, --limit 0 all" in table
-    assert "are shown" not in typed("ls")[0]
-    rows = json.loads(typed("compare", "--json", "--limit", "1")[0])["rows"]
+    assert "are shown" not in typed("ls").stdout
+    rows = json.loads(typed("compare", "--json", "--limit", "1").stdout)["rows"]
     assert [row["best"] for row in rows] == [True]
-    assert "--limit" in typed("ls", "--limit", "-1", code=2)[1]
+    assert "--limit" in typed("ls", "--limit", "-1", code=2).stderr
 
 
 def test_a_table_has_fifty_rows_and_a_file_has_all(outputs: Path) -> None:
     for number in range(52):
         make_run(outputs / f"many/{number}", f"seed={number}", csv=None)
-    table, _ = typed("ls", "outputs/many")
+    table = typed("ls", "outputs/many").stdout
     assert table.count("outputs/many/") == 50
     assert "1 to 50 of 52 are shown; --offset 50 shows the next, --limit 0 all" in table
-    assert typed("ls", "outputs/many", "--limit", "0")[0].count("outputs/many/") == 52
-    assert typed("ls", "outputs/many", "--format", "csv")[0].count("outputs/many/") == 52
+    assert typed("ls", "outputs/many", "--limit", "0").stdout.count("outputs/many/") == 52
+    assert typed("ls", "outputs/many", "--format", "csv").stdout.count("outputs/many/") == 52
 
 
 def test_best_is_a_directory_for_scripts(outputs: Path) -> None:
-    assert typed("best", "outputs") == ("outputs/x/0.01-0\n", "")
-    assert typed("best", "outputs", "test/accuracy:min")[0] == "outputs/x/0.1-1\n"
-    assert json.loads(typed("best", "outputs", "--json")[0])["run"] == "outputs/x/0.01-0"
-    assert "did you mean 'val/accuracy'" in typed("best", "outputs", "val/acc", code=2)[1]
-    assert "no run has a metric 'optimizer.lr'" in typed("best", "outputs", "optimizer.lr", code=2)[1]
+    best = typed("best", "outputs")
+    assert (best.stdout, best.stderr) == ("outputs/x/0.01-0\n", "")
+    assert typed("best", "outputs", "test/accuracy:min").stdout == "outputs/x/0.1-1\n"
+    assert json.loads(typed("best", "outputs", "--json").stdout)["run"] == "outputs/x/0.01-0"
+    assert "did you mean 'val/accuracy'" in typed("best", "outputs", "val/acc", code=2).stderr
+    assert "no run has a metric 'optimizer.lr'" in typed("best", "outputs", "optimizer.lr", code=2).stderr
 
 
 def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,12 +100,12 @@ def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pyt
         best = {"monitor": "val/loss", "value": score, "epoch": 1}
         make_run(tmp_path / f"runs/{loss}", f"loss={loss}", metrics={"val/loss": score}, best=best)
     for words in (("best", "runs"), ("best", "runs", "val/loss:min")):
-        out, told = typed(*words, code=1)
-        assert out == ""
-        assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in told
-    document = json.loads(typed("compare", "runs", "--json")[0])
+        told = typed(*words, code=1)
+        assert told.stdout == ""
+        assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in told.stderr
+    document = json.loads(typed("compare", "runs", "--json").stdout)
     assert [row["best"] for row in document["rows"]] == [False, False]
-    assert typed("best", "runs", "--where", "loss=mse")[0] == "runs/mse\n"
+    assert typed("best", "runs", "--where", "loss=mse").stdout == "runs/mse\n"
 
 
 @pytest.mark.parametrize("key", ["data", "data.source.path"])
@@ -124,23 +116,23 @@ def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
     for data, score in (("digits", 0.8), ("wine", 0.9)):
         best = {"monitor": "val/accuracy", "value": score, "epoch": 1}
         make_run(tmp_path / f"runs/{data}", f"{key}={data}", metrics={"val/accuracy": score}, best=best)
-    out, told = typed("best", "runs", code=1)
-    assert (out, "rows are of different data" in told) == ("", True)
-    assert "select some of them: --where KEY=VALUE; or compare them anyway: assay best runs" in told
-    assert "best" not in typed("compare", "runs")[0]
-    assert typed("best", "runs", "--where", f"{key}=digits")[0] == "runs/digits\n"
-    found, note = typed("best", "runs", "val/accuracy")
-    assert (found, "different data" in note) == ("runs/wine\n", True)
+    told = typed("best", "runs", code=1)
+    assert (told.stdout, "rows are of different data" in told.stderr) == ("", True)
+    assert "select some of them: --where KEY=VALUE; or compare them anyway: assay best runs" in told.stderr
+    assert "best" not in typed("compare", "runs").stdout
+    assert typed("best", "runs", "--where", f"{key}=digits").stdout == "runs/digits\n"
+    told = typed("best", "runs", "val/accuracy")
+    assert (told.stdout, "different data" in told.stderr) == ("runs/wine\n", True)
 
 
 def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:
     run = outputs / "x/0.1-0"
-    _, told = typed("rm", str(run), code=1)
+    told = typed("rm", str(run), code=1).stderr
     assert "assay rm --yes" in told
     assert run.is_dir()
     typed("rm", "--yes", str(run))
     assert not run.exists()
-    _, told = typed("rm", "--yes", "outputs/x/0.1-1", "outputs", code=1)
+    told = typed("rm", "--yes", "outputs/x/0.1-1", "outputs", code=1).stderr
     assert "is not a run directory" in told
     assert (outputs / "x/0.1-1").is_dir(), "all or none"
 
@@ -199,6 +191,6 @@ def test_half_a_letter_in_a_record_hurts_no_other_run(
     make_run(tmp_path / "runs/torn", **fields)
     for form in ("table", "csv", "markdown", "latex", "json"):
         for verb in ("ls", "compare"):
-            assert "0.5" in typed(verb, "runs", "--format", form)[0]
+            assert "0.5" in typed(verb, "runs", "--format", form).stdout
     typed("report", "runs", "--csv", "figures", "--png", "figures")
     assert "good" in Path("runs/report.html").read_text(encoding="utf-8")

@@ -14,10 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
-from tests.conftest import unchanged_process
-from typer.testing import CliRunner
-
-from assay.cli.app import app
+from tests.command import documented, typed
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/convert.md").read_text(encoding="utf-8")
@@ -94,13 +91,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def typed(*words: str, code: int = 0) -> str:
-    with unchanged_process():
-        result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
-
-
 def write(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +125,7 @@ def test_every_command_of_the_page_works(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_the_project_of_the_page(folder: Path) -> None:
-    document = json.loads(typed("convert", str(ROOT / "tests/experiment/lightning_project"), "--json"))
+    _, document = documented("convert", str(ROOT / "tests/experiment/lightning_project"))
     assert sorted(document["experiments"]) == ["dense_parts", "example", "train"]
     assert document["trusted_packages"] == ["src"]
     moved = Path(document["folder"])
@@ -155,7 +145,7 @@ def test_the_project_of_the_page(folder: Path) -> None:
 
 def test_a_fork_that_names_things_otherwise(folder: Path) -> None:
     write(folder, yaml.safe_load(FORK))
-    document = json.loads(typed("convert", "fork", "--json"))
+    _, document = documented("convert", "fork")
     assert not any(name == "mine" for name in sys.modules)
     assert document["mapped"]["eval"] == "assay eval RUN"
     assert document["mapped"]["trainer/gpu"] == "device=gpu precision=fp16"
@@ -189,7 +179,7 @@ def test_a_fork_that_names_things_otherwise(folder: Path) -> None:
 
 def test_a_lightning_cli(folder: Path) -> None:
     write(folder, {"cli/config.yaml": CONFIG, "cli/nets.py": "raise SystemExit('was run')\n"})
-    said = typed("convert", "cli/config.yaml")
+    said = typed("convert", "cli/config.yaml").output
     assert "trainer.fast_dev_run=3" in said
     assert "optimizer" in said
     module = {
@@ -223,9 +213,9 @@ def test_a_lightning_cli(folder: Path) -> None:
 def test_bad_input(folder: Path, files: dict[str, str], words: list[str], said: str) -> None:
     write(folder, files)
     before = sorted(Path().rglob("*"))
-    result = CliRunner().invoke(app, ["convert", *words, "--json"])
-    assert result.exit_code in (1, 2)
-    assert said in json.loads(result.stdout)["error"]["message"]
+    code, document = documented("convert", *words)
+    assert code in (1, 2)
+    assert said in document["error"]["message"]
     assert sorted(Path().rglob("*")) == before
 
 
@@ -243,7 +233,8 @@ def test_bad_input(folder: Path, files: dict[str, str], words: list[str], said: 
     ],
 )  # fmt: skip
 def test_a_launcher_or_sweeper_of_hydras_is_answered_by_assays(folder: Path, words: str, hint: str) -> None:
-    assert f"→ {hint}" in typed("check", "-m", "seed=1,2", *words.split(), code=2)
+    told = typed("check", "-m", "seed=1,2", *words.split(), code=2).output
+    assert f"→ {hint}" in " ".join(told.split())
 
 
 @dataclass

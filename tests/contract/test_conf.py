@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from hydra._internal.hydra import Hydra
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = list_options()
 LISTED = ("callbacks", "logger")  # groups of which several options add up
 NEEDS = {

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import typer
 from tests.contract.json_page import KINDS, MARK, PAGE, problems_of, reference
 from typer.testing import CliRunner
 
@@ -22,7 +21,6 @@ from assay.process import STOP_SIGNALS
 from assay.record.run_record import Status, exit_code
 
 CLI = Path(__file__).parents[2] / "src" / "assay" / "cli"
-VERBS = sorted(typer.main.get_group(app).commands)
 
 
 def said() -> set[str]:
@@ -93,11 +91,7 @@ def test_a_document_has_what_is_told_on_the_terminal(
     rows = "".join(f"{at},{at % 7 or ''},{'ab'[at % 2]}\n" for at in range(60))
     Path("rows.csv").write_text(f"x,y,kind\n{rows}", encoding="utf-8")
     table = [
-        "data=table",
-        "data.source.path=rows.csv",
-        "data.source.target=kind",
-        "model=linear",
-        "device=cpu",
+        *("data=table", "data.source.path=rows.csv", "data.source.target=kind", "model=linear", "device=cpu"),
     ]
     done = CliRunner().invoke(app, [*verb.split(), *table, *more, "--json"])
     document = json.loads(done.stdout)

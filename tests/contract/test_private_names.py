@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 
 SRC = Path(__file__).parents[2] / "src" / "assay"
 LIBRARIES = (
-    "lightning.pytorch",
-    "lightning.fabric",
-    "torchmetrics",
-    "torch.optim",
-    "torch.utils.data",
-    "optuna",
-    "hydra",
-    "omegaconf",
+    *("lightning.pytorch", "lightning.fabric", "torchmetrics", "torch.optim", "torch.utils.data"),
+    *("optuna", "hydra", "omegaconf"),
 )
 MODULES = (
     *("torch.cpu", "torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch"),

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
@@ -61,20 +62,8 @@ class Recorder(L.LightningModule):
 
 
 def trainer(tmp_path: Path, **options: Any) -> L.Trainer:
-    quiet = {
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "logger": False,
-        "accelerator": "cpu",
-    }
-    settings = {
-        "max_epochs": 2,
-        "enable_checkpointing": False,
-        "default_root_dir": tmp_path,
-        **quiet,
-        **options,
-    }
-    return L.Trainer(**settings)
+    settings = {"max_epochs": 2, "default_root_dir": tmp_path, **options}
+    return quiet_trainer(*settings.pop("callbacks", ()), **settings)
 
 
 def flat(batches: list[list[int]]) -> list[int]:
@@ -273,9 +262,6 @@ def test_no_process_outlives_a_run(
         runner.fit(module, datamodule)
         assert len(module.seen["train"]) == before + 8, "a loader that was closed starts again"
         assert not loading() - earlier
-
-
-LABELS = torch.tensor([0, 1])
 
 
 def test_statistics_of_another_number_of_channels(data_module: Build) -> None:

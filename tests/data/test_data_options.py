@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf, open_dict
-from typer.testing import CliRunner
+from tests.command import typed
 
-from assay.cli.app import app
 from assay.compose.compose import compose
 from assay.paths import CONF_DIR
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from assay.data.data_module import DataModule
 
-OPTIONS = sorted(path.stem for path in (CONF_DIR / "data").glob("[!_]*.yaml"))
 TRANSFORMS = sorted(path.stem for path in (CONF_DIR / "data" / "transform").glob("*.yaml"))
 IMAGES = "data.source.num_samples=200"
 
@@ -75,10 +73,9 @@ def test_a_package_that_the_data_needs_is_named_where_it_is_missing(
     pd.DataFrame({"a": range(40), "b": range(40)}).to_excel(tmp_path / "t.xlsx", index=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)
-    result = CliRunner().invoke(app, ["check", *words])
-    assert result.exit_code == 1, result.output
-    assert package in result.stderr
-    assert install in result.stderr
+    told = typed("check", *words, code=1).stderr
+    assert package in told
+    assert install in told
 
 
 @pytest.mark.parametrize("option", TRANSFORMS)

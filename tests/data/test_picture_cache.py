@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import random
-import resource
 import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +17,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.command import documented, typed
+from tests.mounting import room_for
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.functional import pil_to_tensor  # type: ignore[import-untyped]  # torchvision ships no types
-from typer.testing import CliRunner
 
-from assay.cli.app import app
 from assay.data import picture_cache
 from assay.data.image_folder import ImageFolder
 from assay.data.picture_cache import list_cached, read_bytes
@@ -32,8 +29,6 @@ from assay.data.samples import Stream
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from assay.data.samples import Samples
 
 COUNT = 60
@@ -119,7 +114,7 @@ def test_names_that_are_no_text(tmp_path: Path, root: Path, cache: Path) -> None
         )
     assert len(list_cached()) == 1
     assert read(odd, in_memory=False).digest() == read(odd).digest()
-    assert CliRunner().invoke(app, ["cache"]).exit_code == 0
+    typed("cache")
 
 
 def test_sets_of_several_sizes_and_missing_files(root: Path, cache: Path, reads: list[str]) -> None:
@@ -215,19 +210,6 @@ def test_files_that_may_still_change_are_not_kept(
     assert not list(cache.glob("*.pixels*"))
 
 
-@contextmanager
-def largest_file(num_bytes: int) -> Iterator[None]:
-    """As on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-
-
 def test_a_cache_that_cannot_be_written_costs_a_line(root: Path, cache: Path, tmp_path: Path) -> None:
     def check(note: str) -> None:
         source = ImageFolder(str(root))
@@ -237,7 +219,7 @@ def test_a_cache_that_cannot_be_written_costs_a_line(root: Path, cache: Path, tm
         assert "decoded pictures are not kept for the next job: " in said
         assert note in said
 
-    with largest_file(1000):
+    with room_for(1000):
         check("File too large")
     assert not [file for file in cache.iterdir() if file.suffix != ".lock"]
     shutil.rmtree(tmp_path / "cache")
@@ -281,15 +263,13 @@ def test_what_was_used_last_stays(
 def test_it_is_listed_and_cleared_while_a_job_reads(root: Path, cache: Path) -> None:
     read(root)
     mapped = read(root)
-    listed = CliRunner().invoke(app, ["cache"])
-    assert listed.exit_code == 0
-    assert f"{root}: 60 of 9×7 (RGB)" in listed.stdout
+    assert f"{root}: 60 of 9×7 (RGB)" in typed("cache").stdout
     (cache / f".{'0' * 32}.pixels.0123456789ab.tmp").touch()
-    document = json.loads(CliRunner().invoke(app, ["cache", "clear", "--json"]).stdout)
+    _, document = documented("cache", "clear")
     assert [file["num_pictures"] for file in document["files"]] == [COUNT]
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
     assert torch.equal(mapped.inputs, expected(root))
-    assert CliRunner().invoke(app, ["cache", "ls"]).stdout.count("\n") == 1
+    assert typed("cache", "ls").stdout.count("\n") == 1
 
 
 @pytest.mark.long

@@ -164,7 +164,6 @@ def test_what_is_kept_gives_the_same_ids_and_remembers_no_lengths() -> None:
 
 
 SHARES = {"val": 0.1, "test": 0.2}
-FILES = [Text(f"{at:02}.txt", f"line {at}\n" * (at + 1)) for at in range(40)]
 
 
 @given(st.lists(st.text("ab\n", min_size=1, max_size=30), min_size=1, max_size=6))

@@ -12,12 +12,11 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]  # it ships no types
+from tests.command import typed
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
 from torchmetrics.image.fid import FrechetInceptionDistance
-from typer.testing import CliRunner
 
-from assay.cli.app import app
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -96,23 +95,17 @@ def whole(short: Path) -> dict[str, str]:
     return outcome(short)
 
 
-def typed(*words: str) -> str:
-    with chdir(PROJECT), unchanged_process():
-        done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 def test_it_draws_pictures_and_is_exported(short: Path, tmp_path: Path) -> None:
     noise = np.random.default_rng(0).standard_normal((5, 32, 1, 1)).astype(np.float32)
     np.save(tmp_path / "noise.npy", noise)
-    typed("predict", str(short), str(tmp_path / "noise.npy"), "--out", str(tmp_path / "drawn.csv"))
+    typed("predict", short, tmp_path / "noise.npy", "--out", tmp_path / "drawn.csv", folder=PROJECT)
     files = sorted((tmp_path / "drawn_pictures").iterdir())
     assert len(files) == 5
     assert len({path.read_bytes() for path in files}) == 5
     with Image.open(files[0]) as picture:
         assert (picture.format, picture.size) == ("PNG", (128, 128))
-    assert "300 test samples, largest difference" in typed("export", str(short), "--out", str(tmp_path))
+    told = typed("export", short, "--out", tmp_path, folder=PROJECT)
+    assert "300 test samples, largest difference" in told.output
     import onnxruntime  # type: ignore[import-untyped]  # it ships no types
 
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
@@ -122,8 +115,6 @@ def test_it_draws_pictures_and_is_exported(short: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["trainer.accumulate_grad_batches=2", "trainer.gradient_clip_val=1.0"])
 def test_what_is_left_to_a_module_that_steps_by_hand_is_refused(word: str) -> None:
-    with chdir(PROJECT), unchanged_process():
-        done = CliRunner().invoke(app, ["check", "experiment=digit_gan", word])
-    assert done.exit_code == 2
+    done = typed("check", "experiment=digit_gan", word, code=2, folder=PROJECT)
     assert done.output.startswith(f"error: {word.partition('=')[0]}: ")
     assert "steps its optimizers by hand" in " ".join(done.output.split())

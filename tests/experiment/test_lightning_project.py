@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import unchanged_process
-from typer.testing import CliRunner
+from tests.command import typed
 
 import assay
-from assay.cli.app import app
 
 PROJECT = Path(__file__).parent / "lightning_project"
 PAGE = (Path(__file__).parents[2] / "docs/from_lightning.md").read_text(encoding="utf-8")
@@ -43,13 +41,6 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(folder))
 
 
-def typed(*words: str, fails: bool = False) -> str:
-    with unchanged_process():
-        result = CliRunner().invoke(app, list(words))
-    assert bool(result.exit_code) == fails, result.output
-    return " ".join(result.output.split())
-
-
 def record_of(run: str) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(Path(run, "record.json").read_text(encoding="utf-8"))
     return record
@@ -61,7 +52,7 @@ def said(folder: Path) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         patched.syspath_prepend(str(folder))
-        return {line: typed(*shlex.split(line)[1:]) for line in COMMANDS}
+        return {line: " ".join(typed(*shlex.split(line)[1:]).output.split()) for line in COMMANDS}
 
 
 def test_every_command_of_the_page_works(said: dict[str, str]) -> None:
@@ -116,22 +107,13 @@ def test_a_run_loads_as_the_projects_own_module() -> None:
     assert (expected.argmax(1) == labels).float().mean() > 0.85
 
 
-def test_a_module_under_model_is_refused_with_what_to_do(folder: Path) -> None:
-    (folder / "conf/model").mkdir()
-    shutil.copy("conf/module/dense.yaml", "conf/model/lit.yaml")
-    said = typed("check", *QUICK, "module=default", "model=lit", fails=True)
-    assert "model._target_: 'src.models.digits_module.DigitsLitModule' is a LightningModule" in said
-    assert "(conf/model/lit.yaml:1)" in said
-    assert "module=NAME" in said
-
-
 @pytest.mark.parametrize("path", ["data/digits.yaml", "callbacks/default.yaml", "train.yaml"])
 def test_a_file_that_assays_own_hides_is_refused(path: str, folder: Path) -> None:
     hidden = folder / "conf" / path
     hidden.parent.mkdir(exist_ok=True)
     hidden.write_text("seed: 1\n", encoding="utf-8")
     try:
-        said = typed("check", "data=digits", fails=True)
+        said = " ".join(typed("check", "data=digits", code=2).output.split())
         assert f"assay's own {path} takes precedence (conf/{path})" in said
     finally:
         hidden.unlink()

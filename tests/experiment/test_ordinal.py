@@ -16,10 +16,8 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]  # it ships no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it ships no types
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it ships no types
-from tests.conftest import unchanged_process
-from typer.testing import CliRunner
+from tests.command import typed
 
-from assay.cli.app import app
 from assay.record import predictions_file
 from assay.report.page import Note
 from assay.report.run_page import run_page
@@ -59,14 +57,6 @@ def grades(source: Any) -> Any:
     return source.read()["all"]
 
 
-def typed(*words: str | Path) -> str:
-    """What the command prints in the project's folder, where it ends well."""
-    with chdir(PROJECT), unchanged_process():
-        done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 def told_apart(grades: Any, rows: Any, said: Any) -> dict[str, float]:
     """Scores of grades by scikit-learn and by hand."""
     right = grades.targets.numpy()[rows]
@@ -100,13 +90,14 @@ def test_predicted_from_a_file_and_exported_it_says_the_same(
     kept = predictions_file.read(whole.run_dir / predictions_file.FILE)
     raw = grades.inputs.numpy()[[int(key) for key in kept.keys]]
     np.save(tmp_path / "patients.npy", raw)
-    typed("predict", whole.run_dir, tmp_path / "patients.npy", "--out", tmp_path / "grades.csv")
-    table = pd.read_csv(tmp_path / "grades.csv")
+    out = tmp_path / "grades.csv"
+    typed("predict", whole.run_dir, tmp_path / "patients.npy", "--out", out, folder=PROJECT)
+    table = pd.read_csv(out)
     names = [f"grade {number}" for number in range(1, 6)]
     shares = table[[f"probability {name}" for name in names]].to_numpy()
     np.testing.assert_allclose(shares, kept.outputs, atol=1e-5)
     assert table["prediction"].tolist() == [names[one] for one in kept.outputs.argmax(1)]
-    assert "largest difference" in typed("export", whole.run_dir, "--out", tmp_path)
+    assert "largest difference" in typed("export", whole.run_dir, "--out", tmp_path, folder=PROJECT).output
     import onnxruntime  # type: ignore[import-untyped]  # it ships no types
 
     (said,) = onnxruntime.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"inputs": raw})

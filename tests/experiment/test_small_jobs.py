@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.command import typed
 from tests.conftest import unchanged_process
 from tests.experiment.small_jobs import NAMES, SMALLER, WITHOUT_EXPERIMENT
 from tests.interrupting import Hook, Interrupt, outcome
-from typer.testing import CliRunner
 
 import assay
 from assay.build.assembly import open_data
-from assay.cli.app import app
 from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options
 from assay.data.samples import Unfitted
@@ -36,13 +35,8 @@ if TYPE_CHECKING:
     from tests.experiment.conftest import Small
 
 SELDOM = {
-    "breast_cancer_binary",
-    "diabetes_regression",
-    "digits_distillation",
-    "digits_embedding",
-    "digits_image",
-    "digits_longtail",
-    "multilabel",
+    *("breast_cancer_binary", "diabetes_regression", "digits_distillation", "digits_embedding"),
+    *("digits_image", "digits_longtail", "multilabel"),
 }
 """Jobs of whose kind many other tests are; tried with `-m long` alone."""
 EXPORTED_ELSEWHERE = {"stdlib_gpt", "text_topics"}
@@ -55,14 +49,6 @@ each_seldom = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name not in ALWAYS_WHOLE)) for name in NAMES]
 )
 POINTS: list[tuple[Hook, int]] = [("batch", 5), ("batch", 1), ("batch", 4), ("validation", 1), ("epoch", 1)]
-
-
-def typed(*words: str) -> str:
-    """What the command prints; it must end well."""
-    with unchanged_process():
-        done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.stdout if "--json" in words else done.output
 
 
 def raw_test_samples(run: Trained) -> tuple[Any, torch.Tensor]:
@@ -129,7 +115,7 @@ def test_evaluated_and_compared_it_has_the_scores_of_its_test(
     assert expected
     assert evaluate(run.run_dir).metrics == pytest.approx(expected, abs=1e-6)
     shutil.copytree(run.run_dir, other := tmp_path / "other")
-    said = json.loads(typed("compare", str(run.run_dir), str(other), "--json"))
+    said = json.loads(typed("compare", run.run_dir, other, "--json").stdout)
     scores = [row["scores"] for row in said["rows"]]
     assert scores
     for metric, value in expected.items():
@@ -140,7 +126,7 @@ def test_evaluated_and_compared_it_has_the_scores_of_its_test(
 @each
 def test_its_page_shows_scores_and_figures(small: Small, name: str) -> None:
     run = small(name)
-    typed("report", str(run.run_dir))
+    typed("report", run.run_dir)
     page = html.unescape((run.run_dir / "report.html").read_text(encoding="utf-8"))
     kept = predictions_file.read(run.run_dir / predictions_file.FILE)
     task = task_of(kept.task)
@@ -164,7 +150,7 @@ def test_a_file_of_samples_is_predicted_as_the_samples_are(small: Small, name: s
         raw.to_csv(path := tmp_path / "samples.csv", index=False)
     else:
         np.save(path := tmp_path / "samples.npy", raw.numpy())
-    typed("predict", str(run.run_dir), str(path), "--out", str(tmp_path / "out.parquet"))
+    typed("predict", run.run_dir, path, "--out", tmp_path / "out.parquet")
     found, expected = pd.read_parquet(tmp_path / "out.parquet"), predictor(raw).to_frame()
     assert not found["error"].notna().any()
     for column in expected:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -14,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]  # it has no stubs
     EventAccumulator,
 )
+from tests.callbacks.quiet_trainer import quiet_trainer
 
 from assay.build.node import build
 from assay.check.signature import check_signatures
@@ -58,18 +58,8 @@ def fit(config: DictConfig) -> dict[str, Any]:
     """Train with the config's loggers; returns them by name."""
     check_signatures(config)
     loggers = {str(name): build(config, f"logger.{name}") for name in config.logger}
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=2,
-        limit_train_batches=3,
-        limit_val_batches=1,
-        log_every_n_steps=1,
-        logger=list(loggers.values()),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=config.run_dir,
-    )
+    length = {"max_epochs": 2, "limit_train_batches": 3, "limit_val_batches": 1, "log_every_n_steps": 1}
+    trainer = quiet_trainer(logger=list(loggers.values()), default_root_dir=config.run_dir, **length)
     plain = OmegaConf.to_container(OmegaConf.masked_copy(config, ["seed", "optimizer", "tags"]), resolve=True)
     for logger in loggers.values():
         logger.log_hyperparams(plain)

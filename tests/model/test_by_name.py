@@ -241,15 +241,7 @@ def test_what_the_weights_were_trained_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "hf-hub:timm/resnet18",
-        "hf_hub:timm/resnet18",
-        "local-dir:/home/x",
-        "/home/x",
-        "timm/resnet18",
-        "resnet500",
-    ],
+    "name", ["hf-hub:timm/resnet18", "hf_hub:timm/resnet18", "local-dir:/home/x", "/home/x", "resnet500"]
 )
 def test_names_that_are_not_timms_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"is not a network of timm"):

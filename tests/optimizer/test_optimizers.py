@@ -77,21 +77,6 @@ def test_learns_bit_for_bit_as_the_class_it_names(option: str) -> None:
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("option", STOCK)
-def test_its_state_is_plain(option: str, tmp_path: Path) -> None:
-    make = made(option)
-    kept: list[torch.optim.Optimizer] = []
-
-    def remember(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        kept.append(make(parameters))
-        return kept[-1]
-
-    learn(remember)
-    torch.save(kept[0].state_dict(), tmp_path / "optimizer.pt")
-    loaded = torch.load(tmp_path / "optimizer.pt", weights_only=True)
-    assert loaded["param_groups"] == kept[0].state_dict()["param_groups"]
-
-
 def network() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(

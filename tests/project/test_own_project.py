@@ -14,10 +14,9 @@ import pytest
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]  # it ships no types
 from omegaconf import OmegaConf
 from referencing import Registry, Resource
-from typer.testing import CliRunner
+from tests.command import typed
 
 from assay.check.signature import check_signatures
-from assay.cli.app import app
 from assay.compose.compose import compose_job
 from assay.errors import AssayError
 from assay.paths import CONF_DIR
@@ -36,26 +35,16 @@ ADDED = {
 }
 
 
-def run(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [*words])
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a component of each kind, in a folder with a space in its name."""
     with chdir(tmp_path_factory.mktemp("some where")):
-        run("new", "own-wines", "--kind", "table")
-        assert (
-            len(
-                [path for path in Path("own-wines").rglob("*") if path.is_file() and ".git" not in path.parts]
-            )
-            == 10
-        )
+        typed("new", "own-wines", "--kind", "table")
+        written = [path for path in Path("own-wines").rglob("*") if path.is_file()]
+        assert len([path for path in written if ".git" not in path.parts]) == 10
         with chdir("own-wines"):
             for kind, name in ADDED.items():
-                run("add", kind, name)
+                typed("add", kind, name)
             Path("own_wines/bare.py").write_text(
                 "from torch import nn\n\n\nclass Bare(nn.Linear):\n"
                 "    def __init__(self, size):\n        super().__init__(size, 3)\n",
@@ -64,9 +53,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Path("conf/model/bare.yaml").write_text(
                 "_target_: own_wines.bare.Bare\nsize: 13\n", encoding="utf-8"
             )
-            assert "own_wines.bare.Bare: no annotation says what size may be" in run("schema").replace(
-                "\n", " "
-            )
+            told = typed("schema").output.replace("\n", " ")
+            assert "own_wines.bare.Bare: no annotation says what size may be" in told
             return Path.cwd()
 
 
@@ -197,15 +185,8 @@ def test_parts_of_the_project_train(project: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(project)
     (project / "conf/model/bare.yaml").unlink(missing_ok=True)
     fast = ["device=cpu", "baseline=none", "trainer.max_epochs=1"]
-    parts = [
-        "model=gate",
-        "loss=power",
-        "metrics=true_share",
-        "optimizer=lion",
-        "scheduler=hold",
-        "augment=scale",
-    ]
-    result = train(["experiment=first", *parts, "callbacks=[default,norms]", *fast])
+    parts = "model=gate loss=power metrics=true_share optimizer=lion scheduler=hold augment=scale"
+    result = train(["experiment=first", *parts.split(), "callbacks=[default,norms]", *fast])
     assert result.status == "finished"
     assert {"test/true_share", "weight_norm"} <= set(result.metrics)
     assert (
@@ -228,9 +209,9 @@ def test_tests_of_the_project_pass(project: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("kind", ["image", "text", "blank"])
 def test_every_kind_of_project_trains(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run("new", f"own_{kind}", "--kind", kind)
+    typed("new", f"own_{kind}", "--kind", kind)
     monkeypatch.chdir(f"own_{kind}")
-    run("add", "model", "gate")
+    typed("add", "model", "gate")
     train([])
     for words in (["experiment=first"], ["experiment=first", "model=gate"]):
         assert train([*words, "trainer.max_epochs=1", "device=cpu"]).status == "finished"
@@ -259,7 +240,7 @@ def test_a_name_that_cannot_be(
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/notes.txt").touch()
     (tmp_path / "file").touch()
-    assert message in run("new", name, code=2)
+    assert message in typed("new", name, code=2).output
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "notes.txt", "taken"]
 
 
@@ -278,21 +259,21 @@ def test_a_component_that_cannot_be(
 ) -> None:
     monkeypatch.chdir(project)
     before = sorted(project.rglob("*"))
-    assert message in run("add", *words.split(), code=2)
+    assert message in typed("add", *words.split(), code=2).output
     assert sorted(project.rglob("*")) == before
 
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "assay new NAME" in run("add", "model", "gate", code=2)
-    assert "assay new NAME" in run("schema", code=2)
+    assert "assay new NAME" in typed("add", "model", "gate", code=2).output
+    assert "assay new NAME" in typed("schema", code=2).output
     assert not list(tmp_path.iterdir())
 
 
 def test_without_git_a_note_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shutil.which", lambda _: None)
-    assert "git is not installed" in run("new", "own_digits")
+    assert "git is not installed" in typed("new", "own_digits").output
     assert not Path("own_digits/.git").exists()
 
 
@@ -322,7 +303,7 @@ def test_a_project_takes_assay_from_where_it_came(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed())
-    said = run("new", "own_digits")
+    said = typed("new", "own_digits").output
     written = Path("own_digits/pyproject.toml").read_text(encoding="utf-8")
     assert (f"assay = {{ {source} }}" in written) == bool(source)
     assert 'dependencies = ["assay>=1.2"]' in written

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import torch
 from tests.making_runs import make_run
+from tests.run.test_ranks import wait_for
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
@@ -30,7 +31,7 @@ from assay.record.run_lock import FILE, is_written, lock_run
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -173,7 +174,7 @@ def test_a_run_that_shows_no_sign_of_life_is_taken_over_once(elsewhere: Path) ->
     with lock_run(elsewhere.parent):
         assert elsewhere.read_text() == f"{os.getpid()} {socket.gethostname()} 5\n"
         before = elsewhere.stat().st_mtime_ns
-        wait_until(lambda: elsewhere.stat().st_mtime_ns > before)
+        wait_for(lambda: elsewhere.stat().st_mtime_ns > before)
     assert elsewhere.read_text() == "", "whoever comes next, wherever, does not wait"
 
 
@@ -194,19 +195,12 @@ def test_whoever_was_taken_over_ends(elsewhere: Path, capfd: pytest.CaptureFixtu
         with lock_run(elsewhere.parent):
             time.sleep(60)
         os._exit(0)
-    wait_until(lambda: elsewhere.read_text().startswith(f"{process} "))
+    wait_for(lambda: elsewhere.read_text().startswith(f"{process} "))
     elsewhere.write_text("9 far-away\x1b]0;title\a 6\n")
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 1
     message = capfd.readouterr().err
     assert r"taken over by 9 far-away\x1b]0;title\x07 6" in message
     assert "\x1b" not in message
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_what_loads_data_for_a_dead_process_keeps_no_lock(tmp_path: Path) -> None:

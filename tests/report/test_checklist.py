@@ -6,10 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.command import typed
 from tests.making_runs import make_run
-from typer.testing import CliRunner
 
-from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
 from assay.report.report import report, report_checklist
 
@@ -64,8 +63,7 @@ def test_replaces_its_own_file_alone(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ends in \.md"):
         report_checklist("acl", [runs], tmp_path / "a.html")
     assert report_checklist("acl", [runs]) == report_checklist("acl", [runs])
-    done = CliRunner().invoke(app, ["report", str(runs), "--checklist", "acl", "--open"])
-    assert done.exit_code == 2
+    done = typed("report", runs, "--checklist", "acl", "--open", code=2)
     assert "leave --open out" in done.stderr
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from typer.testing import CliRunner
+from tests.command import documented, typed
 
-from assay.cli.app import app
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream
 from assay.data.table import Table
@@ -140,14 +138,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
 
 
-def said(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["data", *words])
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def test_pictures_before_and_after_augmentation() -> None:
-    told = said("data=digits", "augment=flip_crop", "--out", "page.html")
+    told = typed("data", "data=digits", "augment=flip_crop", "--out", "page.html").output
     lines = told.splitlines()
     assert lines[0] == "digits  multiclass, 10 classes, inputs 1×8×8"
     assert max(map(len, lines[:-2])) <= 60
@@ -169,7 +161,7 @@ def test_rows_of_a_table_and_the_same_as_a_document() -> None:
     frame["kind"] = np.where(frame["größe"] > 0, "a", "b")
     frame.to_csv("rows.csv", sep=";", decimal=",", index=False)
     words = ["data=table", "data.source.path=rows.csv", "data.source.target=kind"]
-    document = json.loads(CliRunner().invoke(app, ["data", *words, "--out", "page.html", "--json"]).stdout)
+    _, document = documented("data", *words, "--out", "page.html")
     assert (document["kind"], document["page"]) == ("data", "page.html")
     train = document["subsets"][0]
     assert sum(train["class_counts"]) == train["num_samples"]
@@ -194,5 +186,5 @@ def test_rows_of_a_table_and_the_same_as_a_document() -> None:
 )
 def test_what_is_refused(words: list[str], code: int, says: str) -> None:
     Path("mine.html").write_text("x,y\n1,2\n")
-    assert says in said(*words, code=code)
+    assert says in typed("data", *words, code=code).output
     assert Path("mine.html").read_text() == "x,y\n1,2\n"

@@ -69,11 +69,3 @@ def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
     assert (tmp_path / "pipe.html").is_fifo()
     for _ in range(2):
         report([digits_run.run_dir], tmp_path / "page.html")
-
-
-@pytest.mark.parametrize(("name", "said"), [("missing", "there is no folder"), ("empty", "holds no run")])
-def test_what_is_not_a_run_is_refused(name: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(AssayError, match=said):
-        report([tmp_path / name])
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]

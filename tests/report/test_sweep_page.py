@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 from tests.making_runs import make_run
 
-from assay.analysis.objective import Objective
-from assay.analysis.read_runs import Curve
 from assay.figure.figure import Line, Points
 from assay.record import predictions_file
 from assay.record.journal import JobRecord, Journal
@@ -38,9 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.report.page import Page
-
-
-LOSS = Objective("val/loss", "minimize")
 
 
 def test_a_sweep_that_has_ended(trained_sweep: Path) -> None:
@@ -81,10 +76,6 @@ def test_several_folders_and_broken_runs_have_a_page(sweep: Path) -> None:
     text = render(page)
     assert "1 run broken: sweep/1." in text
     assert "has no metrics.csv" in text
-
-
-def curve(steps: list[int], values: list[float]) -> Curve:
-    return Curve(steps, [None] * len(steps), values)
 
 
 def test_a_band_reaches_from_the_lowest_seed_to_the_highest(trained_sweep: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pytest
-from tests.making_runs import make_run
 
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
@@ -102,10 +100,3 @@ def test_predictions(tmp_path: Path) -> None:
         assert differences(tmp_path, record(), now, record()) == expected
     (now / predictions_file.FILE).unlink()
     assert differences(tmp_path, record(), now, record()) == []
-
-
-def made(path: Path, number: int, *typed: str, **fields: Any) -> Path:
-    """A run that ended at a minute."""
-    make_run(path, *typed, started=f"2026-11-22T12:0{number}:00+00:00", **fields)
-    os.utime(path / "record.json", (1e9 + number, 1e9 + number))
-    return path

@@ -37,10 +37,6 @@ def next_lines(folder: Path, result: RunResult, capsys: pytest.CaptureFixture[st
     return capsys.readouterr().out
 
 
-DIVERGES = ("optimizer=sgd", "optimizer.lr=100", "optimizer.weight_decay=10", "data.batch_size=4")
-"""Each step makes the weights a thousand times as large."""
-
-
 @pytest.mark.always("callbacks=ema")
 @pytest.mark.parametrize("asked", ["callbacks=ema", "callbacks=[]", "logger=tensorboard"])
 def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureFixture[str]) -> None:

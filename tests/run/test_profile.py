@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.conftest import unchanged_process
+from tests.command import documented
 from torch import nn
-from typer.testing import CliRunner
 
 from assay.callbacks.non_finite import NonFinite
-from assay.cli.app import app
 from assay.data.loaders import MemoryLoader
 from assay.loss.cross_entropy import CrossEntropy
 from assay.module import Module
@@ -30,12 +27,6 @@ if TYPE_CHECKING:
 
 JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=20", "data.batch_size=16")
 SLEEP, HOOK = 30.0, "on_train_batch_end"
-
-
-def profile(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    with chdir(folder), unchanged_process():
-        ran = CliRunner().invoke(app, ["profile", *JOB, *words, "--json"])
-    return ran.exit_code, json.loads(ran.stdout)
 
 
 def sleep() -> None:
@@ -72,7 +63,7 @@ SLOW = {
 def test_what_is_slow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     kind, name, replacement, says = SLOW[part]
     monkeypatch.setattr(kind, name, replacement)
-    code, found = profile(tmp_path, "--steps=8")
+    code, found = documented("profile", *JOB, "--steps=8", folder=tmp_path)
     assert code == 0, found
     first = found["parts"][0]
     assert first["name"] == part, found["parts"]
@@ -84,9 +75,10 @@ def test_what_is_slow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_trace_and_the_operators(tmp_path: Path) -> None:
-    code, found = profile(tmp_path, "--steps=4", f"--trace={tmp_path / 'my trace.json'}")
+    trace = tmp_path / "my trace.json"
+    code, found = documented("profile", *JOB, "--steps=4", f"--trace={trace}", folder=tmp_path)
     assert code == 0
-    events = json.loads((tmp_path / "my trace.json").read_text())["traceEvents"]
+    events = json.loads(trace.read_text())["traceEvents"]
     traced = {event["name"] for event in events}
     assert {one["name"] for one in found["operators"]} <= traced
     assert {"aten::addmm", "aten::mm"} & {one["name"] for one in found["operators"]}
@@ -103,7 +95,7 @@ def test_a_trace_and_the_operators(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_profiled(tmp_path: Path, words: tuple[str, ...], code: int, says: str) -> None:
-    exit_code, found = profile(tmp_path, *words)
+    exit_code, found = documented("profile", *JOB, *words, folder=tmp_path)
     assert exit_code == code
     assert says in f"{found['error']['message']} {found['error']['hint']}"
     assert not [*tmp_path.iterdir()]

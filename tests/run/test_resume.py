@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import time
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +15,12 @@ import pytest
 import torch
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Interrupt, outcome
+from tests.record.test_run_directory import holding
 from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.provenance import differences_within
-from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
 from assay.run.reproduce import causes
 from assay.run.resume import resume
@@ -177,20 +175,8 @@ def test_where_none_is_better_than_the_lost_one_none_is_called_best(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_a_run_that_is_still_being_written_is_refused(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.record.run_lock._PATIENCE", 0.2)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:  # pragma: no cover - another process
-        with lock_run(stopped):
-            os.write(writer, b"x")
-            time.sleep(60)
-        os._exit(0)
-    try:
-        os.read(reader, 1)
-        with pytest.raises(AssayError, match="still being written"):
-            resume(stopped)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    with holding(stopped), pytest.raises(AssayError, match="still being written"):
+        resume(stopped)
 
 
 @pytest.mark.parametrize(

@@ -141,18 +141,8 @@ def test_what_asks_the_data_asks_it_anew() -> None:
 @pytest.fixture(scope="module")
 def run() -> tuple[DictConfig, dict[str, str]]:
     """The config of a run directory, and what is on record of it."""
-    config = job_config(
-        compose(
-            [
-                "data=iris",
-                "model=linear",
-                "scheduler=onecycle",
-                "hydra.run.dir=run",
-                "+mine.lr=1",
-                "tags=[${mine.lr}]",
-            ]
-        )
-    )
+    typed = "data=iris model=linear scheduler=onecycle hydra.run.dir=run +mine.lr=1 tags=[${mine.lr}]"
+    config = job_config(compose(typed.split()))
     written = interpolations(config)
     with open_dict(config):
         config.spec = SPEC

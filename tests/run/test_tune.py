@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
-from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has no stubs
-from tests.conftest import unchanged_process
+from tests.command import documented
 from torch import nn
-from typer.testing import CliRunner
 
 from assay.callbacks.non_finite import NonFinite
-from assay.cli.app import app
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,18 +21,12 @@ if TYPE_CHECKING:
 JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=50", "data.batch_size=4")
 
 
-def invoke(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    with chdir(folder), unchanged_process():
-        ran = CliRunner().invoke(app, [*words, "--json"])
-    return ran.exit_code, json.loads(ran.stdout)
-
-
 def sleep(*_: Any) -> None:
     time.sleep(0.02)  # whatever the number of samples: larger batches are faster
 
 
 def test_the_job_as_typed_is_measured_within_any_budget(tmp_path: Path) -> None:
-    code, found = invoke(tmp_path, "tune", *JOB, "--budget=1", "--write=mine")
+    code, found = documented("tune", *JOB, "--budget=1", "--write=mine", folder=tmp_path)
     assert code == 0
     first, *others = found["settings"]
     assert first["override"] == ""
@@ -47,21 +37,21 @@ def test_the_job_as_typed_is_measured_within_any_budget(tmp_path: Path) -> None:
     assert "--budget" in found["interrupted"]
     path = tmp_path / "conf" / "experiment" / "mine.yaml"
     assert "batch_size: 4" in path.read_text()
-    assert invoke(tmp_path, "check", "experiment=mine")[1]["batch_size"] == 4
-    code, found = invoke(tmp_path, "tune", *JOB, "--budget=1", "--write=mine")
+    assert documented("check", "experiment=mine", folder=tmp_path)[1]["batch_size"] == 4
+    code, found = documented("tune", *JOB, "--budget=1", "--write=mine", folder=tmp_path)
     assert code == 2
     assert "refusing to overwrite" in found["error"]["message"]
 
 
 def test_an_experiment_stays_what_it_was(tmp_path: Path) -> None:
     words = ("experiment=wine_multitask", "device=cpu", "+tags=[mine]", "--budget=1", "--write=mine")
-    assert invoke(tmp_path, "tune", *words)[0] == 0
-    (mine,) = invoke(tmp_path, "train", "--cfg", "experiment=mine")[1]["configs"]
-    (typed,) = invoke(tmp_path, "train", "--cfg", *words[:3])[1]["configs"]
+    assert documented("tune", *words, folder=tmp_path)[0] == 0
+    (mine,) = documented("train", "--cfg", "experiment=mine", folder=tmp_path)[1]["configs"]
+    (typed,) = documented("train", "--cfg", *words[:3], folder=tmp_path)[1]["configs"]
     for config in (mine, typed):
         del config["run_dir"]
     assert mine == typed
-    code, found = invoke(tmp_path, "tune", *JOB, "~scheduler", "--budget=1", "--write=other")
+    code, found = documented("tune", *JOB, "~scheduler", "--budget=1", "--write=other", folder=tmp_path)
     assert (code, found["error"]["key"]) == (2, "--write")
 
 
@@ -75,7 +65,7 @@ def test_ctrl_c_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(NonFinite, "on_train_batch_end", interrupt)
     before = signal.getsignal(signal.SIGINT)
-    code, found = invoke(tmp_path, "tune", *JOB)
+    code, found = documented("tune", *JOB, folder=tmp_path)
     assert code == 0
     assert found["interrupted"] == "stopped by Ctrl-C"
     assert found["settings"][0]["samples_per_s"] > 0
@@ -88,19 +78,19 @@ def test_the_largest_batch_is_chosen_where_a_step_takes_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NonFinite, "on_train_batch_end", sleep)
-    code, found = invoke(tmp_path, "tune", *JOB, "--budget=300", "--write=mine")
+    code, found = documented("tune", *JOB, "--budget=300", "--write=mine", folder=tmp_path)
     assert code == 0
     settings = {one["override"]: one for one in found["settings"]}
     assert settings["data.batch_size=32"]["chosen"]
     assert not settings["data.batch_size=32"]["same_results"]
     assert 5 < settings["data.batch_size=32"]["gain"] < 9
     assert "data.batch_size=32" in found["next"][-1]
-    assert invoke(tmp_path, "check", "experiment=mine")[1]["batch_size"] == 32
+    assert documented("check", "experiment=mine", folder=tmp_path)[1]["batch_size"] == 32
 
 
 def test_the_learning_rate_at_which_the_loss_falls_fastest(tmp_path: Path) -> None:
     words = ("data=iris", "model=linear", "device=cpu", "optimizer=sgd", "trainer.max_epochs=50")
-    code, found = invoke(tmp_path, "tune", "--lr", "--plot=with space/lr.png", *words)
+    code, found = documented("tune", "--lr", "--plot=with space/lr.png", *words, folder=tmp_path)
     assert code == 0, found
     assert found["kind"] == "tune_lr"
     assert len(found["lrs"]) == len(found["losses"]) >= 50
@@ -131,7 +121,7 @@ def test_noise_is_no_fall_of_the_loss(tmp_path: Path) -> None:
     rows = np.column_stack([columns, target])
     np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="a,b,c,y", comments="")
     words = ("data=table", "data.source.path=t.csv", "data.source.target=y", "model=mlp", "device=cpu")
-    code, found = invoke(tmp_path, "tune", "--lr", *words, "data.batch_size=2")
+    code, found = documented("tune", "--lr", *words, "data.batch_size=2", folder=tmp_path)
     assert code == 1, found
     assert "no learning rate stands out" in found["error"]["message"]
     assert "data.batch_size" in found["error"]["hint"]
@@ -148,8 +138,8 @@ LR_REFUSED: dict[tuple[str, ...], str] = {
 
 @pytest.mark.parametrize("words", LR_REFUSED)
 def test_what_has_no_learning_rate_to_find_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
-    code, found = invoke(tmp_path, "tune", "--lr", *JOB, *words)
+    code, found = documented("tune", "--lr", *JOB, *words, folder=tmp_path)
     assert code in (1, 2)
     assert LR_REFUSED[words] in found["error"]["message"]
-    code, found = invoke(tmp_path, "tune", *JOB, "--plot=lr.png")
+    code, found = documented("tune", *JOB, "--plot=lr.png", folder=tmp_path)
     assert "add --lr" in found["error"]["hint"]

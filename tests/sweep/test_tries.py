@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from tests.command import documented, typed
 
-from assay.cli.app import app
 from assay.record.run_record import RunRecord
 from assay.report.run_page import run_page
 
@@ -23,19 +22,13 @@ JOB = (
 HERE = "hydra/launcher=serial"
 
 
-def invoke(*words: str) -> tuple[int, dict[str, Any]]:
-    """The command line, of which only the exit code and the document are seen."""
-    result = CliRunner().invoke(app, [*words, "--json"])
-    return result.exit_code, json.loads(result.stdout)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a space in its name, and a reference in it: a slow learning rate, three seeds."""
     folder = tmp_path_factory.mktemp("a night") / "of tries"
     shutil.copytree(PROJECT, folder)
     with chdir(folder):
-        code, found = invoke("train", "-m", *JOB, "seed=1,2,3", HERE, "hydra.sweep.dir=runs/base")
+        code, found = documented("train", "-m", *JOB, "seed=1,2,3", HERE, "hydra.sweep.dir=runs/base")
         assert code == 0, found
     return folder
 
@@ -50,7 +43,7 @@ def folder(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def try_change(*words: str, against: str = "runs/base", budget: str = "30m") -> tuple[int, dict[str, Any]]:
-    return invoke("try", *words, HERE, "--against", against, "--budget", budget)
+    return documented("try", *words, HERE, "--against", against, "--budget", budget)
 
 
 def test_what_is_better_on_fresh_seeds_is_kept_and_the_test_subset_stays_sealed(folder: Path) -> None:
@@ -69,10 +62,9 @@ def test_what_is_better_on_fresh_seeds_is_kept_and_the_test_subset_stays_sealed(
     assert not any(name.startswith("test/") for record in records.values() for name in record.metrics)
     assert (found["test"], found["looks"]) == ({}, 0)
     # Against what was kept, in the same journal, by people: ten lines, and the test subset at last.
-    result = CliRunner().invoke(app, ["try", "--against", found["reference"], "--reveal"])
-    assert result.exit_code == 0, result.stderr
-    assert "(looked at 1 time)" in result.stdout
-    code, again = invoke("try", "--against", found["reference"], "--reveal")
+    told = typed("try", "--against", found["reference"], "--reveal")
+    assert "(looked at 1 time)" in told.stdout
+    code, again = documented("try", "--against", found["reference"], "--reveal")
     assert (code, again["looks"], again["journal"]) == (0, 2, str(Path(found["journal"]).absolute()))
     (score,) = again["test"].values()
     run = Path(found["reference"]) / "0"
@@ -123,7 +115,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(
         record = RunRecord.load(Path("runs/other"))
         record.config_fingerprint = "another"
         record.save(Path("runs/other"))
-    code, found = invoke("try", *words, "--against", "runs/base", *options)
+    code, found = documented("try", *words, "--against", "runs/base", *options)
     assert code in (1, 2)
     assert said in found["error"]["message"]
     assert not Path("runs/base-tries").exists()

@@ -174,6 +174,7 @@ def test_what_is_refused(node: dict[str, Any], key: str) -> None:
 
 MODULE, PARTIAL = NestedTarget(torch.nn.Linear), NestedTarget(functools.partial)
 Name = typing.NewType("Name", str)
+MADE_LATER: list[type] = [torch.optim.Optimizer, torch.optim.Adam, torch.optim.lr_scheduler.LRScheduler]
 
 
 @pytest.mark.parametrize(
@@ -205,11 +206,17 @@ Name = typing.NewType("Name", str)
         (
             torch.nn.Linear,
             [NestedTarget(torch.nn.Linear), MODULE],
-            [3, NestedTarget(torch.utils.data.Dataset)],
+            [3, NestedTarget(torch.utils.data.Dataset), PARTIAL],
         ),
         (torch.nn.Module | None, [None, MODULE], [True]),
-        (torch.Tensor | None, [None, NestedTarget()], [[0.1], 3, MODULE]),
-        (torch.utils.data.Dataset[int], [NestedTarget(torch.utils.data.TensorDataset)], ["a", MODULE]),
+        (torch.Tensor | None, [None, NestedTarget()], [[0.1], 3, MODULE, PARTIAL]),
+        (
+            torch.utils.data.Dataset[int],
+            [NestedTarget(torch.utils.data.TensorDataset)],
+            ["a", MODULE, PARTIAL],
+        ),
+        *((kind, [PARTIAL], [MODULE]) for kind in MADE_LATER),
+        *((kind | None, [PARTIAL, None], [MODULE]) for kind in MADE_LATER),
         (int, [NestedTarget(), NestedTarget(int)], [MODULE, PARTIAL]),
         (list[torch.nn.Module], [[], [MODULE, NestedTarget()]], [[3], [MODULE, PARTIAL]]),
         (Callable[[int], int], [MODULE, NestedTarget(), PARTIAL], [3, "relu", None, [1], {}]),
@@ -224,17 +231,3 @@ Name = typing.NewType("Name", str)
 def test_accepts(annotation: object, good: list[object], bad: list[object]) -> None:
     assert all(accepts(annotation, value) for value in good)
     assert not any(accepts(annotation, value) for value in bad)
-
-
-@pytest.mark.parametrize(
-    "kind", [torch.optim.Optimizer, torch.optim.Adam, torch.optim.lr_scheduler.LRScheduler]
-)
-def test_a_partial_stands_for_an_optimizer_or_scheduler_that_is_made_later(kind: type) -> None:
-    assert accepts(kind, PARTIAL)
-    assert accepts(kind | None, PARTIAL)
-    assert not accepts(kind, MODULE)
-
-
-@pytest.mark.parametrize("kind", [torch.nn.Module, torch.nn.Linear, torch.Tensor, torch.utils.data.Dataset])
-def test_a_partial_stands_for_nothing_that_a_config_can_make(kind: type) -> None:
-    assert not accepts(kind, PARTIAL)

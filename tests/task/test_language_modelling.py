@@ -11,12 +11,10 @@ import pandas as pd
 import pytest
 import torch
 from pyarrow import parquet  # type: ignore[import-untyped]  # it has no stubs
-from tests.conftest import unchanged_process
+from tests.command import documented, typed
 from torch.nn import functional as F
-from typer.testing import CliRunner
 
 import assay
-from assay.cli.app import app
 from assay.record import predictions_file
 from assay.run.export.export import export, open_onnx
 from assay.run.predictor import Predictor
@@ -47,12 +45,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def run(train: Train, texts: Path) -> Trained:
     return train(*JOB, f"data.source.root={texts}", "callbacks=[checkpoint,last_checkpoint]")
-
-
-def typed(*words: str) -> tuple[int, str]:
-    with unchanged_process():
-        done = CliRunner().invoke(app, list(words))
-    return done.exit_code, done.stdout if "--json" in words and not done.exit_code else done.output
 
 
 def test_scores_are_those_of_the_tokens_that_are_kept(run: Trained) -> None:
@@ -101,17 +93,15 @@ def test_prompts_from_files_and_from_the_command_line(run: Trained, tmp_path: Pa
     out, said = tmp_path / "out.csv", str(run.run_dir)
     words = ("--prompt", "x", "--max-tokens", "5", "--temperature", "0.5", "--top-k", "4", "--seed", "1")
     files = (str(tmp_path / "prompts.txt"), str(tmp_path / "latin.txt"))
-    code, output = typed("predict", said, *files, *words, "--out", str(out))
-    assert code == 0, output
+    typed("predict", said, *files, *words, "--out", out)
     frame = pd.read_csv(out, keep_default_na=False)
     assert list(frame["prompt"]) == ["x", "def ", "", "return ä", ""]
     assert list(frame["error"][:4]) == [""] * 4
     assert "utf-8" in frame["error"][4]
     expected = assay.load(run.run_dir)("def ", max_tokens=5, temperature=0.5, top_k=4, seed=1)
     assert frame["prediction"][1] == expected.text
-    code, output = typed("predict", said, *words, "--json")
-    assert code == 0
-    assert json.loads(output)["rows"][0]["prompt"] == "x"
+    _, document = documented("predict", said, *words)
+    assert document["rows"][0]["prompt"] == "x"
 
 
 @pytest.mark.parametrize(
@@ -125,21 +115,18 @@ def test_prompts_from_files_and_from_the_command_line(run: Trained, tmp_path: Pa
     ids=str,
 )
 def test_what_cannot_be_written(run: Trained, words: tuple[str, ...], message: str) -> None:
-    code, output = typed("predict", str(run.run_dir), *words)
-    assert code == (2 if "--prompt" in words else 1)
-    assert message in " ".join(output.split())
+    told = typed("predict", run.run_dir, *words, code=2 if "--prompt" in words else 1)
+    assert message in " ".join(told.output.split())
 
 
 @pytest.mark.parametrize("option", ["--prompt=x", "--seed=1"])
 def test_other_models_write_nothing(digits_run: Trained, option: str) -> None:
-    code, output = typed("predict", str(digits_run.run_dir), "digits.npy", option)
-    assert code == 2
+    output = typed("predict", digits_run.run_dir, "digits.npy", option, code=2).output
     assert f"{option.partition('=')[0]}: the run's model does not write texts" in output
 
 
 def test_the_page_escapes_text(run: Trained) -> None:
-    code, output = typed("report", str(run.run_dir))
-    assert code == 0, output
+    typed("report", run.run_dir)
     page = (run.run_dir / "report.html").read_text(encoding="utf-8")
     assert "What the model writes" in page
     assert "surprisal_by_position" in page
@@ -161,13 +148,10 @@ def test_an_exported_file_takes_texts_of_any_length(run: Trained, tmp_path: Path
 
 
 def test_the_run_is_evaluated_on_its_own_and_on_other_texts(run: Trained, tmp_path: Path) -> None:
-    code, output = typed("eval", str(run.run_dir), "--json")
-    assert code == 0, output
-    assert json.loads(output)["metrics"]["test/loss"] == pytest.approx(run.record["metrics"]["test/loss"])
+    _, found = documented("eval", str(run.run_dir))
+    assert found["metrics"]["test/loss"] == pytest.approx(run.record["metrics"]["test/loss"])
     (tmp_path / "other.txt").write_text("an other text\n" * 40)
-    code, output = typed("eval", str(run.run_dir), f"data.source.root={tmp_path}", "--json")
-    assert code == 0, output
-    found = json.loads(output)
+    _, found = documented("eval", str(run.run_dir), f"data.source.root={tmp_path}")
     assert (found["subset"], found["num_samples"]) == ("all", 35)
 
 
@@ -199,11 +183,9 @@ def test_what_is_wrong_is_told_with_its_key(texts: Path) -> None:
         ("model=mlp",): "error: model",
         ("data.source.vocab_size=300",): "error: data.source.vocab_size",
     }.items():
-        code, output = typed("check", *JOB, f"data.source.root={texts}", "device=cpu", *words)
-        assert code, output
+        output = typed("check", *JOB, f"data.source.root={texts}", "device=cpu", *words, code=2).output
         assert output.startswith(message), output
-    code, output = typed("check", "data=digits", "model=gpt", "device=cpu")
-    assert code
+    output = typed("check", "data=digits", "model=gpt", "device=cpu", code=2).output
     assert "such as those of data=text_files" in output
 
 
@@ -219,13 +201,12 @@ def test_many_prompts_are_written_in_blocks_and_those_not_shown_cost_nothing(
         return text(predictor, prompt, sampling)
 
     monkeypatch.setattr(Predictor, "text", count)
-    words = ("predict", str(run.run_dir), str(tmp_path / "prompts.txt"), "--max-tokens", "1")
-    code, output = typed(*words, "--out", str(tmp_path / "all.parquet"))
-    assert code == 0, output
+    words = ("predict", run.run_dir, tmp_path / "prompts.txt", "--max-tokens", 1)
+    typed(*words, "--out", tmp_path / "all.parquet")
     file = parquet.ParquetFile(tmp_path / "all.parquet")
     assert file.metadata.num_rows == len(asked) == 40
     assert file.metadata.num_row_groups == 3
     asked.clear()
-    code, output = typed(*words)
-    assert (code, len(asked)) == (0, 20), output
+    output = typed(*words).output
+    assert len(asked) == 20
     assert "the first 20 rows are here; --out FILE writes all of them" in output

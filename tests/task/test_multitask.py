@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 TARGETS = ["grower", "alcohol"]
 SHORT = [
-    "model=mlp",
-    "optimizer.lr=0.01",
-    "data.batch_size=16",
-    "trainer.max_epochs=8",
-    "device=cpu",
-    "seed=1",
+    *("model=mlp", "optimizer.lr=0.01", "data.batch_size=16", "trainer.max_epochs=8", "device=cpu", "seed=1"),
 ]
 
 

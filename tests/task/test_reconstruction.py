@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import nn
@@ -13,10 +11,6 @@ from assay.model.mlp import MLP
 from assay.task.reconstruction import Reconstruction
 
 TASK = Reconstruction()
-
-
-def spec(**values: Any) -> dict[str, Any]:
-    return {"input_shape": [1, 2, 2], "mean": [], "std": [], **values}
 
 
 def test_error_and_latent_vector() -> None:

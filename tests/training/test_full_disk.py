@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import chdir
 from typing import TYPE_CHECKING, Any, final
 
 import pytest
 from lightning.pytorch.callbacks import Callback
-from tests.conftest import unchanged_process
+from tests.command import typed
 from tests.interrupting import outcome
 from tests.mounting import room_for
-from typer.testing import CliRunner
 
-from assay.cli.app import app
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -48,13 +45,6 @@ def record(run_dir: Path) -> dict[str, Any]:
     return loaded
 
 
-def resumed(run_dir: Path) -> str:
-    with chdir(run_dir.parent), unchanged_process():
-        done = CliRunner().invoke(app, ["resume", run_dir.name])
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 @pytest.mark.always("20000-last.ckpt")
 @pytest.mark.parametrize(
     ("room", "named"),
@@ -77,7 +67,7 @@ def test_no_room_in_the_middle_of_training(
     run_dir = tmp_path / "run"
     assert record(run_dir)["status"] == ("running" if room == 0 else "failed"), "what is on disk stays true"
     assert not list(run_dir.rglob("*.tmp"))
-    assert "going on from step" in resumed(run_dir)
+    assert "going on from step" in typed("resume", run_dir.name, folder=run_dir.parent).output
     assert outcome(run_dir) == outcome(train(*JOB).run_dir)
 
 
@@ -85,8 +75,6 @@ def test_a_read_only_run_is_refused_in_one_line(train: Train, tmp_path: Path) ->
     run_dir = train(*JOB, "trainer.max_epochs=1", cwd=tmp_path).run_dir
     (run_dir / ".lock").unlink()
     (run_dir / ".lock").mkdir()  # not even the superuser can write there
-    with chdir(tmp_path):
-        done = CliRunner().invoke(app, ["resume", "run", "trainer.max_epochs=2"])
-    assert done.exit_code == 1
+    done = typed("resume", "run", "trainer.max_epochs=2", code=1, folder=tmp_path)
     assert "run cannot be written: Is a directory" in done.stderr
     assert record(run_dir)["status"] == "finished"

@@ -118,25 +118,6 @@ def check_loaded(run: Trained) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "hint"),
-    [
-        (["data=breast_cancer", "loss=cross_entropy", "metrics=binary"], "binary"),
-        (["data=iris", "metrics=binary"], "multiclass"),
-        (["data=diabetes", "metrics=multiclass"], "regression"),
-    ],
-)
-def test_metrics_that_cannot_score_are_refused(
-    train: Train, tmp_path: Path, overrides: list[str], hint: str
-) -> None:
-    """Before a run begins, not after its first epoch."""
-    with pytest.raises(ConfigError) as caught:
-        train(*overrides, cwd=tmp_path)
-    assert caught.value.key.startswith("metrics.")
-    assert caught.value.hint == HINTS[hint]
-    assert not list(tmp_path.iterdir())
-
-
 def test_balanced_weights_of_the_data_reach_the_loss(train: Train) -> None:
     run = train("data=breast_cancer", "loss.pos_weight=balanced", "trainer.limit_train_batches=1")
     negatives, positives = run.config.spec.class_counts

@@ -23,16 +23,8 @@ with_gpu = pytest.mark.skipif(not GPU, reason="this machine has no CUDA GPU")
 
 
 def test_every_option_is_tried() -> None:
-    tried = {
-        "cpu",
-        "auto",
-        "gpu",
-        "mps",
-        "ddp",
-        "ddp_cpu",
-        "fsdp2",
-    }  # the last two in tests/run/test_ranks.py, tests/device
-    assert {option.name for option in list_options("device")} == tried
+    tried = "cpu auto gpu mps ddp ddp_cpu fsdp2"  # the last two in tests/run/test_ranks.py, tests/device
+    assert {option.name for option in list_options("device")} == {*tried.split()}
 
 
 @pytest.mark.parametrize(
@@ -90,15 +82,9 @@ def test_every_option_is_tried_of_precisions() -> None:
 def test_dtypes_of_a_run(train: Train, precision: str) -> None:
     weights, outputs, matmul = DTYPES[precision]
     run = train(
-        *(
-            "data=digits",
-            "model=small_cnn",
-            "model.widths=[8,16]",
-            f"precision={precision}",
-            "optimizer.lr=0.01",
-            "data.batch_size=64",
-        ),
+        *("data=digits", "model=small_cnn", "model.widths=[8,16]", "optimizer.lr=0.01", "data.batch_size=64"),
         *("trainer.limit_train_batches=12", "scheduler=none", "callbacks=[last_checkpoint]"),
+        f"precision={precision}",
         keep_passes=True,
     )
     assert {p.dtype for p in run.module.parameters()} == {weights}
@@ -148,13 +134,8 @@ DIGITS = ("data=digits", "model=mlp")
 
 
 def test_every_option_is_tried_of_debugging() -> None:
-    assert {option.name for option in list_options("debug")} == {
-        "one_batch",
-        "overfit",
-        "profiler",
-        "anomaly",
-        "small",
-    }
+    tried = ["one_batch", "overfit", "profiler", "anomaly", "small"]
+    assert {option.name for option in list_options("debug")} == {*tried}
 
 
 def test_one_batch(train: Train) -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from omegaconf import OmegaConf
-from typer.testing import CliRunner
+from tests.command import typed
 
-from assay.cli.app import app
 from assay.files.symlinks import RESULTS
 
 if TYPE_CHECKING:
+    import pytest
     from tests.conftest import Train, Trained
 
 PROJECT = Path(__file__).parent / "project"
@@ -70,21 +68,15 @@ def test_what_git_would_lose_is_kept(train: Train, tmp_path: Path) -> None:
 # -- runs that end badly --------------------------------------------------
 
 
-@pytest.fixture
-def own_project(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_training_ends_the_command_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PROJECT))
-
-
-FRAGILE = (
-    "data=digits",
-    "model=fragile",
-    "device=cpu",
-    "trainer.log_every_n_steps=1",
-    "trainer.max_epochs=2",
-)
-
-
-def check_failed(run_dir: Path) -> None:
+    own = ("--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]", "model=fragile")
+    words = ["train", *own, "data=digits", "device=cpu", "trainer.max_epochs=2", "hydra.run.dir=run"]
+    ended = typed(*words, code=1, folder=tmp_path)
+    run_dir, lines = tmp_path / "run", ended.stderr.splitlines()
+    assert lines[0].startswith("failed: RuntimeError: out of luck in step 3")
+    assert [line.split()[0] for line in lines] == ["failed:", "run", "log"]
+    assert "Traceback" not in ended.output
     record = json.loads((run_dir / "record.json").read_text())
     assert record["status"] == "failed"
     code = PROJECT / "own_project" / "fragile.py"
@@ -98,32 +90,3 @@ def check_failed(run_dir: Path) -> None:
     assert "Traceback" in log
     assert "fragile.py" in log
     assert "finished" not in log
-
-
-@pytest.mark.usefixtures("own_project")
-def test_a_failing_training_ends_the_command_with_1(tmp_path: Path) -> None:
-    arguments = [
-        "train",
-        "--config-dir",
-        str(PROJECT / "conf"),
-        "trusted_packages=[own_project]",
-        *FRAGILE,
-        f"hydra.run.dir={tmp_path / 'run'}",
-    ]
-    with chdir(tmp_path):
-        ended = CliRunner().invoke(app, arguments)
-    assert ended.exit_code == 1
-    assert "failed: RuntimeError: out of luck in step 3" in ended.output
-    assert "Traceback" not in ended.output
-    check_failed(tmp_path / "run")
-
-
-def test_a_run_is_never_written_over(train: Train, tmp_path: Path) -> None:
-    from assay.errors import AssayError
-
-    tiny = ("data=digits", "model=linear", "trainer.limit_train_batches=1")
-    first = train(*tiny, cwd=tmp_path)
-    before = (first.run_dir / "record.json").read_bytes()
-    with pytest.raises(AssayError, match="already holds a run"):
-        train(*tiny, cwd=tmp_path)
-    assert (first.run_dir / "record.json").read_bytes() == before

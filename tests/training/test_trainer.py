@@ -68,13 +68,10 @@ def test_compile_computes_the_same_and_keeps_the_names(
 ) -> None:
     """With torch's own backend (which calls a C++ compiler), and with the one that only traces."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    short = (
-        "data=digits",
-        "model=mlp",
-        "model.hidden=[16,16,16]",
-        "scheduler=none",
+    short = [
+        *("data=digits", "model=mlp", "model.hidden=[16,16,16]", "scheduler=none"),
         "trainer.limit_train_batches=3",
-    )
+    ]
     plain = train(*short)
     torch._dynamo.reset()  # of what other tests have compiled
     torch._dynamo.utils.counters.clear()
@@ -202,29 +199,6 @@ def test_plateau_follows_what_it_monitors(train: Train, overrides: list[str], re
     assert losses[1] > 0.01 * losses[0]
     expected = LR * np.repeat(reduced, BATCHES)
     np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6)
-
-
-@pytest.mark.always("overrides3-2-4", "overrides5-3-8")
-@pytest.mark.parametrize(
-    ("overrides", "per_epoch", "total"),
-    [
-        ([], 39, 78),  # 1,257 // 32
-        (["data.drop_last=false"], 40, 80),
-        (["trainer.limit_train_batches=0.25"], 9, 18),
-        (["trainer.limit_train_batches=7", "trainer.accumulate_grad_batches=4"], 2, 4),
-        (["trainer.limit_train_batches=7", "trainer.max_steps=9"], 7, 9),
-        (["trainer.limit_train_batches=3", "trainer.max_epochs=-1", "trainer.max_steps=8"], 3, 8),
-        (["trainer.limit_train_batches=1000", "data.batch_size=500"], 3, 6),
-    ],
-)
-def test_the_steps_foreseen_are_the_steps_taken(
-    train: Train, overrides: list[str], per_epoch: int, total: int
-) -> None:
-    run = train(*BASE, "scheduler=polynomial", "trainer.max_epochs=2", *overrides)
-    spec = run.config.spec
-    assert (spec.steps_per_epoch, spec.total_steps) == (per_epoch, total)
-    assert run.trainer.global_step == total == len(run.watch.lrs)
-    assert run.watch.lrs[-1][0] == pytest.approx(LR / total)
 
 
 # Everything that draws: dropout, mixup, initial weights, the order of samples.

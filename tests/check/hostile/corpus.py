@@ -45,29 +45,11 @@ SWEEP = ("-m", "seed=1,2")
 
 # -- configs
 
-SLOTS: tuple[str, ...] = (
-    *(
-        "model",
-        "loss",
-        "optimizer",
-        "scheduler",
-        "param_groups",
-        "metrics.train",
-        "augment",
-        "callbacks.evil",
-    ),
-    *(
-        "logger.evil",
-        "data",
-        "data.source",
-        "data.transform",
-        "trainer",
-        "trainer.profiler",
-        "module",
-        "mine",
-    ),
-    *("spec", "tags", "model.widths", "data.split.val"),
-)
+SLOTS = [
+    *("model", "loss", "optimizer", "scheduler", "param_groups", "metrics.train", "augment"),
+    *("callbacks.evil", "logger.evil", "data", "data.source", "data.transform", "trainer"),
+    *("trainer.profiler", "module", "mine", "spec", "tags", "model.widths", "data.split.val"),
+]
 
 
 def payloads_in_slots() -> Iterator[Case]:

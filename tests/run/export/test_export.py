@@ -19,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.special import expit, softmax  # type: ignore[import-untyped]  # ships no types
+from tests.mounting import room_for
 
 import assay
 from assay.errors import AssayError
@@ -250,14 +251,8 @@ def without_normalisation(module: Exportable, *inputs: torch.Tensor) -> torch.Te
 @pytest.mark.parametrize("file_format", ["onnx", "safetensors"])
 def test_a_full_disk_leaves_nothing(digits_run: Trained, tmp_path: Path, file_format: Any) -> None:
     """Torch's own writer would end the process."""
-    resource = pytest.importorskip("resource")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        with pytest.raises(AssayError, match=r"cannot be written: .*[Ff]ile too large"):
-            export(digits_run.run_dir, file_format, out=tmp_path / "made")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with room_for(20_000), pytest.raises(AssayError, match=r"cannot be written: .*[Ff]ile too large"):
+        export(digits_run.run_dir, file_format, out=tmp_path / "made")
     assert not list(tmp_path.rglob("*"))
 
 

@@ -38,15 +38,8 @@ def hydras(lines: list[str]) -> list[list[str]]:
 
 LINE = st.sampled_from(
     [
-        "a=1,2",
-        "a=3",
-        "b=x,y,z",
-        "+c=choice(1,2)",
-        "d.e=range(3)",
-        "f@g=u,v",
-        "seed=1,2",
         "h='q q'",
-        "a=[1,2],[3]",
+        *["a=1,2", "a=3", "b=x,y,z", "+c=choice(1,2)", "d.e=range(3)", "f@g=u,v", "seed=1,2", "a=[1,2],[3]"],
     ]
 )
 
