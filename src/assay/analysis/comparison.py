@@ -400,10 +400,7 @@ def page(comparison: Comparison, limit: int, offset: int = 0, *, newest_first: b
 def _group_runs(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
     groups: dict[Any, list[Run]] = {}
     for run in runs:
-        if keys:
-            identity: Any = tuple(plain_value(value(run, key, configs)) for key in keys)
-        else:
-            identity = run.config_fingerprint
+        identity: Any = tuple(plain_value(value(run, key, configs)) for key in keys) or run.config_fingerprint
         groups.setdefault(identity, []).append(run)
     for number, key in enumerate(keys):
         if runs and all(identity[number] is None for identity in groups):

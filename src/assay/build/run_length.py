@@ -209,21 +209,15 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
             raise ConfigError(message, key=entry.key, hint=hint)
 
 
-def _validation_interval(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:
-    """Batches and epochs between validations; None for batches if time decides, for epochs if none count."""
-    interval = value_of(config, "trainer.val_check_interval")
-    epochs = config.trainer.get("check_val_every_n_epoch", 1)
-    if isinstance(interval, str | dict):
-        return None, epochs
-    if is_whole(interval):
-        return interval, epochs
-    return length.used_batches if interval is None else max(1, int(length.used_batches * interval)), epochs
-
-
 def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     """After how many training batches the first validation takes place; None where time decides."""
-    within, epochs = _validation_interval(config, length)
-    return within if epochs is None or within is None else (epochs - 1) * length.used_batches + within
+    within = value_of(config, "trainer.val_check_interval")
+    epochs = config.trainer.get("check_val_every_n_epoch", 1)
+    if isinstance(within, str | dict):
+        return None
+    if not is_whole(within):
+        within = length.used_batches if within is None else max(1, int(length.used_batches * within))
+    return within if epochs is None else (epochs - 1) * length.used_batches + within
 
 
 def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:

@@ -210,13 +210,7 @@ class Prover:
             warned += check_capacity(
                 step.memory, trainer, batch.inputs[0], whole=config.trainer.get("micro_batch") is None
             )
-        warned = [
-            *of_trainer,
-            *doubts,
-            *warned,
-            *followed.warnings(),
-            *unfinished_schedule_warnings(config, length),
-        ]
+        warned += [*followed.warnings(), *unfinished_schedule_warnings(config, length)]
         return {
             **_count(model),
             "notes": [*notes_on_parts(config, model, finetune), *shards],
@@ -226,7 +220,7 @@ class Prover:
             "directions": directions,
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
-            "warnings": warned,
+            "warnings": [*of_trainer, *doubts, *warned],
         }
 
     def _prove_custom_module(

@@ -39,10 +39,8 @@ def to_resolved_dict(config: DictConfig) -> dict[str, Any]:
 
 def to_yaml(plain: Any) -> str:
     """Plain data as `OmegaConf.to_yaml` writes it."""
-    text: str = yaml.dump(
-        plain, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False
-    )
-    return text
+    options: Any = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
+    return str(yaml.dump(plain, Dumper=_Dumper, **options))
 
 
 def exact_json(plain: Any) -> str:

@@ -57,7 +57,10 @@ def create_run_directory(path: Path) -> None:
     """Make a new run directory."""
     refuse_existing(path)
     check_links(path)
-    _refuse_foreign(path)
+    config = path / "config.yaml"  # a run that was killed early has sealed its own
+    if config.is_file() and not is_yaml_intact(read_whole(config)):
+        message = f"{config} is there already, and no run has written it"
+        raise AssayError(message, hint="choose another hydra.run.dir, or move the file away")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,16 +73,6 @@ def remove_unfinished_files(run_dir: Path) -> None:
     """Remove the temporary files of processes that were killed; asked by the only one that writes."""
     for folder in (run_dir, run_dir / "checkpoints"):
         remove_unfinished(folder, older_than=0)
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Refuse to write over a config that no run has left: one that was killed early has sealed its own."""
-    config = path / "config.yaml"
-    if config.is_file() and not is_yaml_intact(read_whole(config)):
-        raise AssayError(
-            f"{config} is there already, and no run has written it",
-            hint="choose another hydra.run.dir, or move the file away",
-        )
 
 
 def refuse_existing(path: Path) -> None:

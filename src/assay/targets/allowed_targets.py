@@ -69,10 +69,8 @@ EXACT: Final = (
 """Classes that a config may name elsewhere."""
 
 FUNCTIONS: Final = {
-    "assay.load": (
-        "model",
-        "augment",
-    ),  # reads weights only, and judges the run's config as it judges this one
+    # Reads weights only, and judges the run's config as it judges this one.
+    "assay.load": ("model", "augment"),
     "assay.targets.objects.take": ("model", "module", "data"),
     "torch.tensor": (),
     "torch.ones": (),
@@ -243,12 +241,9 @@ def find_targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[
     for entry, _ in follow(config, prefix):
         if entry.name != "_target_" or entry.raw is None or entry.is_missing:
             continue
-        key = entry.key.removesuffix("_target_").removesuffix(".")
-        raw = (
-            _dereference_target(entry.node, str(entry.raw), entry.key)
-            if entry.is_interpolation
-            else entry.raw
-        )
+        key, raw = entry.key.removesuffix("_target_").removesuffix("."), entry.raw
+        if entry.is_interpolation:
+            raw = _dereference_target(entry.node, str(raw), entry.key)
         check_trust(key, raw, entry.parent)
         yield key, raw
 

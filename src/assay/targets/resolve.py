@@ -36,8 +36,6 @@ from assay.task.task_of import TASKS, check_interface, find_task, register_task
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from omegaconf import DictConfig
-
 
 Kind = TypeVar("Kind")
 _ANY_CALL = ("augment", "param_groups")

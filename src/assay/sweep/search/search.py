@@ -215,11 +215,6 @@ def format_override(key: str, override: Override) -> str:
     return f"{key}={override.get_value_element_as_str()}"
 
 
-def list_values(override: Override) -> tuple[str, ...]:
-    """The values of a sweep that is not an interval, each as it is typed."""
-    return tuple(override.sweep_string_iterator())
-
-
 def _is_repetition(key: str) -> bool:
     """Whether jobs that differ in this key alone repeat one configuration."""
     return key.lstrip("+") in REPETITIONS
@@ -247,7 +242,7 @@ def _parse_entry(key: str, override: Override) -> str | Dimension:
         return _parse_interval(key, sweep)
     if isinstance(sweep, RangeSweep) and not _is_repetition(key):
         return _parse_range(key, sweep)
-    return Choice(key, list_values(override))
+    return Choice(key, tuple(override.sweep_string_iterator()))
 
 
 def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
@@ -294,7 +289,7 @@ def _check_sweep(key: str, override: Override) -> None:
     elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:
         problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
         hint = f"there is: {', '.join(_TAGS)}"
-    elif not isinstance(sweep, IntervalSweep) and not list_values(override):
+    elif not isinstance(sweep, IntervalSweep) and not list(override.sweep_string_iterator()):
         problem = f"{override.input_line} has no values"
     if problem:
         raise ConfigError(problem, key=key, hint=hint)
