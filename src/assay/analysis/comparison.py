@@ -193,11 +193,8 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
     """The error for a metric that no run has."""
     names = sorted(map(single_line, metrics))
     suggestion = did_you_mean(metric, names, "; ")
-    return ConfigError(
-        f"no run has a metric {metric!r}{suggestion}",
-        key=option,
-        hint=f"there is: {list_names(names, metric)}" if names else "",
-    )
+    hint = f"there is: {list_names(names, metric)}" if names else ""
+    return ConfigError(f"no run has a metric {metric!r}{suggestion}", key=option, hint=hint)
 
 
 def _choose_metric(runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues) -> str:
@@ -247,11 +244,8 @@ def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigV
     for condition in conditions:
         parts = _WRITTEN.fullmatch(condition)
         if parts is None:
-            raise ConfigError(
-                f"{condition!r} is not a condition",
-                key="--where",
-                hint="--where model=mlp, or --where 'test/accuracy>0.9'",
-            )
+            hint = "--where model=mlp, or --where 'test/accuracy>0.9'"
+            raise ConfigError(f"{condition!r} is not a condition", key="--where", hint=hint)
         key, sign, text = parts[1], parts[2], parts[3].strip().strip("'\"")
         values = {run.path: value(run, key, configs) for run in runs}
         if all(found_value is None for found_value in values.values()):
@@ -421,9 +415,7 @@ def _metrics_shown(runs: Sequence[Run], requested: Sequence[str], ranking: Ranki
     ranked_by = [ranking.metric] if ranking is not None else []
     if not requested:
         stages = ([name for name in metrics if name.startswith(stage)] for stage in ("test/", "val/"))
-        requested = sorted(
-            next((names for names in stages if names), ()), key=lambda name: name.endswith("/loss")
-        )
+        requested = sorted(next(filter(None, stages), []), key=lambda name: name.endswith("/loss"))
         requested += [name for name in metrics if name.startswith("baseline/")]
     return list(dict.fromkeys([*ranked_by, *requested]))
 

@@ -159,11 +159,8 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
         if lost.status == "failed" and not existing & {lost.fingerprint, lost.path}:
             identity = repr(config(lost))
             options = {key: lost.typed.get(key, option) for key, option in choices.items()}
-            fields: dict[str, Any] = {
-                "name": lost.typed.get("name", name),
-                "started": job.started,
-                "choices": options,
-            }
+            fields: dict[str, Any] = {"started": job.started, "choices": options}
+            fields["name"] = lost.typed.get("name", name)
             found.append(replace(lost, config_fingerprint=twins.get(identity, identity), **fields))
     return found
 
@@ -199,13 +196,10 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     frame = pd.DataFrame({name: [_field(run, name) for run in table] for name in _FIRST_COLUMNS})
     frame["seed"] = frame["seed"].astype("Int64")
     frame["started"] = pd.to_datetime(frame["started"], utc=True, errors="coerce")
-    columns: dict[str, Any] = {}
     groups = dict.fromkeys(key for run in table for key in run.choices if is_config(key))
-    for key in groups:
-        columns[key] = [plain_value(run.choices.get(key)) for run in table]
     typed = dict.fromkeys(key for run in table for key in run.typed if is_config(key) and key not in groups)
-    for key in typed:
-        columns[key] = [plain_value(value_of(run, key, configs)) for run in table]
+    columns: dict[str, Any] = {key: [plain_value(run.choices.get(key)) for run in table] for key in groups}
+    columns |= {key: [plain_value(value_of(run, key, configs)) for run in table] for key in typed}
     columns["best_epoch"] = pd.array([run.best.get("epoch") for run in table], dtype="Int64")
     for metric in dict.fromkeys(
         name for run in table for name in (*run.metrics, run.best.get("monitor")) if name

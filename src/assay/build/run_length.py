@@ -115,19 +115,14 @@ def check_length(config: DictConfig) -> list[str]:
         return []  # the batches of custom data are unknown
     size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
     counts = {"val": config.spec.num_val, "test": config.spec.num_test}
-    batches = {
-        "train": length.batches,
-        **{name: -(-count // size) for name, count in counts.items() if count},
-    }
+    batches = {"train": length.batches}
+    batches |= {name: -(-count // size) for name, count in counts.items() if count}
     for name, count in batches.items():
         key = f"trainer.limit_{name}_batches"
         limit = value_of(config, key)
         if isinstance(limit, float) and limit != 0 and not _apply_limit(count, limit):
-            raise ConfigError(
-                f"{limit:g} of {_batches(count)} is less than one batch",
-                key=key,
-                hint=f"{key}=1 for one batch, or {key}=1.0",
-            )
+            message = f"{limit:g} of {_batches(count)} is less than one batch"
+            raise ConfigError(message, key=key, hint=f"{key}=1 for one batch, or {key}=1.0")
     if length.accumulated > length.used_batches:
         raise ConfigError(
             f"expected at most the {_batches(length.used_batches)} of an epoch, got {length.accumulated}: "

@@ -327,11 +327,8 @@ def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, 
     """The loss, what a made-up batch shows of it and the metrics, and which way each score is better."""
     loss = build(config, "loss")
     if not isinstance(loss, nn.Module):
-        raise ConfigError(
-            f"expected a torch.nn.Module, got a {type(loss).__name__}",
-            key="loss",
-            hint="write a class, with the function in its forward",
-        )
+        message = f"expected a torch.nn.Module, got a {type(loss).__name__}"
+        raise ConfigError(message, key="loss", hint="write a class, with the function in its forward")
     copied = copy_of(config)
     for entry in list(walk(copied.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device

@@ -523,11 +523,8 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):
-        return ConfigError(
-            "returns several values for a batch; a training step needs a single value",
-            key="loss",
-            hint="take their mean in its forward",
-        )
+        message = "returns several values for a batch; a training step needs a single value"
+        return ConfigError(message, key="loss", hint="take their mean in its forward")
     if error.stage == "backward" and "does not require grad" in str(error):
         return ConfigError(
             "a training step fails: the loss does not depend on the model's parameters",

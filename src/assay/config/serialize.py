@@ -56,10 +56,8 @@ def to_text(plain: Any) -> str:
 
 def from_text(text: str) -> DictConfig:
     """Read `to_text` back."""
-    plain = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
-    config: DictConfig = OmegaConf.create(plain)
-    OmegaConf.set_struct(config, True)
-    return config
+    plain: dict[str, Any] = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
+    return OmegaConf.create(plain, flags={"struct": True})
 
 
 LARGEST_SEED = 2**32 - 1

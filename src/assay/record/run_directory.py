@@ -148,7 +148,8 @@ def check_removable(path: Path) -> Path:
             f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
         )
     record = RunRecord.load(path)
-    if foreign := sorted(entry.name for entry in path.iterdir() if not _is_own(entry.name)):
+    others = (entry.name for entry in path.iterdir() if entry.name not in _REMOVABLE)
+    if foreign := sorted(name for name in others if not (is_temporary(name) or _OTHERS.fullmatch(name))):
         raise AssayError(
             f"{path} holds what no run has written: {', '.join(foreign[:5])}{', …' * (len(foreign) > 5)}",
             hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
@@ -174,7 +175,3 @@ def remove_run(path: Path) -> None:
             shutil.rmtree(gone)  # removes links, and follows none
         except OSError as error:
             raise AssayError(f"{path} cannot be removed: {error.strerror}: {error.filename}") from error
-
-
-def _is_own(name: str) -> bool:
-    return name in _REMOVABLE or is_temporary(name) or _OTHERS.fullmatch(name) is not None

@@ -40,20 +40,13 @@ LEAVES: Final = tuple(
 """assay's own groups; the rest of assay reads, writes and runs, and is not part of a config."""
 
 PLACES: Final = (
-    "torch.nn",
-    "torch.optim",
-    "torch.utils.data",
-    "torchvision.models",
-    "torchvision.transforms",
-    "torchvision.datasets",
-    "torchvision.ops",
+    *("torch.nn", "torch.optim", "torch.utils.data"),
+    *(f"torchvision.{name}" for name in ("models", "transforms", "datasets", "ops")),
     "torchmetrics",
-    "lightning.pytorch.callbacks",
-    "lightning.pytorch.loggers",
-    "lightning.pytorch.strategies",
-    "lightning.pytorch.plugins",
-    "lightning.pytorch.profilers",
-    "lightning.pytorch.accelerators",
+    *(
+        f"lightning.pytorch.{name}"
+        for name in ("callbacks", "loggers", "strategies", "plugins", "profilers", "accelerators")
+    ),
     *LEAVES,
 )
 """Where the classes lie that a config may name."""

@@ -36,11 +36,8 @@ def check_installed(config: DictConfig) -> None:
 def require(key: str, what: str, *names: str) -> None:
     """Refuse an option of which no package, by one of its names, is installed."""
     if not any(map(_is_installed, names)):
-        raise ConfigError(
-            f"{what} needs the package {names[0]}, which is not installed",
-            key=key,
-            hint=install_command(key, names[0]),
-        )
+        message = f"{what} needs the package {names[0]}, which is not installed"
+        raise ConfigError(message, key=key, hint=install_command(key, names[0]))
 
 
 def _is_installed(name: str) -> bool:

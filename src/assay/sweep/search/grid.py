@@ -72,9 +72,6 @@ def _values(key: str, override: Override) -> list[str]:
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
         low, high = sweep.start, sweep.end
-        raise ConfigError(
-            f"a grid cannot list every number from {low} to {high}",
-            key=key,
-            hint=f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}",
-        )
+        hint = f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}"
+        raise ConfigError(f"a grid cannot list every number from {low} to {high}", key=key, hint=hint)
     return [f"{key}={value}" for value in override.sweep_string_iterator()]

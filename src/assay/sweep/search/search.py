@@ -159,11 +159,8 @@ class Space:
     def check_not_empty(self) -> None:
         """Refuse a space in which there is only one point."""
         if not self.dimensions:
-            raise ConfigError(
-                "there is nothing to search",
-                key="hydra.sweeper.params",
-                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
-            )
+            hint = "optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid"
+            raise ConfigError("there is nothing to search", key="hydra.sweeper.params", hint=hint)
 
     def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
         """One job's overrides."""
@@ -268,11 +265,8 @@ def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
     if not integer:  # they are sums of steps
         low, high = float(f"{low:.12g}"), float(f"{high:.12g}")
     if log and (not integer or step != 1 or low <= 0):
-        raise ConfigError(
-            "a logarithmic range needs whole numbers above 0, one after the other",
-            key=key,
-            hint=f"{key}=tag(log, interval({low}, {high}))",
-        )
+        message = "a logarithmic range needs whole numbers above 0, one after the other"
+        raise ConfigError(message, key=key, hint=f"{key}=tag(log, interval({low}, {high}))")
     return Numbers(key, low, high, 0.0 if log else step, log, integer)
 
 
