@@ -19,7 +19,7 @@ from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -99,19 +99,15 @@ def _read_run(path: Path) -> Run:
         record = RunRecord.load(path)
     except AssayError as error:
         return Run(path, "broken", reason=error.message)
-    status, cause, reason = record.status, record.cause, record.reason
-    metrics: Mapping[str, float] = record.metrics
-    if status == "running":
-        if not is_written(path):
-            outcome = record.outcome
-            status, cause, reason = outcome.status, outcome.cause, outcome.reason
-        metrics = metrics or _last_values(path)
+    is_running = record.status == "running"
+    end = record if is_running and is_written(path) else record.outcome
+    metrics = record.metrics or (_last_values(path) if is_running else {})
     resumed = (override for entry in record.resumed for override in entry.get("overrides", ()))
     return Run(
         path,
-        status,
-        cause,
-        reason,
+        end.status,
+        end.cause,
+        end.reason,
         typed=typed_values([*record.overrides, *resumed]),
         metrics=metrics,
         code=f"{(record.git or {}).get('commit') or ''}{record.patch_sha256}",

@@ -251,8 +251,7 @@ def _match_jobs(
     next_number = max(journal.jobs, default=-1) + 1
     while proposal := sweep.search.next():
         job = sweep.composer.job(proposal.overrides, next_number)
-        earlier = numbers.get(job.fingerprint)
-        if earlier:
+        if earlier := numbers.get(job.fingerprint):
             number = earlier.pop()
             jobs[number] = sweep.composer.job(proposal.overrides, number)
         else:
