@@ -447,8 +447,7 @@ def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:
     notes = []
-    repeated = sum(len(row.runs) - row.repetitions for row in rows)
-    if repeated:
+    if repeated := sum(len(row.runs) - row.repetitions for row in rows):
         notes.append(f"of runs of the same config and seed the last finished one counts: {repeated} left out")
     if group_by and any(len({run.config_fingerprint for run in row.runs}) > 1 for row in rows):
         notes.append(f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed")

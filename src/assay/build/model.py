@@ -138,8 +138,7 @@ def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Mo
     notes: list[str] = []
     if (download := query_model_class(config, "to_download")) is not None:
         notes.append(f"model.weights={config.model.weights}: training will download {download.in_words()}")
-    new = getattr(model, "new_layers", ())
-    if new:
+    if new := getattr(model, "new_layers", ()):
         notes.append(
             f"model.weights={config.model.weights}: not for {', '.join(new)}, which differ in shape "
             "and start from random values"

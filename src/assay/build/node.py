@@ -109,8 +109,7 @@ def _unexpected_argument_error(name: str, node: Any, key: str, text: str) -> Con
 def _value_at_fault(text: str, node: Any, key: str) -> str:
     """The full key of the argument that the message is about, where it is clear; else the node's."""
     leaves = list(_written_values(node, key).items())
-    spelled = [path for path, _ in leaves if f"{path}=" in text]
-    if spelled:
+    if spelled := [path for path, _ in leaves if f"{path}=" in text]:
         return spelled[0]
     words = {"".join(match).lower() for match in _NAMES.findall(text)}
     by_name = {path for path, _ in leaves if path.removeprefix(f"{key}.") in words}

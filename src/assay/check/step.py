@@ -558,16 +558,13 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
     data, spec, processes = config.data, config.spec, world_size(config)
     if data.get("_target_") != OUR_DATA:
         return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
-    trained = (
-        set()
-        if should_drop_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)
-        else _num_samples(spec.num_train, int(data.batch_size), processes, even=True)
-    )
-    evaluated = (
-        _num_samples(n, int(data.eval_batch_size), processes, even=False)
-        for n in (spec.num_val, spec.num_test)
-    )
-    return {True: sorted(trained - {int(data.batch_size)}), False: sorted(set().union(*evaluated))}
+    size, trained = int(data.batch_size), set[int]()
+    if not should_drop_last(data.get("drop_last", "auto"), spec.num_train, size, processes):
+        trained = _num_samples(spec.num_train, size, processes, even=True) - {size}
+    evaluated = set[int]()
+    for count in (spec.num_val, spec.num_test):
+        evaluated |= _num_samples(count, int(data.eval_batch_size), processes, even=False)
+    return {True: sorted(trained), False: sorted(evaluated)}
 
 
 def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:

@@ -196,7 +196,6 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
 def find_head(network: nn.Module) -> str:
     """Return the name of the last linear layer, or of the last convolution if there is none."""
     for kind in (nn.Linear, nn.Conv2d):
-        names = [name for name, module in network.named_modules() if isinstance(module, kind)]
-        if names:
+        if names := [name for name, module in network.named_modules() if isinstance(module, kind)]:
             return str(names[-1])
     return ""

@@ -164,8 +164,7 @@ def _check_object(target: str, obj: Any, slot: str) -> None:
             raise ConfigError(f"{target!r} is not allowed: it is not a class; {says}", hint=hint)
         return
     home = str(obj.__module__)
-    reason = next((why for module, why in REFUSED.items() if is_within(home, [module])), "")
-    if reason:
+    if reason := next((why for module, why in REFUSED.items() if is_within(home, [module])), ""):
         raise ConfigError(
             f"{target!r} is not allowed: it {reason}",
             hint="wrap it in a class of your own package, which you trust",
