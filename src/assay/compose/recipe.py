@@ -203,8 +203,8 @@ def task_to_choose(
 
 def replaces_task(task: Sequence[str], choices: Mapping[str, Any]) -> bool:
     """Whether an experiment chooses a loss or metrics of several classes, which take two as well."""
-    parts = (choices.get("loss"), choices.get("metrics"))
-    return f"task={Binary.name}" in task and parts != ("bce_with_logits", "binary")
+    parts = f"loss={choices.get('loss')} metrics={choices.get('metrics')}"
+    return f"task={Binary.name}" in task and parts != Binary.suits
 
 
 def task_defaults(overrides: Sequence[str]) -> list[str]:
