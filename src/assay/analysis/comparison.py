@@ -193,11 +193,8 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
     """The error for a metric that no run has."""
     names = sorted(map(single_line, metrics))
     suggestion = did_you_mean(metric, names, "; ")
-    return ConfigError(
-        f"no run has a metric {metric!r}{suggestion}",
-        key=option,
-        hint=f"there is: {list_names(names, metric)}" if names else "",
-    )
+    hint = f"there is: {list_names(names, metric)}" if names else ""
+    return ConfigError(f"no run has a metric {metric!r}{suggestion}", key=option, hint=hint)
 
 
 def _choose_metric(runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues) -> str:
@@ -247,11 +244,8 @@ def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigV
     for condition in conditions:
         parts = _WRITTEN.fullmatch(condition)
         if parts is None:
-            raise ConfigError(
-                f"{condition!r} is not a condition",
-                key="--where",
-                hint="--where model=mlp, or --where 'test/accuracy>0.9'",
-            )
+            hint = "--where model=mlp, or --where 'test/accuracy>0.9'"
+            raise ConfigError(f"{condition!r} is not a condition", key="--where", hint=hint)
         key, sign, text = parts[1], parts[2], parts[3].strip().strip("'\"")
         values = {run.path: value(run, key, configs) for run in runs}
         if all(found_value is None for found_value in values.values()):
@@ -400,10 +394,7 @@ def page(comparison: Comparison, limit: int, offset: int = 0, *, newest_first: b
 def _group_runs(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
     groups: dict[Any, list[Run]] = {}
     for run in runs:
-        if keys:
-            identity: Any = tuple(plain_value(value(run, key, configs)) for key in keys)
-        else:
-            identity = run.config_fingerprint
+        identity: Any = tuple(plain_value(value(run, key, configs)) for key in keys) or run.config_fingerprint
         groups.setdefault(identity, []).append(run)
     for number, key in enumerate(keys):
         if runs and all(identity[number] is None for identity in groups):
@@ -424,9 +415,7 @@ def _metrics_shown(runs: Sequence[Run], requested: Sequence[str], ranking: Ranki
     ranked_by = [ranking.metric] if ranking is not None else []
     if not requested:
         stages = ([name for name in metrics if name.startswith(stage)] for stage in ("test/", "val/"))
-        requested = sorted(
-            next((names for names in stages if names), ()), key=lambda name: name.endswith("/loss")
-        )
+        requested = sorted(next(filter(None, stages), []), key=lambda name: name.endswith("/loss"))
         requested += [name for name in metrics if name.startswith("baseline/")]
     return list(dict.fromkeys([*ranked_by, *requested]))
 
@@ -458,8 +447,7 @@ def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:
     notes = []
-    repeated = sum(len(row.runs) - row.repetitions for row in rows)
-    if repeated:
+    if repeated := sum(len(row.runs) - row.repetitions for row in rows):
         notes.append(f"of runs of the same config and seed the last finished one counts: {repeated} left out")
     if group_by and any(len({run.config_fingerprint for run in row.runs}) > 1 for row in rows):
         notes.append(f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed")

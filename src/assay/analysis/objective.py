@@ -75,10 +75,7 @@ def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[
             key="hydra.sweeper.direction",
             hint=f"hydra.sweeper.direction=[{','.join(_guess(name) for name in names)}]",
         )
-    return [
-        _make_objective(name, text)
-        for name, text in zip(names, texts or [monitored.get(name, "") for name in names], strict=True)
-    ]
+    return list(map(_make_objective, names, texts or [monitored.get(name, "") for name in names]))
 
 
 def _make_objective(name: str, text: str) -> Objective:

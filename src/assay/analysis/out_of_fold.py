@@ -139,8 +139,7 @@ def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path])
             parts[fold] = predictions_file.read(run_dir / predictions_file.FILE)
         except (AssayError, OSError, TypeError, ValueError, AttributeError) as error:
             problems.append(f"run {run_dir.name}, fold {fold}: {first_line(error)}")
-    missing = [str(fold) for fold in range(folds) if fold not in parts]
-    if missing:
+    if missing := [str(fold) for fold in range(folds) if fold not in parts]:
         problems.append(f"fold {', '.join(missing)} of {folds} is missing")
     if not parts:
         return None

@@ -19,7 +19,7 @@ from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -99,19 +99,15 @@ def _read_run(path: Path) -> Run:
         record = RunRecord.load(path)
     except AssayError as error:
         return Run(path, "broken", reason=error.message)
-    status, cause, reason = record.status, record.cause, record.reason
-    metrics: Mapping[str, float] = record.metrics
-    if status == "running":
-        if not is_written(path):
-            outcome = record.outcome
-            status, cause, reason = outcome.status, outcome.cause, outcome.reason
-        metrics = metrics or _last_values(path)
+    is_running = record.status == "running"
+    end = record if is_running and is_written(path) else record.outcome
+    metrics = record.metrics or (_last_values(path) if is_running else {})
     resumed = (override for entry in record.resumed for override in entry.get("overrides", ()))
     return Run(
         path,
-        status,
-        cause,
-        reason,
+        end.status,
+        end.cause,
+        end.reason,
         typed=typed_values([*record.overrides, *resumed]),
         metrics=metrics,
         code=f"{(record.git or {}).get('commit') or ''}{record.patch_sha256}",
@@ -159,11 +155,8 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
         if lost.status == "failed" and not existing & {lost.fingerprint, lost.path}:
             identity = repr(config(lost))
             options = {key: lost.typed.get(key, option) for key, option in choices.items()}
-            fields: dict[str, Any] = {
-                "name": lost.typed.get("name", name),
-                "started": job.started,
-                "choices": options,
-            }
+            fields: dict[str, Any] = {"started": job.started, "choices": options}
+            fields["name"] = lost.typed.get("name", name)
             found.append(replace(lost, config_fingerprint=twins.get(identity, identity), **fields))
     return found
 
@@ -199,13 +192,10 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     frame = pd.DataFrame({name: [_field(run, name) for run in table] for name in _FIRST_COLUMNS})
     frame["seed"] = frame["seed"].astype("Int64")
     frame["started"] = pd.to_datetime(frame["started"], utc=True, errors="coerce")
-    columns: dict[str, Any] = {}
     groups = dict.fromkeys(key for run in table for key in run.choices if is_config(key))
-    for key in groups:
-        columns[key] = [plain_value(run.choices.get(key)) for run in table]
     typed = dict.fromkeys(key for run in table for key in run.typed if is_config(key) and key not in groups)
-    for key in typed:
-        columns[key] = [plain_value(value_of(run, key, configs)) for run in table]
+    columns: dict[str, Any] = {key: [plain_value(run.choices.get(key)) for run in table] for key in groups}
+    columns |= {key: [plain_value(value_of(run, key, configs)) for run in table] for key in typed}
     columns["best_epoch"] = pd.array([run.best.get("epoch") for run in table], dtype="Int64")
     for metric in dict.fromkeys(
         name for run in table for name in (*run.metrics, run.best.get("monitor")) if name

@@ -50,8 +50,7 @@ tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
     """Build the datamodule and let it read."""
     L.seed_everything(config.seed, workers=True, verbose=False)
-    inputs = pretrained_inputs(config) if config.data._target_ == OUR_DATA else None
-    arguments = {} if inputs is None else {"pretrained_inputs": inputs}
+    arguments = {"pretrained_inputs": pretrained_inputs(config)} if config.data._target_ == OUR_DATA else {}
     datamodule: L.LightningDataModule = build(config, "data", **arguments)
     try:
         if prepare:
@@ -120,9 +119,8 @@ def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
             loaders = given if isinstance(given, CombinedLoader) else CombinedLoader(given, "max_size_cycle")
             counts = [sized_len(loader) for loader in loaders.flattened]
             first: Any = loaders.flattened[0]
-            size = getattr(first, "batch_size", None) or getattr(
-                getattr(first, "batch_sampler", None), "batch_size", None
-            )
+            sampler = getattr(first, "batch_sampler", None)
+            size = getattr(first, "batch_size", None) or getattr(sampler, "batch_size", None)
     except Exception:  # it may need the trainer, or what the run makes first
         return {"train_batches": None, "train_batch_size": None}
     known_counts = [count for count in counts if count is not None]

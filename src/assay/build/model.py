@@ -138,8 +138,7 @@ def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Mo
     notes: list[str] = []
     if (download := query_model_class(config, "to_download")) is not None:
         notes.append(f"model.weights={config.model.weights}: training will download {download.in_words()}")
-    new = getattr(model, "new_layers", ())
-    if new:
+    if new := getattr(model, "new_layers", ()):
         notes.append(
             f"model.weights={config.model.weights}: not for {', '.join(new)}, which differ in shape "
             "and start from random values"
@@ -211,19 +210,13 @@ def _check_tokens(config: DictConfig) -> None:
     """Refuse what is for pictures or numbers, where inputs are token ids of texts."""
     augment = str(OmegaConf.select(config, "augment._target_") or "")
     if augment.startswith(("assay.", "torchvision.")):
-        raise ConfigError(
-            f"{augment.rpartition('.')[2]} changes numbers, but this data has token ids of texts",
-            key="augment",
-            hint="augment=none",
-        )
+        message = f"{augment.rpartition('.')[2]} changes numbers, but this data has token ids of texts"
+        raise ConfigError(message, key="augment", hint="augment=none")
     names = {entry.name for entry in walk(config.model, "model")}
     if names & {"input_shape", "in_features"} and "vocab_size" not in names:
         name = str(config.model.get("_target_")).rpartition(".")[2]
-        raise ConfigError(
-            f"{name} takes pictures or numbers, but this data has token ids of texts",
-            key="model",
-            hint="model=bag_of_embeddings, or model=text_transformer",
-        )
+        message = f"{name} takes pictures or numbers, but this data has token ids of texts"
+        raise ConfigError(message, key="model", hint="model=bag_of_embeddings, or model=text_transformer")
 
 
 def check_model(config: DictConfig, model: nn.Module) -> None:

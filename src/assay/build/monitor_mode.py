@@ -71,11 +71,8 @@ def mode_argument(
     if written in (None, AUTO):
         if better is None:
             says = "" if config.module._target_ == OUR_MODULE else ", because a custom module logs it"
-            raise ConfigError(
-                f"it is not known whether a higher or a lower {metric} is better{says}",
-                key=mode_key,
-                hint=f"{mode_key}=max, or {mode_key}=min",
-            )
+            message = f"it is not known whether a higher or a lower {metric} is better{says}"
+            raise ConfigError(message, key=mode_key, hint=f"{mode_key}=max, or {mode_key}=min")
         return {"mode": better}
     if better is not None and better != stated:
         raise ConfigError(

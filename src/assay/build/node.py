@@ -43,11 +43,8 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     text = " ".join(str(cause).split()) or type(cause).__name__
     node = OmegaConf.select(config, key)
     if isinstance(cause, ModuleNotFoundError):
-        return ConfigError(
-            text,
-            key=key,
-            hint=install_command(key, cause.name) if cause.name else "install the missing package",
-        )
+        hint = install_command(key, cause.name) if cause.name else "install the missing package"
+        return ConfigError(text, key=key, hint=hint)
     if match := _UNEXPECTED.search(text):
         return _unexpected_argument_error(match[1], node, key, text)
     frame = user_frame(cause)
@@ -97,13 +94,9 @@ def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str)
         asking = (entry for entry in walk(node, key) if entry.is_interpolation and match[1] in entry.raw)
         fault = next((entry.key for entry in asking), fault)
     names = [f"spec.{name}" for name in config.get("spec") or {}]
-    return ConfigError(
-        f"the data has no {match[1]!r}{did_you_mean(match[1], names, '; ')}",
-        key=fault,
-        hint=f"it has: {list_names(names, match[1])}"
-        if names
-        else f"the data is not read yet; {fault}=VALUE",
-    )
+    guess = did_you_mean(match[1], names, "; ")
+    hint = f"it has: {list_names(names, match[1])}" if names else f"the data is not read yet; {fault}=VALUE"
+    return ConfigError(f"the data has no {match[1]!r}{guess}", key=fault, hint=hint)
 
 
 def _unexpected_argument_error(name: str, node: Any, key: str, text: str) -> ConfigError:
@@ -116,8 +109,7 @@ def _unexpected_argument_error(name: str, node: Any, key: str, text: str) -> Con
 def _value_at_fault(text: str, node: Any, key: str) -> str:
     """The full key of the argument that the message is about, where it is clear; else the node's."""
     leaves = list(_written_values(node, key).items())
-    spelled = [path for path, _ in leaves if f"{path}=" in text]
-    if spelled:
+    if spelled := [path for path, _ in leaves if f"{path}=" in text]:
         return spelled[0]
     words = {"".join(match).lower() for match in _NAMES.findall(text)}
     by_name = {path for path, _ in leaves if path.removeprefix(f"{key}.") in words}

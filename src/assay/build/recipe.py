@@ -92,11 +92,8 @@ def _balance_loss(config: DictConfig) -> None:
     loss = config.get("loss") or {}
     name = next((name for name in ("class_weight", "pos_weight") if name in loss), None)
     if name is None:
-        raise ConfigError(
-            f"{str(loss.get('_target_')).rpartition('.')[2]} does not take class weights",
-            key="data.balance",
-            hint="data.balance=sampler, or loss=cross_entropy",
-        )
+        message = f"{str(loss.get('_target_')).rpartition('.')[2]} does not take class weights"
+        raise ConfigError(message, key="data.balance", hint="data.balance=sampler, or loss=cross_entropy")
     if loss[name] is None:
         loss[name] = "balanced"
 

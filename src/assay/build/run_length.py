@@ -115,19 +115,14 @@ def check_length(config: DictConfig) -> list[str]:
         return []  # the batches of custom data are unknown
     size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
     counts = {"val": config.spec.num_val, "test": config.spec.num_test}
-    batches = {
-        "train": length.batches,
-        **{name: -(-count // size) for name, count in counts.items() if count},
-    }
+    batches = {"train": length.batches}
+    batches |= {name: -(-count // size) for name, count in counts.items() if count}
     for name, count in batches.items():
         key = f"trainer.limit_{name}_batches"
         limit = value_of(config, key)
         if isinstance(limit, float) and limit != 0 and not _apply_limit(count, limit):
-            raise ConfigError(
-                f"{limit:g} of {_batches(count)} is less than one batch",
-                key=key,
-                hint=f"{key}=1 for one batch, or {key}=1.0",
-            )
+            message = f"{limit:g} of {_batches(count)} is less than one batch"
+            raise ConfigError(message, key=key, hint=f"{key}=1 for one batch, or {key}=1.0")
     if length.accumulated > length.used_batches:
         raise ConfigError(
             f"expected at most the {_batches(length.used_batches)} of an epoch, got {length.accumulated}: "
@@ -209,21 +204,15 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
             raise ConfigError(message, key=entry.key, hint=hint)
 
 
-def _validation_interval(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:
-    """Batches and epochs between validations; None for batches if time decides, for epochs if none count."""
-    interval = value_of(config, "trainer.val_check_interval")
-    epochs = config.trainer.get("check_val_every_n_epoch", 1)
-    if isinstance(interval, str | dict):
-        return None, epochs
-    if is_whole(interval):
-        return interval, epochs
-    return length.used_batches if interval is None else max(1, int(length.used_batches * interval)), epochs
-
-
 def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     """After how many training batches the first validation takes place; None where time decides."""
-    within, epochs = _validation_interval(config, length)
-    return within if epochs is None or within is None else (epochs - 1) * length.used_batches + within
+    within = value_of(config, "trainer.val_check_interval")
+    epochs = config.trainer.get("check_val_every_n_epoch", 1)
+    if isinstance(within, str | dict):
+        return None
+    if not is_whole(within):
+        within = length.used_batches if within is None else max(1, int(length.used_batches * within))
+    return within if epochs is None else (epochs - 1) * length.used_batches + within
 
 
 def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:

@@ -51,10 +51,8 @@ def check_device(trainer: DictConfig) -> None:
         message = "device=mps: this machine has no Apple GPU that torch can use"
         hint = "device=auto or device=cpu"
     elif isinstance(devices, int) and devices > cuda:
-        message, hint = (
-            f"trainer.devices={devices}: this machine has {cuda} GPU(s)",
-            f"trainer.devices={cuda}",
-        )
+        message = f"trainer.devices={devices}: this machine has {cuda} GPU(s)"
+        hint = f"trainer.devices={cuda}"
     elif missing:
         counted = f"this machine has {cuda}, counted from 0"
         message = f"trainer.devices={devices}: there is no GPU {missing[0]}; {counted}"

@@ -96,11 +96,8 @@ def check_callbacks(config: DictConfig) -> None:
                 raise ConfigError(f"{name} cannot be used: {why}", key=key, hint=instead)
     averaging = [key for key, kind in chosen.items() if issubclass(kind, WeightAveraging)]
     if len(averaging) > 1:
-        raise ConfigError(
-            f"{averaging[0]} averages the weights already, and a checkpoint holds one average",
-            key=averaging[1],
-            hint=f"~{averaging[1]}, or ~{averaging[0]}",
-        )
+        message = f"{averaging[0]} averages the weights already, and a checkpoint holds one average"
+        raise ConfigError(message, key=averaging[1], hint=f"~{averaging[1]}, or ~{averaging[0]}")
     for key, kind in chosen.items():
         if issubclass(kind, lightning_callbacks.GradientAccumulationScheduler):
             _check_accumulation(config, key)
@@ -189,11 +186,8 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
 
 def unknown_metric_error(key: str, metric: str, available: Sequence[str]) -> ConfigError:
     """The error for a metric that is not logged."""
-    return ConfigError(
-        f"unknown metric {metric!r}{did_you_mean(metric, available, '; ')}",
-        key=key,
-        hint=f"available: {', '.join(available)}",
-    )
+    message = f"unknown metric {metric!r}{did_you_mean(metric, available, '; ')}"
+    return ConfigError(message, key=key, hint=f"available: {', '.join(available)}")
 
 
 _LAST: Final = f"{ModelCheckpoint.CHECKPOINT_NAME_LAST}{ModelCheckpoint.FILE_EXTENSION}"

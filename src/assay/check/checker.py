@@ -80,8 +80,7 @@ class Checker:
         for job in jobs.values():
             # A number is not a mistyped word: what is wrong with it is seen soon enough.
             words = (text for text in job.overrides if not reads_as_number(text.partition("=")[2]))
-            new = {(job.shared, word) for word in (*words, "")} - self._words
-            if new:
+            if new := {(job.shared, word) for word in (*words, "")} - self._words:
                 with name_source(job.overrides, self._config_dir):
                     self._check_names(job)
                 self._words |= new
@@ -172,8 +171,7 @@ def check_job(config: DictConfig) -> None:
     """Refuse a job with holes, dangling interpolations, values out of range, or things that are not here."""
     refuse_foreign_ranks()
     entries = list(walk(config))
-    missing = sorted(entry.key for entry in entries if entry.is_missing)
-    if missing:
+    if missing := sorted(entry.key for entry in entries if entry.is_missing):
         raise ConfigError(
             "this must be given" if len(missing) == 1 else "each of these must be given",
             key=", ".join(missing),

@@ -116,11 +116,8 @@ def _highest(optimizer: Optimizer, step: int) -> float:
 
 def _check_moves(rates: Sequence[float], initial: float) -> None:
     if not any(rates):
-        raise ValueError(
-            "lr is 0 in every step: nothing would be trained"
-            if initial == 0
-            else f"lr is 0 in every step, although {initial:g} was given"
-        )
+        why = f", although {initial:g} was given" if initial else ": nothing would be trained"
+        raise ValueError(f"lr is 0 in every step{why}")
 
 
 def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: float) -> Curve:
@@ -152,9 +149,8 @@ def unfinished_schedule_warnings(config: DictConfig, length: RunLength) -> list[
     if not isinstance(node, DictConfig) or length.total_steps is None:
         return []
     an_epoch = node.get("interval", "epoch") == "epoch"
-    steps = (
-        length.total_steps // (length.steps_per_epoch if an_epoch else 1) // int(node.get("frequency") or 1)
-    )
+    interval = (length.steps_per_epoch if an_epoch else 1) * int(node.get("frequency") or 1)
+    steps = length.total_steps // interval
     unit = "epochs" if an_epoch else "steps"
     return [
         f"scheduler.{name}={count}: this run has {steps:,} {unit}, so the schedule will not finish"

@@ -106,11 +106,11 @@ def check_output_paths(config: DictConfig) -> None:
             )
 
 
-def check_folder(key: str, path: str, instead: str = "SOMEWHERE/ELSE") -> None:
+def check_folder(key: str, path: str) -> None:
     """Refuse a directory for a run or a sweep that cannot be made, or is not writable."""
     why = _why_unwritable(path) if path else "expected a folder, got an empty path"
     if why:
-        raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}={instead}")
+        raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE")
 
 
 def _why_unwritable(path: str, *, is_file: bool = False) -> str:

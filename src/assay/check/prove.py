@@ -210,13 +210,7 @@ class Prover:
             warned += check_capacity(
                 step.memory, trainer, batch.inputs[0], whole=config.trainer.get("micro_batch") is None
             )
-        warned = [
-            *of_trainer,
-            *doubts,
-            *warned,
-            *followed.warnings(),
-            *unfinished_schedule_warnings(config, length),
-        ]
+        warned += [*followed.warnings(), *unfinished_schedule_warnings(config, length)]
         return {
             **_count(model),
             "notes": [*notes_on_parts(config, model, finetune), *shards],
@@ -226,7 +220,7 @@ class Prover:
             "directions": directions,
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
-            "warnings": warned,
+            "warnings": [*of_trainer, *doubts, *warned],
         }
 
     def _prove_custom_module(
@@ -333,11 +327,8 @@ def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, 
     """The loss, what a made-up batch shows of it and the metrics, and which way each score is better."""
     loss = build(config, "loss")
     if not isinstance(loss, nn.Module):
-        raise ConfigError(
-            f"expected a torch.nn.Module, got a {type(loss).__name__}",
-            key="loss",
-            hint="write a class, with the function in its forward",
-        )
+        message = f"expected a torch.nn.Module, got a {type(loss).__name__}"
+        raise ConfigError(message, key="loss", hint="write a class, with the function in its forward")
     copied = copy_of(config)
     for entry in list(walk(copied.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device

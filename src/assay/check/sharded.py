@@ -108,11 +108,8 @@ def memory_in_shards(
             strategy.sharding(mesh).module(module)
         return take_step(module, batch, precision, config.model, mode).memory
     except StepError as error:
-        raise ConfigError(
-            f"in shards a training step fails: {error}",
-            key="device",
-            hint="device=ddp, or a model that shards itself in configure_model(mesh)",
-        ) from error
+        hint = "device=ddp, or a model that shards itself in configure_model(mesh)"
+        raise ConfigError(f"in shards a training step fails: {error}", key="device", hint=hint) from error
     finally:
         torch.distributed.destroy_process_group()
         sys.excepthook = hook  # torch's own would call this process a rank

@@ -17,7 +17,7 @@ from assay.build.node import NOT_ARGUMENTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import source_key, target_nodes
-from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
 from assay.targets.allowed_targets import slot_of
@@ -60,9 +60,8 @@ _TRAINER = {
     "use_distributed_sampler": "leave it out",
     "default_root_dir": "hydra.run.dir=… is the run directory",
 }
-_GROUPS = ("model", "loss", "optimizer", "scheduler", "metrics", "augment", "param_groups", "finetune")
 _MODULE = {
-    **{group: f"{group}=…" for group in _GROUPS},
+    **{group: f"{group}=…" for group in OF_MODULE},
     "task": "data=…, whose spec names it",
     "schedule": "scheduler.interval=…, scheduler.frequency=…, scheduler.monitor=…",
     "target_scale": "data.standardize_targets=…",
@@ -123,11 +122,8 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
     source = key == "data.source" and OmegaConf.select(root_of(node), "data._target_") == OUR_DATA
     if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
         partial_key = f"{key}._partial_"
-        raise ConfigError(
-            "expected an object, not a function that creates it",
-            key=partial_key,
-            hint=f"leave it out: ~{partial_key}{_OF_A_LOSS if key == 'loss' else ''}",
-        )
+        hint = f"leave it out: ~{partial_key}{_OF_A_LOSS if key == 'loss' else ''}"
+        raise ConfigError("expected an object, not a function that creates it", key=partial_key, hint=hint)
     kind = resolve_class(key, node)
     call = call_of(kind)
     if call is not None:  # built-ins have no signature
@@ -147,11 +143,8 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     count = len(positional) + (later.by_position if later else 0)
     by_position = call.by_position
     if positional and count > len(by_position) and call.many is None:
-        raise ConfigError(
-            f"{call.name} takes {len(by_position)} positional arguments, got {count}",
-            key=f"{key}._args_",
-            hint=call.in_short(),
-        )
+        message = f"{call.name} takes {len(by_position)} positional arguments, got {count}"
+        raise ConfigError(message, key=f"{key}._args_", hint=call.in_short())
     ours = f"assay itself passes {{!r}} to {call.name}"
     twice = {
         **dict.fromkeys(by_position[len(positional) : count], (ours, "leave it out")),
@@ -182,11 +175,8 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     if later is None:
         return
     if refused := [name for name in later.names if name not in call.parameters and not call.takes_any]:
-        raise ConfigError(
-            f"{call.name} has no argument {refused[0]!r}, which assay passes",
-            key=key,
-            hint=f"{later.otherwise}it takes: {call.in_short([refused[0]])}",
-        )
+        message = f"{call.name} has no argument {refused[0]!r}, which assay passes"
+        raise ConfigError(message, key=key, hint=f"{later.otherwise}it takes: {call.in_short([refused[0]])}")
     _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
 
 
@@ -201,11 +191,8 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
     shown = STRUCK if is_secret_key(key) else shown
     suggestion = _suggest(as_typed_key(key), value, expected, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())
-    raise ConfigError(
-        f"expected {format_annotation(expected)}, got {shown}",
-        key=key,
-        hint=f"{suggestion}\n    {signature}" if suggestion else signature,
-    )
+    hint = f"{suggestion}\n    {signature}" if suggestion else signature
+    raise ConfigError(f"expected {format_annotation(expected)}, got {shown}", key=key, hint=hint)
 
 
 def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:

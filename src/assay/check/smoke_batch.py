@@ -58,11 +58,8 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
             f"cannot be used with {type(trainer.strategy).__name__}", key=MICRO_BATCH, hint=WHOLE_BATCH
         )
     if size == "auto" and isinstance(trainer.strategy, DDPStrategy):
-        raise ConfigError(
-            "one process would repeat its step while the others wait for its gradients",
-            key=MICRO_BATCH,
-            hint=f"{MICRO_BATCH}=32, the same in all processes",
-        )
+        message = "one process would repeat its step while the others wait for its gradients"
+        raise ConfigError(message, key=MICRO_BATCH, hint=f"{MICRO_BATCH}=32, the same in all processes")
 
 
 _FEW, _MANY = 4, 16

@@ -248,13 +248,6 @@ class Batch:
         """Such a batch of another size."""
         return replace(self, inputs=(rows, *self.inputs[1:]), targets=(rows, *self.targets[1:]))
 
-    def zeros(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """One such batch; a fake one inside a fake mode."""
-        return (
-            torch.zeros(self.inputs, dtype=self.input_dtype),
-            torch.zeros(self.targets, dtype=self.target_dtype),
-        )
-
 
 @final
 @dataclass(frozen=True)
@@ -368,15 +361,14 @@ def take_step(
 
 
 def try_sizes(
-    module: Module, batch: Batch, sizes: Mapping[bool, Sequence[int]], precision: Precision, node: Any
+    module: Module, batch: Batch, sizes: Sequence[int], precision: Precision, node: Any, *, train: bool
 ) -> None:
     """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation."""
     with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        for training, numbers in sizes.items():
-            module.train(training)
-            for rows in numbers:
-                when = f"with a batch of {rows} in {'training' if training else 'evaluation'}"
-                _forward(module, batch.of_size(rows), precision, node, when)
+        module.train(train)
+        for rows in sizes:
+            when = f"with a batch of {rows} in {'training' if train else 'evaluation'}"
+            _forward(module, batch.of_size(rows), precision, node, when)
     module.train()
 
 
@@ -384,7 +376,9 @@ def _forward(
     module: Module, batch: Batch, precision: Precision, node: Any, when: str = ""
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Loss of the batch, and shape of the model's outputs."""
-    inputs, targets = batch.zeros()
+    # Fake ones inside a fake mode.
+    inputs = torch.zeros(batch.inputs, dtype=batch.input_dtype)
+    targets = torch.zeros(batch.targets, dtype=batch.target_dtype)
     with precision.forward_context():
         try:
             outputs = module(inputs)
@@ -444,10 +438,9 @@ def prove_step(
         module = build_fake_module(config, model, loss, precision, mode)
         step = take_step(module, batch, precision, config.model, mode)
         with mode:
-            try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
-            try_sizes(
-                module, _evaluation_batch(config, batch), {False: sizes[False]}, precision, config.model
-            )
+            try_sizes(module, batch, sizes[True], precision, config.model, train=True)
+            evaluated = _evaluation_batch(config, batch)
+            try_sizes(module, evaluated, sizes[False], precision, config.model, train=False)
         return step, ""
     except StepError as error:
         if sum(p.numel() * p.element_size() for p in model.parameters()) <= _LARGE:
@@ -478,10 +471,10 @@ def _try_for_real(
         if steps:
             take_step(module, base, precision, config.model, None)
         else:
-            try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
+            try_sizes(module, base, [base.inputs[0]], precision, config.model, train=True)
         of_values = False
-        try_sizes(module, base, {True: _small_sizes(config, sizes[True])}, precision, config.model)
-        try_sizes(module, _evaluation_batch(config, base), {False: few}, precision, config.model)
+        try_sizes(module, base, _small_sizes(config, sizes[True]), precision, config.model, train=True)
+        try_sizes(module, _evaluation_batch(config, base), few, precision, config.model, train=False)
     except StepError as error:
         if not of_values:
             raise _to_config_error(config, error, batch) from error
@@ -530,11 +523,8 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):
-        return ConfigError(
-            "returns several values for a batch; a training step needs a single value",
-            key="loss",
-            hint="take their mean in its forward",
-        )
+        message = "returns several values for a batch; a training step needs a single value"
+        return ConfigError(message, key="loss", hint="take their mean in its forward")
     if error.stage == "backward" and "does not require grad" in str(error):
         return ConfigError(
             "a training step fails: the loss does not depend on the model's parameters",
@@ -568,16 +558,13 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
     data, spec, processes = config.data, config.spec, world_size(config)
     if data.get("_target_") != OUR_DATA:
         return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
-    trained = (
-        set()
-        if should_drop_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)
-        else _num_samples(spec.num_train, int(data.batch_size), processes, even=True)
-    )
-    evaluated = (
-        _num_samples(n, int(data.eval_batch_size), processes, even=False)
-        for n in (spec.num_val, spec.num_test)
-    )
-    return {True: sorted(trained - {int(data.batch_size)}), False: sorted(set().union(*evaluated))}
+    size, trained = int(data.batch_size), set[int]()
+    if not should_drop_last(data.get("drop_last", "auto"), spec.num_train, size, processes):
+        trained = _num_samples(spec.num_train, size, processes, even=True) - {size}
+    evaluated = set[int]()
+    for count in (spec.num_val, spec.num_test):
+        evaluated |= _num_samples(count, int(data.eval_batch_size), processes, even=False)
+    return {True: sorted(trained), False: sorted(evaluated)}
 
 
 def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:

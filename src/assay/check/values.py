@@ -130,11 +130,8 @@ def _check_plateau(config: DictConfig) -> None:
     for name in ("min_lr", "eps"):
         value = value_of(config, f"scheduler.{name}")
         if is_number(value) and is_number(lr) and value >= lr > 0:
-            raise ConfigError(
-                f"expected less than optimizer.lr={lr}, got {value}: the learning rate would never fall",
-                key=f"scheduler.{name}",
-                hint=f"scheduler.{name}=0.0",
-            )
+            message = f"expected less than optimizer.lr={lr}, got {value}: the learning rate would never fall"
+            raise ConfigError(message, key=f"scheduler.{name}", hint=f"scheduler.{name}=0.0")
 
 
 def check_numbers(config: DictConfig) -> None:
@@ -200,11 +197,8 @@ def check_trainer(config: DictConfig) -> None:
 def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
     for name in ("max_epochs", "max_steps"):
         if values.get(name) == 0:
-            raise ConfigError(
-                "expected at least 1, or -1 for no end, got 0",
-                key=f"trainer.{name}",
-                hint=f"trainer.{name}=10",
-            )
+            message = "expected at least 1, or -1 for no end, got 0"
+            raise ConfigError(message, key=f"trainer.{name}", hint=f"trainer.{name}=10")
     if values.get("max_time") is None and is_unbounded(values) and not is_stopped(config):
         raise ConfigError(
             "the run would never end: neither max_epochs, max_steps nor max_time is set",
@@ -216,11 +210,8 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
         if most == "max_epochs" and is_chosen(config, "trainer.max_epochs"):
             continue
         if is_whole(low) and is_whole(high) and -1 < high < low:
-            raise ConfigError(
-                f"expected at most {most}={high}, got {low}",
-                key=f"trainer.{least}",
-                hint=f"trainer.{most}={low}, or trainer.{least}={high}",
-            )
+            hint = f"trainer.{most}={low}, or trainer.{least}={high}"
+            raise ConfigError(f"expected at most {most}={high}, got {low}", key=f"trainer.{least}", hint=hint)
 
 
 def _check_micro_batch(config: DictConfig, values: Mapping[str, Any]) -> None:

@@ -93,9 +93,8 @@ def configs(
     from assay.compose.listing import options_of, print_options
 
     options = options_of(group, config_dir)
-    if document.as_json:
-        document.say("configs", {"options": options})
-    else:
+    document.say("configs", {"options": options})
+    if not document.as_json:
         print_options(options)
 
 
@@ -109,9 +108,8 @@ def explain(
     from assay.compose import origin
 
     explanation = origin.explain(key, overrides or [], config_dir)
-    if document.as_json:
-        document.say("explain", explanation)
-    else:
+    document.say("explain", explanation)
+    if not document.as_json:
         origin.print_explanation(Console(highlight=False, soft_wrap=True), explanation)
 
 
@@ -128,10 +126,9 @@ def diff(
     from assay.report.difference import difference, print_difference
 
     differences = difference(first, second, config_dir)
+    document.say("diff", differences)
     if not document.as_json:
         print_difference(differences)
-        return
-    document.say("diff", differences)
 
 
 def info(document: Document) -> None:

@@ -219,11 +219,8 @@ def _end_sweep(document: Document, result: SweepResult) -> None:
         ended = sum(job.status in ("finished", "pruned") for job in result.jobs)
         failed = sum(job.status == "failed" for job in result.jobs)
         again = f"assay resume {shlex.quote(str(result.directory))}{' --failed' if failed else ''}"
-        document.fail(
-            f"{ended} of {pluralize(result.total, 'job')} finished, {failed} failed",
-            hint=again,
-            code=result.exit_code,
-        )
+        counts = f"{ended} of {pluralize(result.total, 'job')} finished, {failed} failed"
+        document.fail(counts, hint=again, code=result.exit_code)
         raise typer.Exit(result.exit_code)
 
 

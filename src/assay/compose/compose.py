@@ -247,9 +247,7 @@ class Job:
 
     def to_config(self) -> DictConfig:
         """The job as a config to build from, which refuses unknown keys."""
-        config: DictConfig = OmegaConf.create(self.config)
-        OmegaConf.set_struct(config, True)
-        return config
+        return OmegaConf.create(self.config, flags={"struct": True})
 
 
 @dataclass(frozen=True)

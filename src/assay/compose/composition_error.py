@@ -151,11 +151,8 @@ def _unreadable(override: str, text: str) -> ConfigError:
     if not equals:
         hint = f"write {override}=VALUE, or ~{override} to leave it out"
         return ConfigError("has no value", key=override, hint=hint)
-    return ConfigError(
-        f"cannot parse the value {value}: {first_line(text)}",
-        key=key,
-        hint="close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'",
-    )
+    hint = "close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'"
+    return ConfigError(f"cannot parse the value {value}: {first_line(text)}", key=key, hint=hint)
 
 
 def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigError:

@@ -185,8 +185,7 @@ def _targets(value: Any) -> Iterator[str]:
 
 
 def _dump(tree: Tree) -> str:
-    text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=110)
-    return text
+    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=110))
 
 
 def _place(group: str, option: object) -> str:

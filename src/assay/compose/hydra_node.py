@@ -78,11 +78,8 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
         value = OmegaConf.select(node, part)
         plain = OmegaConf.to_container(value, resolve=False) if OmegaConf.is_config(value) else value
         if plain not in (None, default):
-            raise ConfigError(
-                "this key has no effect: assay starts jobs and writes logs itself",
-                key=f"hydra.{part}",
-                hint="leave it out; every run writes its log.txt",
-            )
+            message = "this key has no effect: assay starts jobs and writes logs itself"
+            raise ConfigError(message, key=f"hydra.{part}", hint="leave it out; every run writes its log.txt")
     for part in ("launcher", "sweeper"):
         inner = OmegaConf.select(node, part)
         if not isinstance(inner, DictConfig):
@@ -126,15 +123,9 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
     if fine or (can_be_custom and is_within(text, packages)):
         return
     if can_be_custom and not is_library(text):
-        raise ConfigError(
-            f"{text!r} is in a package that is not trusted",
-            key=entry.key,
-            hint=f"if it is your own: {KEY}=[{text.partition('.')[0]}], or put that into conf/project.yaml",
-        )
+        hint = f"if it is your own: {KEY}=[{text.partition('.')[0]}], or put that into conf/project.yaml"
+        raise ConfigError(f"{text!r} is in a package that is not trusted", key=entry.key, hint=hint)
     group = entry.key.removesuffix("._target_").replace(".", "/")
     names = sorted(path.stem for path in CONF_DIR.joinpath(group).glob("[!_]*.yaml"))
-    raise ConfigError(
-        f"{entry.raw!r} is not a class that Hydra may call here",
-        key=entry.key,
-        hint=instead_of_plugin(text) or (f"{group}={' or '.join(names)}" if names else f"~{entry.key}"),
-    )
+    hint = instead_of_plugin(text) or (f"{group}={' or '.join(names)}" if names else f"~{entry.key}")
+    raise ConfigError(f"{entry.raw!r} is not a class that Hydra may call here", key=entry.key, hint=hint)

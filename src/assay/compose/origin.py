@@ -373,12 +373,9 @@ def _keys_of(choice: Choice, origins: Origins, entries: _Entries) -> list[Key]:
         return _keys_below(package, origins, entries)
     # A fragment of another node, such as `device` in the trainer, or of the whole config: what its file sets.
     keys: list[Key] = []
+    file = f"/{choice.group}/{choice.option}.yaml"
     for parts, kind, _, setting in origins.events:
-        if (
-            kind != "mapping"
-            and setting.path
-            and setting.path.as_posix().endswith(f"/{choice.group}/{choice.option}.yaml")
-        ):
+        if kind != "mapping" and setting.path and setting.path.as_posix().endswith(file):
             last = origins.chain(parts)[-1]
             over = f"{last.override or last.text}, {last.where}" if last != setting else ""
             keys.append(Key(setting.key, setting.text, setting.where, over))

@@ -116,18 +116,13 @@ def check_fused(config: DictConfig) -> None:
     """Refuse a fused optimizer where Lightning would do so in the first step."""
     if value_of(config, "optimizer.fused") is not True or not _class_of(config):
         return
+    message = ""
     if not _fits_shards(config, _class_of(config)):
-        raise ConfigError(
-            "torch has no fused kernel for shards of this optimizer",
-            key="optimizer.fused",
-            hint="optimizer.fused=null",
-        )
-    if _clips_mixed(config):
-        raise ConfigError(
-            "Lightning cannot clip the gradients of a fused optimizer in mixed precision",
-            key="optimizer.fused",
-            hint="optimizer.fused=null",
-        )
+        message = "torch has no fused kernel for shards of this optimizer"
+    elif _clips_mixed(config):
+        message = "Lightning cannot clip the gradients of a fused optimizer in mixed precision"
+    if message:
+        raise ConfigError(message, key="optimizer.fused", hint="optimizer.fused=null")
 
 
 def _class_of(config: DictConfig) -> str:
@@ -213,11 +208,8 @@ def keeps_parts(task: Sequence[str], before: Mapping[str, Any], after: Mapping[s
 
 def task_defaults(overrides: Sequence[str]) -> list[str]:
     """Overrides that suit a typed task, which replaces the task of the data."""
-    named = [
-        override.partition("=")[2]
-        for override in overrides
-        if override.lstrip("+").startswith(("task=", "data.task="))
-    ]
+    typed = (override.lstrip("+").partition("=") for override in overrides)
+    named = [option for key, sign, option in typed if sign and key in ("task", "data.task")]
     task = TASKS.get(named[-1]) if named else None
     if task is None or not task.learns_from_inputs or _typed("experiment", overrides):
         return []

@@ -67,7 +67,6 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
         }
         if last in leaves:
             return leaves[last]
-        close = difflib.get_close_matches(last, leaves, n=1, cutoff=0.75)
-        if close:
+        if close := difflib.get_close_matches(last, leaves, n=1, cutoff=0.75):
             return leaves[close[0]]
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")

@@ -88,11 +88,8 @@ class Repository(ConfigRepository):
     def _check_hidden(self, config_path: str) -> None:
         """Refuse a file of the user's in whose place assay's own of the same name is read."""
         for source in self.get_sources():
-            if (
-                source.scheme() != "file"
-                or Path(source.path) == CONF_DIR
-                or not source.is_config(config_path)
-            ):
+            is_users = source.scheme() == "file" and Path(source.path) != CONF_DIR
+            if not (is_users and source.is_config(config_path)):
                 continue
             group, _, name = config_path.rpartition("/")
             hint = f"rename it: {group}/my_{name}.yaml is {group}=my_{name}"
@@ -162,11 +159,9 @@ def apply_overrides(overrides: Sequence[Override], config: DictConfig) -> None:
 
 def completions(loader: ConfigLoader, primary: str, line: str) -> list[str]:
     """What Hydra's own completion makes of a line."""
-    matches: list[str] = BashCompletion(loader)._query(primary, line)
-    return matches
+    return list(BashCompletion(loader)._query(primary, line))
 
 
 def as_override(value: Any) -> str:
     """A value in the grammar of Hydra's overrides."""
-    text: str = Override._get_value_element_as_str(value)
-    return text
+    return str(Override._get_value_element_as_str(value))

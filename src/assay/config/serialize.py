@@ -39,10 +39,8 @@ def to_resolved_dict(config: DictConfig) -> dict[str, Any]:
 
 def to_yaml(plain: Any) -> str:
     """Plain data as `OmegaConf.to_yaml` writes it."""
-    text: str = yaml.dump(
-        plain, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False
-    )
-    return text
+    options: Any = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
+    return str(yaml.dump(plain, Dumper=_Dumper, **options))
 
 
 def exact_json(plain: Any) -> str:
@@ -58,10 +56,8 @@ def to_text(plain: Any) -> str:
 
 def from_text(text: str) -> DictConfig:
     """Read `to_text` back."""
-    plain = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
-    config: DictConfig = OmegaConf.create(plain)
-    OmegaConf.set_struct(config, True)
-    return config
+    plain: dict[str, Any] = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
+    return OmegaConf.create(plain, flags={"struct": True})
 
 
 LARGEST_SEED = 2**32 - 1

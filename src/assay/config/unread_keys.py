@@ -70,7 +70,10 @@ def check_unread_keys(config: DictConfig) -> None:
     entries = list(walk(config))
     if "run_dir" in config:
         raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
-    _check_spec(config)
+    if "spec" in config and OmegaConf.select(config, "data._target_") == OUR_DATA:
+        key = next((f"spec.{name}" for name in config.spec or {}), "spec")
+        message = "comes from the data, which would replace the value given here"
+        raise ConfigError(message, key=key, hint="data=…")
     _check(config, entries, entries, typed)
 
 
@@ -156,15 +159,6 @@ def _without_target(config: DictConfig, name: str) -> bool:
     return isinstance(raw, DictConfig) and not is_null(raw) and "_target_" not in raw
 
 
-def _check_spec(config: DictConfig) -> None:
-    ours = OmegaConf.select(config, "data._target_") == OUR_DATA
-    if ours and "spec" in config:
-        key = next((f"spec.{name}" for name in config.spec or {}), "spec")
-        raise ConfigError(
-            "comes from the data, which would replace the value given here", key=key, hint="data=…"
-        )
-
-
 def missing_header(group: str) -> ConfigError:
     """The error for an option whose keys would be put below the name of its group."""
     why, hint = "an option of this group lacks its header", f"its first line: # @package {PACKAGES[group]}"
@@ -173,11 +167,8 @@ def missing_header(group: str) -> ConfigError:
 
 def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
     if key.startswith("hydra."):
-        return ConfigError(
-            "this key has no effect",
-            key=key,
-            hint=f"keys of Hydra that have an effect: {', '.join(_OF_HYDRA)}",
-        )
+        hint = f"keys of Hydra that have an effect: {', '.join(_OF_HYDRA)}"
+        return ConfigError("this key has no effect", key=key, hint=hint)
     if key in PACKAGES:
         return missing_header(key)
     parent = key.rpartition(".")[0]

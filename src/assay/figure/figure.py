@@ -170,9 +170,8 @@ def to_frame(figure: Figure) -> pd.DataFrame:
             ).reset_index()
         columns = ("labels", "x", "y", "values", "low", "high", "texts")
         values = {name: getattr(mark, name, None) for name in columns}
-        tables.append(
-            pd.DataFrame({name: data for name, data in values.items() if data is not None and len(data)})
-        )
+        present = {name: data for name, data in values.items() if data is not None and len(data)}
+        tables.append(pd.DataFrame(present))
         tables[-1].insert(0, "series", mark.name)
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 

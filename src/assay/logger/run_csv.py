@@ -90,8 +90,7 @@ class RunCSV(Logger):
         if "epoch" in row:
             row["epoch"] = int(row["epoch"]) + self.first_epoch  # Lightning makes it a float on its way
         with self._translate_write_errors():
-            new = [name for name in row if name not in self._open()]
-            if new:
+            if new := [name for name in row if name not in self._open()]:
                 self._rewrite([*self._columns, *new], self._rows())
             with os.fdopen(open_append(self._path), "ab") as file:
                 file.write(_csv_line([row.get(name, "") for name in self._columns]).encode())

@@ -53,11 +53,8 @@ def find_weights_file(weights: str) -> Path:
     for name in _WEIGHTS:
         if (path / name).is_file():
             return path / name
-    raise ConfigError(
-        f"{path} has no {_WEIGHTS[0]}",
-        key="model.weights",
-        hint="load it with transformers, and model.save_pretrained(FOLDER, max_shard_size='100GB')",
-    )
+    hint = "load it with transformers, and model.save_pretrained(FOLDER, max_shard_size='100GB')"
+    raise ConfigError(f"{path} has no {_WEIGHTS[0]}", key="model.weights", hint=hint)
 
 
 def is_run_directory(folder: Path) -> bool:

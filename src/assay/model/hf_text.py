@@ -152,11 +152,8 @@ def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -
     longest = int(settings.max_position_embeddings)
     longest -= padding + 1 if settings.model_type in _AFTER_PADDING else 0
     if max_length > longest:
-        raise ConfigError(
-            f"expected at most {longest} tokens per text, which the network can read, got {max_length}",
-            key="data.source.max_length",
-            hint=f"data.source.max_length={longest}",
-        )
+        message = f"expected at most {longest} tokens per text, which the network can read, got {max_length}"
+        raise ConfigError(message, key="data.source.max_length", hint=f"data.source.max_length={longest}")
 
 
 def _convert_entries(entries: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

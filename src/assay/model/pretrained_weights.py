@@ -184,15 +184,10 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
     """Remove wrapper prefixes from the network's entries; also return the names of the others."""
     children = dict(network.named_children())
     left_out: list[str] = []
-    wrapped = True
-    while wrapped:
-        wrapped = False
-        for wrapper in _WRAPPERS:
-            inside = {key.removeprefix(wrapper): loaded[key] for key in loaded if key.startswith(wrapper)}
-            if inside and wrapper.partition(".")[0] not in children:
-                left_out += [key for key in loaded if not key.startswith(wrapper)]
-                loaded, wrapped = inside, True
-                break
+    wrappers = [wrapper for wrapper in _WRAPPERS if wrapper.partition(".")[0] not in children]
+    while wrapper := next((one for one in wrappers if any(key.startswith(one) for key in loaded)), ""):
+        left_out += [key for key in loaded if not key.startswith(wrapper)]
+        loaded = {key.removeprefix(wrapper): loaded[key] for key in loaded if key.startswith(wrapper)}
     if non_tensors := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
         raise ValueError(f"the weights hold entries that are not tensors: {join_first(non_tensors)}")
     return dict(loaded), left_out
@@ -201,7 +196,6 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
 def find_head(network: nn.Module) -> str:
     """Return the name of the last linear layer, or of the last convolution if there is none."""
     for kind in (nn.Linear, nn.Conv2d):
-        names = [name for name, module in network.named_modules() if isinstance(module, kind)]
-        if names:
+        if names := [name for name, module in network.named_modules() if isinstance(module, kind)]:
             return str(names[-1])
     return ""

@@ -69,11 +69,7 @@ class UNet(nn.Module):
 
 
 def _convolutions(before: int, after: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(before, after, 3, padding=1, bias=False),
-        nn.BatchNorm2d(after),
-        nn.ReLU(),
-        nn.Conv2d(after, after, 3, padding=1, bias=False),
-        nn.BatchNorm2d(after),
-        nn.ReLU(),
-    )
+    layers: list[nn.Module] = []
+    for channels in (before, after):
+        layers += [nn.Conv2d(channels, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+    return nn.Sequential(*layers)

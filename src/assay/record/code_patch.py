@@ -142,8 +142,7 @@ def _announce_untracked(repository: git.Repo, root: Path) -> bool:
         for path in found
         if path.lstat().st_size <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(path.name)
     ]
-    sources = [path.relative_to(root).as_posix() for path in kept]
-    if sources:
+    if sources := [path.relative_to(root).as_posix() for path in kept]:
         listing = "\0".join(f":(top,literal){name}" for name in sources).encode("utf-8", "surrogateescape")
         with tempfile.TemporaryFile() as file:
             file.write(listing)

@@ -18,7 +18,7 @@ from assay.record.run_record import Outcome, Status, from_json_numbers, to_json_
 from assay.record.secrets import redact_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 FILE: Final = "journal.jsonl"
@@ -51,18 +51,9 @@ class JobRecord:
     @property
     def fold(self) -> int | None:
         """Which fold it tests; None without folds."""
-        return fold_of(self.overrides)
-
-
-def fold_of(overrides: Iterable[str]) -> int | None:
-    """Which fold a job tests; None for one without folds.
-
-    >>> fold_of(["seed=1", "fold=2"]), fold_of(["seed=1"])
-    (2, None)
-    """
-    typed = dict(override.lstrip("+").partition("=")[::2] for override in overrides)
-    fold = typed.get("fold", "")
-    return int(fold) if fold.isdecimal() else None
+        typed = dict(override.lstrip("+").partition("=")[::2] for override in self.overrides)
+        fold = typed.get("fold", "")
+        return int(fold) if fold.isdecimal() else None
 
 
 @final
@@ -228,8 +219,3 @@ def refuse_existing(directory: Path) -> None:
             f"{directory} already holds a sweep",
             hint=f"assay resume {shlex.quote(str(directory))}, or choose another hydra.sweep.dir",
         )
-
-
-def unfinished_jobs(journal: Journal) -> Iterator[JobRecord]:
-    """Jobs that something is left to do for, by number."""
-    return (job_record for _, job_record in sorted(journal.jobs.items()) if not job_record.ended)

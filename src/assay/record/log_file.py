@@ -79,13 +79,9 @@ def log_file(path: Path) -> Iterator[None]:
             if terminal is not None and not root.handlers:  # where no other handler would show warnings
                 logging.getLogger("py.warnings").addHandler(terminal)
                 undo.callback(logging.getLogger("py.warnings").removeHandler, terminal)
-        for logger in (root, *_not_propagating()):
-            logger.addHandler(handler)
-            undo.callback(logger.removeHandler, handler)
+        for logger in (root, *logging.Logger.manager.loggerDict.values()):
+            # Lightning's hand nothing on to the root, if no logging was set up before its import.
+            if isinstance(logger, logging.Logger) and (logger is root or not logger.propagate):
+                logger.addHandler(handler)
+                undo.callback(logger.removeHandler, handler)
         yield
-
-
-def _not_propagating() -> list[logging.Logger]:
-    """Loggers that hand nothing on to the root: Lightning's, if no logging was set up before its import."""
-    loggers = logging.Logger.manager.loggerDict.values()
-    return [logger for logger in loggers if isinstance(logger, logging.Logger) and not logger.propagate]

@@ -102,11 +102,8 @@ def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -
         )
     if state["dirty"]:
         shown = join_first(patched_files(patch), _SHOWN)
-        raise ConfigError(
-            f"these are not committed: {shown or 'files too large for a patch'}",
-            key="enforce_clean_git",
-            hint="git commit, or enforce_clean_git=false",
-        )
+        message = f"these are not committed: {shown or 'files too large for a patch'}"
+        raise ConfigError(message, key="enforce_clean_git", hint="git commit, or enforce_clean_git=false")
 
 
 def patched_files(patch: str) -> list[str]:

@@ -57,7 +57,10 @@ def create_run_directory(path: Path) -> None:
     """Make a new run directory."""
     refuse_existing(path)
     check_links(path)
-    _refuse_foreign(path)
+    config = path / "config.yaml"  # a run that was killed early has sealed its own
+    if config.is_file() and not is_yaml_intact(read_whole(config)):
+        message = f"{config} is there already, and no run has written it"
+        raise AssayError(message, hint="choose another hydra.run.dir, or move the file away")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,16 +73,6 @@ def remove_unfinished_files(run_dir: Path) -> None:
     """Remove the temporary files of processes that were killed; asked by the only one that writes."""
     for folder in (run_dir, run_dir / "checkpoints"):
         remove_unfinished(folder, older_than=0)
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Refuse to write over a config that no run has left: one that was killed early has sealed its own."""
-    config = path / "config.yaml"
-    if config.is_file() and not is_yaml_intact(read_whole(config)):
-        raise AssayError(
-            f"{config} is there already, and no run has written it",
-            hint="choose another hydra.run.dir, or move the file away",
-        )
 
 
 def refuse_existing(path: Path) -> None:
@@ -155,7 +148,8 @@ def check_removable(path: Path) -> Path:
             f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
         )
     record = RunRecord.load(path)
-    if foreign := sorted(entry.name for entry in path.iterdir() if not _is_own(entry.name)):
+    others = (entry.name for entry in path.iterdir() if entry.name not in _REMOVABLE)
+    if foreign := sorted(name for name in others if not (is_temporary(name) or _OTHERS.fullmatch(name))):
         raise AssayError(
             f"{path} holds what no run has written: {', '.join(foreign[:5])}{', …' * (len(foreign) > 5)}",
             hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
@@ -181,7 +175,3 @@ def remove_run(path: Path) -> None:
             shutil.rmtree(gone)  # removes links, and follows none
         except OSError as error:
             raise AssayError(f"{path} cannot be removed: {error.strerror}: {error.filename}") from error
-
-
-def _is_own(name: str) -> bool:
-    return name in _REMOVABLE or is_temporary(name) or _OTHERS.fullmatch(name) is not None

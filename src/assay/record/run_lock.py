@@ -52,7 +52,10 @@ def lock_run(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
             raise lock_error(run_dir)
         attempt = 0 if shared else _await_silence(run_dir) + 1
         line = f"{os.getpid()} {socket.gethostname()} {attempt}\n"
-        _write_owner(descriptors[-1], line, joins=shared)
+        with suppress(OSError):  # a full disk: the lock holds all the same
+            if not shared:
+                os.truncate(descriptors[-1], 0)
+            os.write(descriptors[-1], line.encode())
         for descriptor in descriptors:
             with suppress(OSError):  # a file system without locks; then nobody can be kept out
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -113,13 +116,6 @@ def _acquire(descriptor: int) -> bool:
     while not (locked := _try_lock(descriptor)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return locked
-
-
-def _write_owner(descriptor: int, line: str, *, joins: bool) -> None:
-    with suppress(OSError):  # a full disk: the lock holds all the same
-        if not joins:
-            os.truncate(descriptor, 0)
-        os.write(descriptor, line.encode())
 
 
 def _await_silence(run_dir: Path) -> int:
@@ -183,10 +179,14 @@ def _beating(run_dir: Path, descriptor: int, line: str) -> Iterator[None]:
 
 def _read_owner(run_dir: Path) -> str:
     """The line of the process that has the lock; empty where none was there or it has let go."""
-    try:
-        return read_whole(run_dir / FILE)[:4096].decode(errors="replace").partition("\n")[0]
-    except OSError:
-        return ""
+    return _read_owners(run_dir).partition("\n")[0]
+
+
+def _read_owners(run_dir: Path) -> str:
+    """The line of each process that writes the run."""
+    with suppress(OSError):
+        return read_whole(run_dir / FILE)[:4096].decode(errors="replace")
+    return ""
 
 
 def _read_beat(run_dir: Path) -> tuple[str, int]:
@@ -209,11 +209,7 @@ def _holders(run_dir: Path) -> list[tuple[int, str]]:
     """The process that holds the lock; those that have joined it, where it is gone itself."""
     import psutil
 
-    try:
-        text = read_whole(run_dir / FILE)[:4096].decode(errors="replace")
-    except OSError:
-        return []
-    lines = [line.split() for line in text.splitlines()]
+    lines = [line.split() for line in _read_owners(run_dir).splitlines()]
     owners = [line[:2] for line in lines if len(line) > 1 and line[0].isdecimal() and line[1].isprintable()]
     holders = [(int(process), host) for process, host in owners]
     here = socket.gethostname()

@@ -295,11 +295,8 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
         if version != SCHEMA_VERSION:
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
         if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):  # few; a matrix has many numbers
-            plain |= {
-                name: from_json_numbers(plain[name])
-                for name in ("metrics", "best", "matrices")
-                if name in plain
-            }
+            for name in plain.keys() & {"metrics", "best", "matrices"}:
+                plain[name] = from_json_numbers(plain[name])
         for name in ("sha256", "set_by", "lock_sha256"):  # the latter two as earlier versions wrote them
             plain.pop(name, None)
         try:

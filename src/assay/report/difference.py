@@ -28,16 +28,6 @@ _MATTERS = ("status", "seed", "data_sha256", "patch_sha256", "git", "machine", "
 _RUN_DIR = "${run_dir}"
 
 
-@final
-@dataclass(frozen=True)
-class Side:
-    """One of the two that are compared."""
-
-    name: str
-    config: DictConfig
-    record: RunRecord | None = None
-
-
 Rows = dict[str, tuple[str | None, str | None]]
 """By key what two sides have, as it is written in YAML; None for what is not there."""
 
@@ -62,7 +52,7 @@ class Difference:
     scores: Rows
 
 
-def read_side(name: str, config_dir: Path | None = None) -> Side:
+def read_side(name: str, config_dir: Path | None = None) -> tuple[DictConfig, RunRecord | None]:
     """Read a run directory or a config file, or compose overrides."""
     path = Path(name)
     if name.strip() and path.is_dir():
@@ -70,9 +60,9 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
             message = f"{name} is not a run directory: it has no config.yaml"
             raise AssayError(message, hint="runs lie under outputs/<name>/<date>/")
         record = RunRecord.load(path) if (path / FILE).is_file() else None
-        return Side(name, load_mapping(path / "config.yaml"), record)
+        return load_mapping(path / "config.yaml"), record
     if name.strip() and path.is_file():
-        return Side(name, load_mapping(path))
+        return load_mapping(path), None
     try:
         overrides = shlex.split(name)
     except ValueError as error:
@@ -83,7 +73,7 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
             hint="assay diff outputs/A outputs/B, or assay diff '' 'optimizer=sgd optimizer.lr=0.1'",
         )
     with name_source(overrides, config_dir):
-        return Side(name, job_config(compose(overrides, config_dir)))
+        return job_config(compose(overrides, config_dir)), None
 
 
 def config_difference(first: DictConfig, second: DictConfig) -> Rows:
@@ -107,10 +97,9 @@ def record_difference(left: RunRecord, right: RunRecord) -> Rows:
 def score_difference(left: RunRecord, right: RunRecord) -> Rows:
     """Scores of two runs that are not the same, those of the test first."""
     first, second = ({name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (left, right))
-    names = sorted({**first, **second}, key=lambda name: (not name.startswith("test/"), name))
-    names = [name for name in names if not name.startswith("lr-")]
-    differing = [name for name in names if left.metrics.get(name) != right.metrics.get(name)]
-    return {name: (first.get(name), second.get(name)) for name in differing}
+    differing = [name for name in {**first, **second} if left.metrics.get(name) != right.metrics.get(name)]
+    names = sorted(differing, key=lambda name: (not name.startswith("test/"), name))
+    return {name: (first.get(name), second.get(name)) for name in names if not name.startswith("lr-")}
 
 
 def _is_derived(key: str, derived: Collection[str]) -> bool:
@@ -120,14 +109,15 @@ def _is_derived(key: str, derived: Collection[str]) -> bool:
 
 def difference(first: str, second: str, config_dir: Path | None = None) -> Difference:
     """Compare two sides."""
-    left, right = read_side(first, config_dir), read_side(second, config_dir)
-    config = config_difference(left.config, right.config)
-    if left.record is None or right.record is None:
+    (left, record), (right, other) = read_side(first, config_dir), read_side(second, config_dir)
+    config = config_difference(left, right)
+    if record is None or other is None:
         return Difference(first, second, config, {}, {})
-    derived = set(left.record.interpolations) & set(right.record.interpolations)
+    derived = set(record.interpolations) & set(other.interpolations)
     config = {key: values for key, values in config.items() if not _is_derived(key, derived)}
-    records = left.record, right.record
-    return Difference(first, second, config, record_difference(*records), score_difference(*records))
+    return Difference(
+        first, second, config, record_difference(record, other), score_difference(record, other)
+    )
 
 
 def print_difference(difference: Difference) -> None:

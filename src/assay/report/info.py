@@ -53,12 +53,9 @@ def _gpus() -> dict[str, str]:
         }
     if torch.backends.mps.is_available():
         return {"mps": "Apple GPU through Metal", "bf16": "see precision=bf16"}
-    built = (
-        f"torch is built for CUDA {torch.version.cuda}, but finds no GPU or driver"
-        if torch.version.cuda
-        else "torch is built without CUDA"
-    )
-    return {"none": built}
+    if torch.version.cuda:
+        return {"none": f"torch is built for CUDA {torch.version.cuda}, but finds no GPU or driver"}
+    return {"none": "torch is built without CUDA"}
 
 
 def auto_choice() -> dict[str, str]:

@@ -259,16 +259,14 @@ def _printable(value: Any) -> Any:
 
 def _source(environment: jinja2.Environment, name: str) -> str:
     loader: Any = environment.loader
-    text: str = loader.get_source(environment, name)[0]
-    return text
+    return str(loader.get_source(environment, name)[0])
 
 
 @functools.cache
 def _library() -> str:
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # plotly ships no types
 
-    script: str = get_plotlyjs()
-    return script
+    return str(get_plotlyjs())
 
 
 def _policy(*scripts: str) -> str:

@@ -214,9 +214,7 @@ def _logged_scores(
     if not rows:
         return []
     logged = dict.fromkeys(subset for cells in rows.values() for subset in cells)
-    subsets = sorted(
-        logged, key=lambda part: (_SUBSETS.index(part) if part in _SUBSETS else len(_SUBSETS), part)
-    )
+    subsets = [*(part for part in _SUBSETS if part in logged), *sorted(logged.keys() - {*_SUBSETS})]
     names = {subset: subset or "value" for subset in subsets}
     table: list[list[Cell | str]] = [
         [title(metric), *(cells.get(part, Cell("")) for part in subsets)] for metric, cells in rows.items()
@@ -423,10 +421,8 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
     path = run_dir / "config.yaml"
     try:
         check_inside(path, run_dir)
-        is_unchanged = is_yaml_intact(read_whole(path))
-        return config_values(
-            load_mapping(path)
-        ), "" if is_unchanged else f"{path} has changed since the run wrote it"
+        problem = "" if is_yaml_intact(read_whole(path)) else f"{path} has changed since the run wrote it"
+        return config_values(load_mapping(path)), problem
     except OSError as error:
         return {}, f"{path} cannot be read: {error.strerror}"
     except AssayError as error:

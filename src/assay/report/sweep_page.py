@@ -477,9 +477,8 @@ def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], to
         near = values[off <= _NEAR * spread]
         room = np.ptp(near) / 20
         y_range = float(near.min() - room), float(near.max() + room)
-        caption.append(
-            f"{pluralize(len(values) - len(near), 'point')} far outside: a double click shows all."
-        )
+        far = pluralize(len(values) - len(near), "point")
+        caption.append(f"{far} far outside: a double click shows all.")
     slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     return Figure(
         f"curve_{slug}",

@@ -44,11 +44,8 @@ def make_part(
     for name, value in values.items():
         full = f"{key}.{name}"
         if name not in names:
-            raise ConfigError(
-                f"this key has no effect{did_you_mean(name, [*names, *ignored], '; ')}",
-                key=full,
-                hint=f"there is: {', '.join([*names, *ignored])}",
-            )
+            message = f"this key has no effect{did_you_mean(name, [*names, *ignored], '; ')}"
+            raise ConfigError(message, key=full, hint=f"there is: {', '.join([*names, *ignored])}")
         annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
             check_value(full, value, annotation)
@@ -63,11 +60,8 @@ def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence
     if is_within(name, packages):
         return custom_class(f"{key}._target_", name, packages, base)
     if name not in SWEEP_PARTS[key]:
-        raise ConfigError(
-            f"{name!r} is not one of assay's, nor in a trusted package",
-            key=f"{key}._target_",
-            hint=f"assay configs {key.replace('.', '/')}",
-        )
+        message = f"{name!r} is not one of assay's, nor in a trusted package"
+        raise ConfigError(message, key=f"{key}._target_", hint=f"assay configs {key.replace('.', '/')}")
     return getattr(importlib.import_module(module), kind)
 
 

@@ -118,8 +118,7 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
         return Outcome.from_json(exit_status.outcome)
     if exit_status.exit_code == TIMED_OUT and job_spec.timeout_min is not None:
         return timeout_outcome(job_spec, exit_status.seconds)
-    recorded = _read_recorded_outcome(job_spec, exit_status)
-    if recorded is not None:
+    if (recorded := _read_recorded_outcome(job_spec, exit_status)) is not None:
         return recorded
     if exit_status.exit_code >= 0:
         reason = f"its process ended with exit code {exit_status.exit_code} and gave no reason"

@@ -143,7 +143,7 @@ class Scheduler:
         number = max(self._journal.jobs, default=-1) + 1
         try:
             job = self._compose(proposal.overrides, number)
-            spec = _reusable_spec(self._check(job))
+            self._specs[job.fingerprint] = _reusable_spec(self._check(job))
         except ProcessError:
             raise
         except AssayError as error:
@@ -152,7 +152,6 @@ class Scheduler:
             return None
         job_record = make_job_record(number, job, proposal.token)
         self._journal.add([job_record])
-        self._specs[job.fingerprint] = spec
         return job_record, job
 
     def _job_spec(self, job_record: JobRecord, job: Job) -> JobSpec:

@@ -23,7 +23,7 @@ from assay.files.symlinks import check_links
 from assay.paths import project_conf
 from assay.process import collect_signals
 from assay.quoting import pluralize, quote_text
-from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished_jobs
+from assay.record.journal import JobRecord, Journal, refuse_existing
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, lock_error, lock_run
@@ -251,8 +251,7 @@ def _match_jobs(
     next_number = max(journal.jobs, default=-1) + 1
     while proposal := sweep.search.next():
         job = sweep.composer.job(proposal.overrides, next_number)
-        earlier = numbers.get(job.fingerprint)
-        if earlier:
+        if earlier := numbers.get(job.fingerprint):
             number = earlier.pop()
             jobs[number] = sweep.composer.job(proposal.overrides, number)
         else:
@@ -263,8 +262,8 @@ def _match_jobs(
 
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Record jobs that ended while no driver ran, once the processes of the previous driver are gone."""
-    numbers = [job.number for job in unfinished_jobs(journal) if job.number in jobs and job.attempts]
-    run_dirs = {number: journal.path.parent / str(number) for number in numbers}
+    begun = [number for number, job in sorted(journal.jobs.items()) if job.attempts and not job.ended]
+    run_dirs = {number: journal.path.parent / str(number) for number in begun if number in jobs}
     wait_for_runs(run_dirs.values())
     for number, run_dir in run_dirs.items():
         with suppress(AssayError):  # no record, or a damaged one: the attempt to go on says so

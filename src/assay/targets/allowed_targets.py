@@ -40,20 +40,13 @@ LEAVES: Final = tuple(
 """assay's own groups; the rest of assay reads, writes and runs, and is not part of a config."""
 
 PLACES: Final = (
-    "torch.nn",
-    "torch.optim",
-    "torch.utils.data",
-    "torchvision.models",
-    "torchvision.transforms",
-    "torchvision.datasets",
-    "torchvision.ops",
+    *("torch.nn", "torch.optim", "torch.utils.data"),
+    *(f"torchvision.{name}" for name in ("models", "transforms", "datasets", "ops")),
     "torchmetrics",
-    "lightning.pytorch.callbacks",
-    "lightning.pytorch.loggers",
-    "lightning.pytorch.strategies",
-    "lightning.pytorch.plugins",
-    "lightning.pytorch.profilers",
-    "lightning.pytorch.accelerators",
+    *(
+        f"lightning.pytorch.{name}"
+        for name in ("callbacks", "loggers", "strategies", "plugins", "profilers", "accelerators")
+    ),
     *LEAVES,
 )
 """Where the classes lie that a config may name."""
@@ -69,10 +62,8 @@ EXACT: Final = (
 """Classes that a config may name elsewhere."""
 
 FUNCTIONS: Final = {
-    "assay.load": (
-        "model",
-        "augment",
-    ),  # reads weights only, and judges the run's config as it judges this one
+    # Reads weights only, and judges the run's config as it judges this one.
+    "assay.load": ("model", "augment"),
     "assay.targets.objects.take": ("model", "module", "data"),
     "torch.tensor": (),
     "torch.ones": (),
@@ -243,12 +234,9 @@ def find_targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[
     for entry, _ in follow(config, prefix):
         if entry.name != "_target_" or entry.raw is None or entry.is_missing:
             continue
-        key = entry.key.removesuffix("_target_").removesuffix(".")
-        raw = (
-            _dereference_target(entry.node, str(entry.raw), entry.key)
-            if entry.is_interpolation
-            else entry.raw
-        )
+        key, raw = entry.key.removesuffix("_target_").removesuffix("."), entry.raw
+        if entry.is_interpolation:
+            raw = _dereference_target(entry.node, str(raw), entry.key)
         check_trust(key, raw, entry.parent)
         yield key, raw
 

@@ -65,17 +65,16 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     if len(parts := _parts(annotation)) > 1:
         return any(accepts(part, value) for part in parts)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in _MAPPINGS and not isinstance(value, NestedTarget):
+    if isinstance(value, NestedTarget):
+        if value.kind is None or not _is_object(value.kind, functools.partial):
+            return True
+    elif origin in _MAPPINGS:
         return isinstance(value, dict) and all(accepts(args[1], item) for item in value.values())
-    if origin is tuple and args[1:] != (...,) and not isinstance(value, NestedTarget):
+    elif origin is tuple and args[1:] != (...,):
         fits = isinstance(value, list | tuple) and len(value) == len(args)
         return fits and all(map(accepts, args, value))
-    if origin in _SEQUENCES and not isinstance(value, NestedTarget):
+    elif origin in _SEQUENCES:
         return isinstance(value, list | tuple) and all(accepts(args[0], item) for item in value)
-    if isinstance(value, NestedTarget) and (
-        value.kind is None or not _is_object(value.kind, functools.partial)
-    ):
-        return True
     try:
         msgspec.convert(value, annotation, dec_hook=_check_object)
     except msgspec.ValidationError:

@@ -63,11 +63,8 @@ def check_name(config: DictConfig) -> None:
     """Refuse a name that would lead elsewhere as a part of a path."""
     name = config.get("name")
     if isinstance(name, str) and not _WORD.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} cannot be part of a path: expected letters, digits and . - _ = + , @",
-            key="name",
-            hint="name=my_experiment",
-        )
+        message = f"{name!r} cannot be part of a path: expected letters, digits and . - _ = + , @"
+        raise ConfigError(message, key="name", hint="name=my_experiment")
 
 
 def is_path(name: str) -> bool:
@@ -89,11 +86,8 @@ def may_reach_out(key: str, value: Any) -> bool:
     name = re.split(r"[.\[\]]", key.rstrip("]"))[-1]
     if not isinstance(value, str):
         return False
-    if name == "weights":
-        return True
-    return bool(is_path(name) or _ADDRESS.fullmatch(name)) or any(
-        part in value for part in ("/", "\\", "~", "$", "..", ":")
-    )
+    is_named = name == "weights" or is_path(name) or _ADDRESS.fullmatch(name) is not None
+    return is_named or any(part in value for part in ("/", "\\", "~", "$", "..", ":"))
 
 
 def check_place(key: str, path: str | Path, person: Trust) -> None:

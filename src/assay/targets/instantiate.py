@@ -51,9 +51,8 @@ def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **obj
 
 def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = MappingProxyType({})) -> Any:
     if isinstance(value, list):
-        return _wrap_container(
-            [_build(inner, f"{key}[{i}]", words) for i, inner in enumerate(value)], words.convert
-        )
+        items = [_build(inner, f"{key}[{i}]", words) for i, inner in enumerate(value)]
+        return _wrap_container(items, words.convert)
     if not isinstance(value, dict):
         return value
     check_words(key, value)
@@ -61,9 +60,8 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
     words = _Words(convert, recursive, words.packages)
     prefix = f"{key}." if key else ""
     if "_target_" not in value:
-        return _wrap_container(
-            {name: _build(inner, f"{prefix}{name}", words) for name, inner in value.items()}, convert
-        )
+        nodes = {name: _build(inner, f"{prefix}{name}", words) for name, inner in value.items()}
+        return _wrap_container(nodes, convert)
     arguments = {
         name: _unwrap_container(_build(inner, f"{prefix}{name}", words), convert)
         if recursive

@@ -42,9 +42,7 @@ def require(key: str, what: str, *names: str) -> None:
     if not any(map(_is_installed, names)):
         message = f"{what} needs the package {names[0]}, which is not installed"
         raise ConfigError(message, key=key, hint=hint)
-    with suppress(
-        importlib.metadata.PackageNotFoundError
-    ):  # assay, or what is called otherwise than its package
+    with suppress(importlib.metadata.PackageNotFoundError):  # of some the name is another one
         version = importlib.metadata.version(names[0])
         for requirement in map(Requirement, importlib.metadata.requires("assay") or ()):
             if requirement.name == names[0] and not requirement.specifier.contains(version, prereleases=True):

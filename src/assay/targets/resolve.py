@@ -36,8 +36,6 @@ from assay.task.task_of import TASKS, check_interface, find_task, register_task
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from omegaconf import DictConfig
-
 
 Kind = TypeVar("Kind")
 _ANY_CALL = ("augment", "param_groups")
@@ -102,11 +100,8 @@ def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
     except AssayError:
         raise
     except Exception as error:  # whatever a custom constructor raises
-        raise ConfigError(
-            f"{kind.__module__}.{kind.__qualname__} cannot be built: {describe_error(error)}",
-            key=key,
-            hint="--debug shows the traceback",
-        ) from error
+        message = f"{kind.__module__}.{kind.__qualname__} cannot be built: {describe_error(error)}"
+        raise ConfigError(message, key=key, hint="--debug shows the traceback") from error
 
 
 def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:
@@ -169,8 +164,7 @@ def _check_object(target: str, obj: Any, slot: str) -> None:
             raise ConfigError(f"{target!r} is not allowed: it is not a class; {says}", hint=hint)
         return
     home = str(obj.__module__)
-    reason = next((why for module, why in REFUSED.items() if is_within(home, [module])), "")
-    if reason:
+    if reason := next((why for module, why in REFUSED.items() if is_within(home, [module])), ""):
         raise ConfigError(
             f"{target!r} is not allowed: it {reason}",
             hint="wrap it in a class of your own package, which you trust",
@@ -189,20 +183,15 @@ def check_object(key: str, instance: Any) -> None:
     """Refuse the result of a custom function that does not fit its place."""
     slot, holds = slot_of(key)
     if slot and not (slot in _ANY_CALL or isinstance(instance, (functools.partial, *_classes(holds.bases)))):
-        raise ConfigError(
-            f"expected {holds.words}, got a {type(instance).__name__}",
-            key=key,
-            hint=f"for example {holds.example}",
-        )
+        message = f"expected {holds.words}, got a {type(instance).__name__}"
+        raise ConfigError(message, key=key, hint=f"for example {holds.example}")
 
 
 def _is_listed(target: str, obj: Any, slot: str) -> bool:
     """A function of an exact name, or one of torchvision's own builders of models."""
-    for name, slots in FUNCTIONS.items():
-        if (not slot or slot in slots) and (
-            target == name or (inspect.isroutine(obj) and obj is _locate(name))
-        ):
-            return True
+    names = [name for name, slots in FUNCTIONS.items() if not slot or slot in slots]
+    if target in names or (inspect.isroutine(obj) and any(obj is _locate(name) for name in names)):
+        return True
     if slot not in ("", "model") or not is_within(str(getattr(obj, "__module__", "")), [_BUILDERS]):
         return False
     registry: Any = importlib.import_module("torchvision.models._api")
@@ -311,11 +300,8 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
         return
     root = name.partition(".")[0]
     if not is_dotted_path(name) or is_library(root):
-        raise ConfigError(
-            f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}",
-            key=key,
-            hint=f"{', '.join(TASKS)}, or the dotted path of a custom task",
-        )
+        hint = f"{', '.join(TASKS)}, or the dotted path of a custom task"
+        raise ConfigError(f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}", key=key, hint=hint)
     raise ConfigError(
         f"{name!r} is a task in a package that is not trusted here",
         key=key,
@@ -331,11 +317,8 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
         return remembered
     kind = custom_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
     if kind.name != name:
-        raise ConfigError(
-            f"{name!r} has the name {kind.name!r}",
-            key=key,
-            hint=f"{key}={kind.name}" if "." in kind.name else f"leave `name` out of {kind.__name__}",
-        )
+        hint = f"{key}={kind.name}" if "." in kind.name else f"leave `name` out of {kind.__name__}"
+        raise ConfigError(f"{name!r} has the name {kind.name!r}", key=key, hint=hint)
     task: Task = construct(key, kind)
     check_interface(task, key)
     register_task(task)

@@ -144,12 +144,8 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
     for override in _parse_all(overrides):
         if override.is_delete():
             continue
-        text = override.input_line or ""
-        if override.is_sweep_override():
-            if not _refers(text):
-                keys.add(override.key_or_group)
-            continue
-        pending: list[tuple[str, Any]] = [(override.key_or_group, override.value())]
+        typed = override.input_line if override.is_sweep_override() else override.value()
+        pending: list[tuple[str, Any]] = [(override.key_or_group, typed)]
         while pending:
             key, value = pending.pop()
             if isinstance(value, dict):

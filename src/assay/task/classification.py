@@ -182,8 +182,7 @@ class Multilabel(Task):
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-        outputs, targets = super().kept(outputs, targets, kind)
-        return outputs, targets.char()
+        return super().kept(outputs, targets.char(), kind)
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:

@@ -83,8 +83,7 @@ class Regression(Task):
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-        outputs, targets = super().kept(outputs, targets, kind)
-        return outputs, targets.float()
+        return super().kept(outputs, targets.float(), kind)
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
@@ -129,7 +128,7 @@ class Multitask(Task):
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
         for head in parse_heads(class_names):
             head_targets = {subset: head.targets_of(values) for subset, values in targets.items()}
-            (_CLASSES if head.class_names else _NUMBERS).check_subsets(head_targets, head.class_names)
+            _task_of_head(head).check_subsets(head_targets, head.class_names)
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

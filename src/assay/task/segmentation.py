@@ -102,10 +102,8 @@ class Segmentation(Task):
     @override
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
         valid = [masks[masks != IGNORED] for targets in subsets for masks in _blocks(targets)]
-        return tuple(
-            str(label)
-            for label in range(1 + max((int(pixels.max()) for pixels in valid if len(pixels)), default=-1))
-        )
+        highest = max((int(pixels.max()) for pixels in valid if len(pixels)), default=-1)
+        return tuple(map(str, range(highest + 1)))
 
     @override
     def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:

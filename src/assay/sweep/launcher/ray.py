@@ -214,14 +214,15 @@ class RayLauncher(Launcher):
     def _too_large(self, subject: str, needs: Mapping[str, float], nodes: int) -> AssayError:
         have = "; ".join(dict.fromkeys(_format_amounts(has, needs) for has in self._machines())) or "none"
         waited = f" and none has joined in {self._node_wait_min:g} min" if self._node_wait_min else ""
+        amounts = _format_amounts(needs, needs)
+        message = f"{subject} {amounts}, which no machine of the Ray cluster has{waited} (there is: {have})"
+        if nodes > 1:
+            message = (
+                f"{subject} {nodes} nodes with {amounts} each, for which the Ray cluster has no room{waited} "
+                f"(its machines have: {have})"
+            )
         return AssayError(
-            (
-                f"{subject} {_format_amounts(needs, needs)}, which no machine of the Ray cluster has{waited} "
-                f"(there is: {have})"
-                if nodes == 1
-                else f"{subject} {nodes} nodes with {_format_amounts(needs, needs)} each, for which the Ray "
-                f"cluster has no room{waited} (its machines have: {have})"
-            ),
+            message,
             hint="device=cpu, trainer.devices=…, or add such a machine to the cluster; if the cluster adds "
             "machines by itself: hydra.launcher.node_wait_min=20",
         )

@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import IntervalSweep
 from typing_extensions import override
 
 from assay.errors import ConfigError
-from assay.sweep.search.search import Proposal, Search, format_override, list_values, parse_overrides
+from assay.sweep.search.search import Proposal, Search, format_override, parse_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,9 +72,6 @@ def _values(key: str, override: Override) -> list[str]:
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
         low, high = sweep.start, sweep.end
-        raise ConfigError(
-            f"a grid cannot list every number from {low} to {high}",
-            key=key,
-            hint=f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}",
-        )
-    return [f"{key}={value}" for value in list_values(override)]
+        hint = f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}"
+        raise ConfigError(f"a grid cannot list every number from {low} to {high}", key=key, hint=hint)
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]

@@ -108,21 +108,15 @@ class OptunaSearch(Search):
     def _check_parts(self) -> None:
         """Refuse parts that cannot be made, or not together."""
         if self._sampler["_target_"] == _CMA:
-            raise ConfigError(
-                "CMA-ES keeps its state as a pickle, which is not read",
-                key="hydra.sweeper.sampler",
-                hint="hydra/sweeper/sampler=tpe",
-            )
+            message = "CMA-ES keeps its state as a pickle, which is not read"
+            raise ConfigError(message, key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=tpe")
         self._make_sampler(0)
         _build("pruner", self._pruner)
         tested = next((aim.name for aim in self._objectives if aim.name.startswith("test/")), None)
         if self._prunes and (len(self._objectives) > 1 or tested):
             problem = f"{tested} is known only at the end" if tested else "there are several objectives"
-            raise ConfigError(
-                f"{problem}: nothing can be pruned",
-                key="hydra.sweeper.pruner",
-                hint="hydra/sweeper/pruner=none",
-            )
+            message = f"{problem}: nothing can be pruned"
+            raise ConfigError(message, key="hydra.sweeper.pruner", hint="hydra/sweeper/pruner=none")
 
     @property
     def _prunes(self) -> bool:
@@ -172,11 +166,8 @@ class OptunaSearch(Search):
             try:
                 trial = study.ask({part.key: to_distribution(part) for part in self._space.dimensions})
             except ValueError as error:
-                raise ConfigError(
-                    f"the study cannot go on with this space: {error}",
-                    key="hydra.sweeper.params",
-                    hint="begin a new sweep",
-                ) from error
+                message = f"the study cannot go on with this space: {error}"
+                raise ConfigError(message, key="hydra.sweeper.params", hint="begin a new sweep") from error
         return _Trial(trial.number, dict(trial.params))
 
     def _make_sampler(self, index: int) -> optuna.samplers.BaseSampler:

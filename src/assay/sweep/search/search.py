@@ -159,11 +159,8 @@ class Space:
     def check_not_empty(self) -> None:
         """Refuse a space in which there is only one point."""
         if not self.dimensions:
-            raise ConfigError(
-                "there is nothing to search",
-                key="hydra.sweeper.params",
-                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
-            )
+            hint = "optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid"
+            raise ConfigError("there is nothing to search", key="hydra.sweeper.params", hint=hint)
 
     def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
         """One job's overrides."""
@@ -215,11 +212,6 @@ def format_override(key: str, override: Override) -> str:
     return f"{key}={override.get_value_element_as_str()}"
 
 
-def list_values(override: Override) -> tuple[str, ...]:
-    """The values of a sweep that is not an interval, each as it is typed."""
-    return tuple(override.sweep_string_iterator())
-
-
 def _is_repetition(key: str) -> bool:
     """Whether jobs that differ in this key alone repeat one configuration."""
     return key.lstrip("+") in REPETITIONS
@@ -247,7 +239,7 @@ def _parse_entry(key: str, override: Override) -> str | Dimension:
         return _parse_interval(key, sweep)
     if isinstance(sweep, RangeSweep) and not _is_repetition(key):
         return _parse_range(key, sweep)
-    return Choice(key, list_values(override))
+    return Choice(key, tuple(override.sweep_string_iterator()))
 
 
 def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
@@ -273,11 +265,8 @@ def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
     if not integer:  # they are sums of steps
         low, high = float(f"{low:.12g}"), float(f"{high:.12g}")
     if log and (not integer or step != 1 or low <= 0):
-        raise ConfigError(
-            "a logarithmic range needs whole numbers above 0, one after the other",
-            key=key,
-            hint=f"{key}=tag(log, interval({low}, {high}))",
-        )
+        message = "a logarithmic range needs whole numbers above 0, one after the other"
+        raise ConfigError(message, key=key, hint=f"{key}=tag(log, interval({low}, {high}))")
     return Numbers(key, low, high, 0.0 if log else step, log, integer)
 
 
@@ -294,7 +283,7 @@ def _check_sweep(key: str, override: Override) -> None:
     elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:
         problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
         hint = f"there is: {', '.join(_TAGS)}"
-    elif not isinstance(sweep, IntervalSweep) and not list_values(override):
+    elif not isinstance(sweep, IntervalSweep) and not list(override.sweep_string_iterator()):
         problem = f"{override.input_line} has no values"
     if problem:
         raise ConfigError(problem, key=key, hint=hint)

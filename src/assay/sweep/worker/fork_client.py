@@ -282,8 +282,7 @@ class ClusterWorker:
         """Address and free port at which the processes of a gang meet, of which this is the first one's."""
         from omegaconf import OmegaConf
 
-        interface = OmegaConf.select(from_text(job_spec.config), "trainer.interface")
-        if interface:
+        if interface := OmegaConf.select(from_text(job_spec.config), "trainer.interface"):
             address = address_of(interface)
         else:
             import ray

@@ -168,8 +168,7 @@ class Server:
     def _reap(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                child = self._children.pop(ended[0], None)
-                if child is not None:
+                if (child := self._children.pop(ended[0], None)) is not None:
                     with suppress(ProcessLookupError, PermissionError):
                         os.killpg(ended[0], signal.SIGKILL)  # what it has left behind
                     self._end_left_over()

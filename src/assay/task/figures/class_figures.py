@@ -80,22 +80,17 @@ def ranking_figures(
     names: Sequence[str], truth: NDArray[Any], scores: NDArray[Any], worst: NDArray[Any], unit: str
 ) -> list[Figure]:
     """Draw ROC and precision-recall curves, by scikit-learn, of the first decisions in `worst`."""
-    from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
-        auc,
-        average_precision_score,
-        precision_recall_curve,
-        roc_curve,
-    )
+    from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 
     roc, recall = [], []
     shown = np.sort(worst[:_MOST_CURVES])
     for name, is_true, score in ((names[index], truth[:, index], scores[:, index]) for index in shown):
         if is_true.all() or not is_true.any():  # no curve is defined
             continue
-        false, true, _ = roc_curve(is_true, score)
-        roc.append(Line(f"{name} ({auc(false, true):.3f})", false, true))
-        precision, hit, _ = precision_recall_curve(is_true, score)
-        legend = f"{name} ({average_precision_score(is_true, score):.3f})"
+        false, true, _ = metrics.roc_curve(is_true, score)
+        roc.append(Line(f"{name} ({metrics.auc(false, true):.3f})", false, true))
+        precision, hit, _ = metrics.precision_recall_curve(is_true, score)
+        legend = f"{name} ({metrics.average_precision_score(is_true, score):.3f})"
         recall.append(Line(legend, hit, precision, is_step=True))
     captions = [f"Only the {unit} with the lowest F1 are shown."] if len(worst) > len(shown) else []
     if left_out := len(shown) - len(roc):

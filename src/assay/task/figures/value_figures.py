@@ -354,10 +354,8 @@ class Reconstructions(Evaluator):
             title = "Distribution of the errors"
             figures.append(histogram("reconstruction_errors", title, errors, "error", caption=caption))
         latent = embedding_figures(replace(predictions, outputs=predictions.outputs[:, 1:]))
-        return [
-            *figures,
-            *(replace(figure, name="latent", title="Latent vectors, projected by PCA") for figure in latent),
-        ]
+        title = "Latent vectors, projected by PCA"
+        return figures + [replace(figure, name="latent", title=title) for figure in latent]
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
