@@ -221,10 +221,7 @@ def predict(
     keep: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Predicted:
-    """Predict every sample of files and folders, or the first ones; a language model continues lines.
-
-    `keep` names columns of tables to copy beside the predictions.
-    """
+    """Predict every sample of files and folders, or the first ones, beside columns of tables to `keep`."""
     preprocess = predictor.preprocess
     if preprocess is None:
         raise AssayError(

@@ -361,10 +361,7 @@ def columns_of(path: Path, **options: Any) -> list[str]:
 def table_chunks(
     path: Path, encoder: ColumnEncoder, size: int, keep: Sequence[str] = (), **options: Any
 ) -> Iterator[pd.DataFrame]:
-    """Read a table chunk by chunk, in the types that an encoder needs; the index numbers the rows.
-
-    Columns to `keep` beside them are read as they stand there.
-    """
+    """Read what an encoder needs and columns to `keep`, chunk by chunk; the index numbers the rows."""
     needed, options = [column.name for column in encoder.columns], {**FILE_OPTIONS, **_PLAIN, **options}
     of_texts = is_texts(path, encoder)
     names = needed if of_texts else columns_of(path, **options)
