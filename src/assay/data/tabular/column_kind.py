@@ -135,7 +135,7 @@ def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_sentinel(column: Series[Any]) -> str:
-    """A number of nines that lies far from all others and is likely a missing value; else an empty text."""
+    """A number of nines, far from all others or the only one below 0: likely a missing value; else empty."""
     values = column.dropna()
     if not is_number(column) or pd.api.types.is_bool_dtype(column) or values.empty:
         return ""
@@ -144,7 +144,8 @@ def find_sentinel(column: Series[Any]) -> str:
         if _SENTINEL.fullmatch(text) and float(text) == end:
             others = values[values != end]
             is_repeated = len(values) - len(others) > 2 and others.nunique() > 1
-            return text if is_repeated and abs(others - end).min() > others.max() - others.min() else ""
+            is_far = end < 0 <= others.min() or abs(others - end).min() > others.max() - others.min()
+            return text if is_repeated and is_far else ""
     return ""
 
 
@@ -530,9 +531,7 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
             f"{name} ({text}, {(frame[name] == float(text)).sum():,} times)" for name, text in far.items()
         ]
         option = f"'data.source.na_values=[{','.join(sorted({*far.values()}))}]'"
-        message = (
-            f"numbers far from all others: {join_names(found)}; where they mean a missing value: {option}"
-        )
+        message = f"numbers unlike all others: {join_names(found)}; where they mean a missing value: {option}"
         chosen.notes.append(message)
     few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
     if few:

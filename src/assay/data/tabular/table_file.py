@@ -181,10 +181,13 @@ def read_table(
 
 
 def mark_missing(frame: pd.DataFrame, na_values: Sequence[str]) -> pd.DataFrame:
-    """Missing values in place of `na_values`, of whatever file: only CSV and Excel files know them."""
-    if not na_values:
-        return frame
-    return frame.mask(frame.isin([*na_values, *(float(text) for text in na_values if reads_as_number(text))]))
+    """Missing values in place of `na_values` and empty texts, of whatever file: as a CSV file has them."""
+    numbers = [float(text) for text in na_values if reads_as_number(text)]
+    for name in frame.columns:
+        absent = numbers if is_number(frame[name]) else ["", *na_values, *numbers]
+        if absent and (missing := frame[name].isin(absent)).any():
+            frame[name] = frame[name].mask(missing)
+    return frame
 
 
 @contextmanager
