@@ -68,7 +68,7 @@ def test_as_scikit_learn(impute: bool, max_categories: int | None, seed: int) ->
     numbers: Any = "passthrough"
     if impute:
         numbers = SimpleImputer(strategy="median")
-        one_hot = make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot)
+        one_hot = make_pipeline(SimpleImputer(strategy="constant", fill_value=""), one_hot)
     reference = ColumnTransformer(
         [("numbers", numbers, ["size", "rooms", "garden"]), ("texts", one_hot, ["city", "grade"])]
     )

@@ -147,7 +147,7 @@ class Table:
         categories: Columns to take as categories although they hold numbers.
         day_first: Whether 05/01/2024 is in January; None: by the dates of the column that tell.
         task: `auto` goes by the target, see `assay.data.tabular.column_kind`.
-        missing: `impute`: the median of a column of numbers, the most frequent of a column of categories, and
+        missing: `impute`: the median of a column of numbers, a category of its own in one of categories, and
             rows without a target are left out; or `error`.
         separator: Between the columns of a CSV file: one character, `\s+` for any white space, or `auto`, see
             `assay.data.tabular.table_file`.
@@ -305,7 +305,7 @@ class Table:
         if not missing:
             return
         middle = {
-            name: "median" if is_number(frame[name]) or frame[name].dtype.kind == "M" else "most frequent"
+            name: "median" if is_number(frame[name]) or frame[name].dtype.kind == "M" else "a category"
             for name in missing
         }
         filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]

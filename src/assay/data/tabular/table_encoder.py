@@ -50,7 +50,7 @@ class Column:
     def names(self) -> list[str]:
         """What each of these numbers is called."""
         if self.kind == "category":
-            texts = {code: text for text, code in self.codes.items() if code != self.other}
+            texts = {code: text or "missing" for text, code in self.codes.items() if code != self.other}
             return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
         return [f"{self.name}, {part}" for part in self.parts] or [self.name]
 
@@ -137,17 +137,17 @@ class TableEncoder:
         return Column(name, "number", fill if self._impute else None, gaps=gaps, span=_span(present))
 
     def _learn_category(self, name: str, column: pd.Series[Any]) -> Column:
-        # By their number, and of equally many by their name.
-        counts = (
-            category_texts(column).value_counts().sort_index().sort_values(ascending=False, kind="stable")
-        )
+        # By their number, and of equally many by their name. That a value is missing may say something, too.
+        texts, gaps = category_texts(column), bool(column.isna().any())
+        texts = texts.reindex(column.index, fill_value="") if gaps and self._impute else texts
+        counts = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
         names = [str(text) for text in counts.index]
         limit = self._max_categories or len(names)
         frequent = sorted(names if len(names) <= limit else names[: limit - 1])
         codes = {text: frequent.index(text) if text in frequent else len(frequent) for text in sorted(names)}
         other = None if len(frequent) == len(names) else len(frequent)
-        fill = next(iter(names), "") if self._impute else None
-        return Column(name, "category", fill, codes, other, gaps=bool(column.isna().any()))
+        fill = ("" if gaps else next(iter(names), "")) if self._impute else None
+        return Column(name, "category", fill, codes, other, gaps=gaps)
 
     def _learn_date(self, name: str, column: pd.Series[Any]) -> Column:
         """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
