@@ -83,6 +83,14 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
     sweep = typed("train", "-m", "experiment=mine", "seed=1,y")
     assert sweep.stderr.splitlines()[0].startswith("error: seed: expected int, got y")
     assert sweep.stderr.splitlines()[0].endswith("(command line)")
+    (tmp_path / "conf/experiment/mine.yaml").write_text("# @package _global_\ndata: wine\n", encoding="utf-8")
+    assert "- override /data: wine" in typed("train", "experiment=mine").stderr
+
+
+def test_a_sweep_has_a_directory_of_its_own() -> None:
+    result = typed("train", "-m", "seed=1,2", "hydra.run.dir=runs/a b")
+    assert result.exit_code == 2
+    assert "hydra.sweep.dir=runs/a b" in result.stderr
 
 
 _REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}

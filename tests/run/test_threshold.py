@@ -44,6 +44,8 @@ def test_its_f1_is_nearly_the_highest_and_none_such_is_nearer_to_one_half(seed: 
 
 def test_few_samples_tell_nothing() -> None:
     assert best_threshold(np.linspace(0, 1, 40), np.arange(40) >= 21) is None
+    assert best_threshold(np.linspace(0, 1, 200), np.arange(200) >= 100) is None  # as many of either class
+    assert best_threshold(np.linspace(0, 1, 200), np.arange(200) >= 150) is not None
 
 
 def table(folder: Path, count: int) -> list[str]:

@@ -257,6 +257,6 @@ def advise(config: DictConfig, record: RunRecord) -> str:
         return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
     if not lr:
         return ""
-    typed = drop_override(record.overrides, "optimizer.lr")
+    typed = drop_override(drop_override(record.overrides, "optimizer.lr"), "hydra.run.dir")
     command = shlex.join(["assay", "train", "-m", *typed])
     return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"

@@ -82,10 +82,8 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
     for name in packages:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file is not None and not Path(file).resolve().is_relative_to(code.resolve()):
-            raise AssayError(
-                f"{name} was imported from {Path(file).parent}, which is not the code of the run",
-                hint=f"uninstall {name}, or install the version of the run",
-            )
+            message = f"{name} was imported from {Path(file).parent}, which is not the code of the run"
+            raise AssayError(message, hint=f"uninstall {name}, or install the version of the run")
 
 
 def main() -> None:

@@ -408,10 +408,8 @@ def verify_data_hash(assembly: Assembly, record: RunRecord) -> str:
     digest = getattr(assembly.datamodule, "digest", None)
     found: str = digest() if digest is not None else ""
     if record.data_sha256 not in ("", found):
-        raise AssayError(
-            "the data is not what the run began with: its SHA-256 is another one",
-            hint="bring the data back, or train anew",
-        )
+        message = "the data is not what the run began with: its SHA-256 is another one"
+        raise AssayError(message, hint="bring the data back, or train anew")
     return found
 
 

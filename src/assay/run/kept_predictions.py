@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _FLUSH_EVERY = 16
 _SEED = 0
+_EVEN: Final = 0.4
+"""Share of the rarer class from which on the likelier class is what anybody expects."""
 _FEWEST: Final = 20
 """Validation samples of each class; with fewer a threshold would be chance."""
 _NEARLY: Final = 0.95
@@ -325,8 +327,9 @@ def _validation_probabilities(
 
 
 def best_threshold(probabilities: NDArray[Any], right: NDArray[Any]) -> float | None:
-    """The threshold with nearly the highest F1; None of too few samples."""
-    if min(int(right.sum()), int((~right).sum())) < _FEWEST:
+    """The threshold with nearly the highest F1; None of too few samples, or of as many of either class."""
+    rarer = min(int(right.sum()), int((~right).sum()))
+    if rarer < _FEWEST or rarer > _EVEN * len(right):
         return None
     order = np.argsort(-probabilities, kind="stable")
     ranked, hits = probabilities[order].astype(float), right[order].cumsum()

@@ -188,10 +188,8 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
         return folder / name
     if role in kept:
         other = "last" if role == "best" else "best"
-        raise AssayError(
-            f"{folder / name} is not there, and the run kept it as its {role} checkpoint",
-            hint=f"restore it from a copy, or take other weights: checkpoint={other!r}",
-        )
+        message = f"{folder / name} is not there, and the run kept it as its {role} checkpoint"
+        raise AssayError(message, hint=f"restore it from a copy, or take other weights: checkpoint={other!r}")
     raise AssayError(
         f"{run_dir} holds no checkpoint", hint="callbacks.checkpoint and callbacks.last_checkpoint save one"
     )

@@ -224,10 +224,8 @@ def predict(
     """Predict every sample of files and folders, or the first ones, beside columns of tables to `keep`."""
     preprocess = predictor.preprocess
     if preprocess is None:
-        raise AssayError(
-            f"{run_dir} was trained on a custom datamodule, which does not say what its input is",
-            hint="assay.load(run) takes what that module gave",
-        )
+        message = f"{run_dir} was trained on a custom datamodule, which does not say what its input is"
+        raise AssayError(message, hint="assay.load(run) takes what that module gave")
     if out is not None:
         check_name(out, inputs)
     if keep and (preprocess.encoder is None or predictor.generates):
@@ -255,8 +253,7 @@ def predict(
                 yield _frame(predictor, preprocess, block, size, top_k=top_k, file=file)
 
     start, count, failed, first_error, warned = time.perf_counter(), 0, 0, "", 0
-    shown: list[pd.DataFrame] = []
-    columns: list[str] = []
+    shown, columns = list[pd.DataFrame](), list[str]()
     with nullcontext() if out is None else open_predictions(out, kind) as file:
         for whole in frames(file):
             frame = whole if limit is None else whole[: limit - count]
@@ -314,10 +311,8 @@ def _outputs(predictor: Predictor, samples: Tensor, size: int) -> Tensor:
     try:
         return torch.cat([predictor.outputs(batch) for batch in torch.split(samples, size)])
     except torch.OutOfMemoryError as error:
-        raise AssayError(
-            f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time",
-            hint="--batch-size with a smaller number",
-        ) from error
+        message = f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time"
+        raise AssayError(message, hint="--batch-size with a smaller number") from error
 
 
 def _frame(

@@ -182,10 +182,8 @@ class Preprocess(nn.Module):
         samples, errors, odd = self.encoded(frame.set_axis(names, axis=1), decimal)
         if errors:
             row, error = min(errors.items())
-            raise DataError(
-                f"row {row} (rows count from 0): {error}",
-                hint=f"clean or leave out such rows ({len(errors):,} of {len(frame):,})",
-            )
+            message = f"row {row} (rows count from 0): {error}"
+            raise DataError(message, hint=f"clean or leave out such rows ({len(errors):,} of {len(frame):,})")
         for sentence in describe_unusual(odd, range(len(frame))):
             warnings.warn(sentence, stacklevel=2)
         return samples
@@ -208,10 +206,8 @@ class Preprocess(nn.Module):
     def fitted_encoder(self) -> TableEncoder | TextEncoder:
         """What encodes rows of a table, or of texts."""
         if self.encoder is None:
-            raise DataError(
-                "the model was not trained on named columns",
-                hint=f"give an array [B, {self._wanted}], such as frame.to_numpy()",
-            )
+            message = "the model was not trained on named columns"
+            raise DataError(message, hint=f"give an array [B, {self._wanted}], such as frame.to_numpy()")
         return self.encoder
 
     def read_as(self, encoding: str) -> None:
@@ -288,10 +284,8 @@ class Preprocess(nn.Module):
             except ValueError as error:
                 raise DataError(f"the input cannot become an array: {error}") from error
             if array.dtype.kind not in "biuf":
-                raise DataError(
-                    f"the input is a {type(raw).__name__} of {array.dtype} that cannot become a tensor",
-                    hint=f"give numbers [B, {self._wanted}]",
-                )
+                message = f"the input is a {type(raw).__name__} of {array.dtype} that cannot become a tensor"
+                raise DataError(message, hint=f"give numbers [B, {self._wanted}]")
             # torch warns of what it must not change
             tensor = as_tensor(array if array.flags.writeable else array.copy(), "the input")
         single = self._is_single(tensor.ndim)

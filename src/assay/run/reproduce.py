@@ -185,10 +185,8 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
         return _Plan()
     if state is None:
         remote = f" of {record.git['remote']}" if record.git.get("remote") else ""
-        raise AssayError(
-            f"the run's code cannot be brought back: {here} lies in no git repository",
-            hint=f"reproduce it in a clone{remote}",
-        )
+        message = f"the run's code cannot be brought back: {here} lies in no git repository"
+        raise AssayError(message, hint=f"reproduce it in a clone{remote}")
     root = here.resolve()
     for _ in Path(state["folder"]).parts:
         root = root.parent

@@ -46,19 +46,15 @@ def load_checked_config(
     """As `read_config`; nothing that it names is imported."""
     path = run_dir / "config.yaml"
     if not path.is_file():
-        raise AssayError(
-            f"{run_dir} is not a run directory: it has no config.yaml",
-            hint="runs lie under outputs/<name>/<date>/",
-        )
+        message = f"{run_dir} is not a run directory: it has no config.yaml"
+        raise AssayError(message, hint="runs lie under outputs/<name>/<date>/")
     try:
         intact = is_yaml_intact(read_whole(path))
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
     if intact is False or (must_be_whole and not intact):
-        raise AssayError(
-            f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",
-            hint="restore it from a copy",
-        )
+        message = f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says"
+        raise AssayError(message, hint="restore it from a copy")
     if intact is None:
         log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
     config = load_mapping(path)

@@ -307,10 +307,8 @@ def find_lr(checker: Checker, overrides: Sequence[str]) -> RangeTest:
     train_briefly(job, checker.check(job).datamodule, rise, alone=True)
     if not rise.is_finite and len(rise.losses) < _FEWEST:
         lr = f"{rise.lrs[-1]:.1g}" if rise.lrs else f"{_LOWEST:.0e}"
-        raise AssayError(
-            f"the loss is not finite after {len(rise.losses)} steps, at a learning rate of {lr}",
-            hint="look with assay train debug=anomaly",
-        )
+        message = f"the loss is not finite after {len(rise.losses)} steps, at a learning rate of {lr}"
+        raise AssayError(message, hint="look with assay train debug=anomaly")
     if len(rise.losses) < _FEWEST:
         raise AssayError(
             f"the run ends after {len(rise.losses)} steps, and the learning rate needs {_FEWEST} to rise",

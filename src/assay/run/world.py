@@ -121,10 +121,8 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
     # Such as `3,1`: of all nodes, so that every task refuses.
     is_uneven = "," in environment.get("SLURM_STEP_TASKS_PER_NODE", "")
     if size % nodes or is_uneven or local_rank >= size // nodes:
-        raise AssayError(
-            f"srun has started {size} tasks on {nodes} nodes: every node needs the same number of tasks",
-            hint="srun --ntasks-per-node=…, one task per device or one per node",
-        )
+        message = f"srun has started {size} tasks on {nodes} nodes: every node needs the same number of tasks"
+        raise AssayError(message, hint="srun --ntasks-per-node=…, one task per device or one per node")
     job = ".".join(environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "RESTART_COUNT", "STEP_ID"))
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "127.0.0.1")
     # The first of such as `gpu-[07-08,12],cpu3`.

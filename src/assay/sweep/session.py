@@ -18,7 +18,7 @@ from assay.check.checker import Checker
 from assay.check.output_paths import check_folder
 from assay.compose.compose import loader
 from assay.compose.origin import name_source
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import check_links
 from assay.paths import project_conf
 from assay.process import collect_signals
@@ -120,6 +120,10 @@ def start_sweep(
     overrides: Sequence[str], config_dir: Path | None = None, *, deadline: float = math.inf
 ) -> SweepResult:
     """Run a new sweep, until a time of `time.monotonic` at most."""
+    for override in overrides:
+        if key_of(override) == "hydra.run.dir":
+            hint = f"hydra.sweep.dir{override[override.find('=') :]}"
+            raise ConfigError("the runs of a sweep lie in its directory", key="hydra.run.dir", hint=hint)
     with ExitStack() as stack:
         hydra = stack.enter_context(loader(config_dir))
         sweep = replace(read_definition(hydra, overrides, config_dir), deadline=deadline)

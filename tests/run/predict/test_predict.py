@@ -98,12 +98,9 @@ def test_columns_that_are_kept(
     assert wrong.first_error.endswith("no column 'numbr' to keep; did you mean 'number'?")
 
 
-def test_only_tables_have_columns_to_keep(photo_run: Trained, photos: Path) -> None:
+def test_what_is_bad_among_pictures_is_a_row(photo_run: Trained, photos: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="reads no tables"):
         predicted(photo_run, photos, keep=["number"])
-
-
-def test_what_is_bad_among_pictures_is_a_row(photo_run: Trained, photos: Path, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     shutil.copytree(photos / "dög", folder)
     (folder / "00.jpg").write_bytes((folder / "00.jpg").read_bytes()[:100])

@@ -60,7 +60,6 @@ def test_files_of_pictures(name: str, photos: Path, request: pytest.FixtureReque
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_value_that_stands_for_a_missing_one(train: Train, table: Path, tmp_path: Path, form: str) -> None:
-    """In files, frames and rows: as the gap that it stands for."""
     gaps = pd.read_parquet(table / "rows.parquet")
     marked = gaps.assign(size=gaps["size"].fillna(-999.0), district=gaps["district"].fillna("n/k"))
     runs = []

@@ -523,8 +523,7 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
             + join_names(dates)
         )
     texts = [name for name in chosen.names if chosen.kinds.get(name, ("category", ""))[0] == "category"]
-    spelled = [_note_on_spelling(frame[name], name, "categories") for name in texts]
-    chosen.notes += list(filter(None, spelled))
+    chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
     far = {name: text for name in (*chosen.names, *asked.targets) if (text := find_sentinel(frame[name]))}
     if far := {name: text for name, text in far.items() if name not in asked.categories}:
         found = [
