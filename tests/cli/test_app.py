@@ -88,9 +88,8 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
 
 
 def test_a_sweep_has_a_directory_of_its_own() -> None:
-    result = typed("train", "-m", "seed=1,2", "hydra.run.dir=runs/a b")
-    assert result.exit_code == 2
-    assert "hydra.sweep.dir=runs/a b" in result.stderr
+    said = typed("train", "-m", "seed=1,2", "hydra.run.dir=runs/a b").stderr
+    assert "hydra.sweep.dir=runs/a b" in said
 
 
 _REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}
