@@ -302,6 +302,8 @@ class JobComposer:
             apply_overrides([item for item in values if not is_of_task(item.key_or_group)], composed)
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options, self._trusted)
+        if not task:
+            return parsed, template
         chosen = self._parse([*overrides, *task])
         if keeps_parts(task, template.choices, chosen[1].choices):
             chosen = self._parse([*overrides, *(word for word in task if not word.startswith("task="))])

@@ -171,7 +171,6 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
     return table
 
 
-_EVEN = 0.5
 _TEXTS = 16
 """In a frame of what a language model writes."""
 _FLAT, _NUMBERS = 4096, 1 << 20
@@ -297,7 +296,7 @@ def _describe_failure(row: Any) -> str:
 def _first_notes(predictor: Predictor, kind: str) -> list[str]:
     """What there is to know before anything is predicted; `kind` of files that are not written."""
     notes, names = [*predictor.notes], predictor.names
-    if predictor.threshold != _EVEN:
+    if predictor.threshold != 0.5:
         chosen = f"{predictor.threshold:.4g} on, which the run chose by F1 on validation"
         notes.append(f"{names[1]!r} is predicted from a probability of {chosen}")
     if len(names) > MOST_COLUMNS:

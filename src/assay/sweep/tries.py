@@ -183,12 +183,10 @@ class _Trial:
             raise AssayError(message, hint=f"train it again; assay diff {words} shows what has changed")
         if after.fingerprint == before.fingerprint:
             raise ConfigError(f"{shlex.join(self.change)} changes nothing of {self._against}")
-        if any(
-            before.config["data"].get(part) != after.config["data"].get(part) for part in ("source", "split")
-        ):
-            raise ConfigError(
-                "it makes other data, or another split: the scores would not compare", key="data"
-            )
+        data, changed = before.config["data"], after.config["data"]
+        if any(data.get(part) != changed.get(part) for part in ("source", "split")):
+            message = "it makes other data, or another split: the scores would not compare"
+            raise ConfigError(message, key="data")
         losses = [(job.choices.get("loss"), loss_terms(job.config)) for job in (before, after)]
         if self._aim[0].endswith("loss") and (unlike := find_unlike_losses(losses)):
             message = f"{self._aim[0]} is not the same quantity with another {', '.join(unlike)}"

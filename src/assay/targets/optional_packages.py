@@ -38,16 +38,16 @@ def check_installed(config: DictConfig) -> None:
 
 def require(key: str, what: str, *names: str) -> None:
     """Refuse an option of which no package, by one of its names, is installed, or one that is too old."""
-    hint = install_command(key, names[0])
+    message = ""
     if not any(map(_is_installed, names)):
         message = f"{what} needs the package {names[0]}, which is not installed"
-        raise ConfigError(message, key=key, hint=hint)
     with suppress(importlib.metadata.PackageNotFoundError):  # of some the name is another one
         version = importlib.metadata.version(names[0])
         for requirement in map(Requirement, importlib.metadata.requires("assay") or ()):
             if requirement.name == names[0] and not requirement.specifier.contains(version, prereleases=True):
                 message = f"{what} needs {names[0]} {requirement.specifier}, and {version} is installed"
-                raise ConfigError(message, key=key, hint=hint)
+    if message:
+        raise ConfigError(message, key=key, hint=install_command(key, names[0]))
 
 
 def _is_installed(name: str) -> bool:

@@ -524,8 +524,8 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
         )
     texts = [name for name in chosen.names if chosen.kinds.get(name, ("category", ""))[0] == "category"]
     chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
-    far = {name: text for name in (*chosen.names, *asked.targets) if (text := find_sentinel(frame[name]))}
-    if far := {name: text for name, text in far.items() if name not in asked.categories}:
+    numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
+    if far := {name: text for name in numeric if (text := find_sentinel(frame[name]))}:
         found = [
             f"{name} ({text}, {(frame[name] == float(text)).sum():,} times)" for name, text in far.items()
         ]
