@@ -88,8 +88,8 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
 
 
 def test_a_sweep_has_a_directory_of_its_own() -> None:
-    said = typed("train", "-m", "seed=1,2", "hydra.run.dir=runs/a b").stderr
-    assert "hydra.sweep.dir=runs/a b" in said
+    for verb in ("train", "check"):
+        assert "hydra.sweep.dir=runs/a b" in typed(verb, "-m", "seed=1,2", "hydra.run.dir=runs/a b").stderr
 
 
 _REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}

@@ -120,10 +120,6 @@ def start_sweep(
     overrides: Sequence[str], config_dir: Path | None = None, *, deadline: float = math.inf
 ) -> SweepResult:
     """Run a new sweep, until a time of `time.monotonic` at most."""
-    for override in overrides:
-        if key_of(override) == "hydra.run.dir":
-            hint = f"hydra.sweep.dir{override[override.find('=') :]}"
-            raise ConfigError("the runs of a sweep lie in its directory", key="hydra.run.dir", hint=hint)
     with ExitStack() as stack:
         hydra = stack.enter_context(loader(config_dir))
         sweep = replace(read_definition(hydra, overrides, config_dir), deadline=deadline)
@@ -215,6 +211,10 @@ def _check_new_sweep(
     sweep: SweepDefinition, checker: Checker
 ) -> tuple[dict[int, Job], dict[int, str], Launcher]:
     """Check what can be checked of a new sweep without torch."""
+    for override in sweep.overrides:
+        if key_of(override) == "hydra.run.dir":
+            hint = f"hydra.sweep.dir{override[override.find('=') :]}"
+            raise ConfigError("the runs of a sweep lie in its directory", key="hydra.run.dir", hint=hint)
     with name_source(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
     refuse_existing(sweep.directory)
