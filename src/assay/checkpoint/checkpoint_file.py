@@ -504,7 +504,6 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
     valid: list[tuple[tuple[int, ...], Path]] = []
     refused: list[tuple[Path, str]] = []
     midway: list[Path] = []
-    lost = False
     for path in _candidates(folder, wanted):
         try:
             progress, epoch_lost = _progress(path)
@@ -513,13 +512,13 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
             else:
                 valid.append((progress, path))
         except AssayError as error:
-            refused.append((path, error.message.removeprefix(f"{path} ")))
-            # The first save may have been cut short between the sum and the checkpoint.
-            lost = lost or path.is_file() or path.is_symlink() or path.name in wanted
+            # A first save, or a removal, may have been cut short and have left the sum alone.
+            if path.is_file() or path.is_symlink() or path.name in wanted:
+                refused.append((path, error.message.removeprefix(f"{path} ")))
     if valid:
         progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
         return Newest(path, progress[1], refused, midway)
-    if lost:
+    if refused:
         told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
         raise AssayError(
             f"{run_dir} has no checkpoint that can be used: {told}",
