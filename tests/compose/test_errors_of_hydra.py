@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     [
         ("optimizr.lr=1", "optimizr.lr", "did you mean 'optimizer.lr'?", ""),
         ("data.bach_size=1", "data.bach_size", "did you mean 'data.batch_size'?", "data has: "),
+        ("data=table data.file=a data.target=b", "data.file", "'data.source.path'?", "data.source.path=a"),
+        ("data=csv", "data", "did you mean 'table' or 'text_table'?", "choose from: arrays"),
+        ("modle=mlp", "modle", "did you mean 'model'?", "model=mlp"),
         ("trainer.zzz=1", "trainer.zzz", "unknown key", "in all"),
         ("optimizer=null", "optimizer", "got null", "choose from: adagrad"),
         ("augment=null", "augment", "got null", "~augment"),
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 )
 def test_key_message_and_hint(typed: str, key: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        compose([typed])
+        compose(typed.split())
     assert caught.value.key == key
     assert message in caught.value.message
     assert hint in caught.value.hint

@@ -191,7 +191,7 @@ def test_times_under_a_random_division_are_said(
     frame = visits().assign(**{column: np.random.default_rng(0).permutation(values)})
     assert notes(frame, tmp_path, data_module) == [
         f"data: the rows are split at random, but {column!r} dates them ({span}); scores are too good if "
-        f"you want to predict later rows: data.split.time={column}"
+        f"you want to predict later rows: data.split.time={column} (then no feature)"
     ]
     [told] = [note for note in notes(frame, tmp_path, data_module, time=column) if "from" in note]
     assert "too good" not in told

@@ -81,12 +81,15 @@ def test_the_data_decides(tmp_path: Path, overrides: tuple[str, ...], name: set[
         ({"trainer": {"max_epochs": 20}, "optimizer": {"lr": 0.3}}, "accuracy linear 2", "optimizer.lr=0.1"),
         ({"trainer": {"max_epochs": 20}}, "accuracy linear 20", "trainer.max_epochs=40"),
         ({"optimizer": {"lr": 0.3}}, "accuracy linear", "optimizer.lr=0.1,0.3,0.9"),
+        ({"optimizer": {"lr": 0.3}, "typed": ["optimizer.lr=0.3"]}, "accuracy linear", ""),
     ],
 )
 def test_a_run_that_is_behind_says_what_to_type(config: dict[str, Any], baseline: str, advice: str) -> None:
     score, name, *best = baseline.split()
     record: Any = SimpleNamespace(
-        baseline={"score": score, "name": name}, best={"epoch": int(best[0])} if best else {}, overrides=[]
+        baseline={"score": score, "name": name},
+        best={"epoch": int(best[0])} if best else {},
+        overrides=config.get("typed", []),
     )
     base = {"spec": {"input_shape": [4]}, "data": {}, "model": {}, "trainer": {}, "optimizer": {}}
     merged: Any = OmegaConf.merge(base, config)

@@ -29,6 +29,7 @@ from assay.analysis.run import (
     shorten_values,
     typed_values,
     value,
+    value_of,
     varying_overrides,
 )
 from assay.analysis.statistics import mean_of
@@ -223,10 +224,15 @@ def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
 
 
 def _unlike_losses(metric: str, runs: Sequence[Run], configs: ConfigValues) -> dict[str, tuple[str, ...]]:
-    if not metric.endswith("loss"):
-        return {}
+    """In what a loss, or a metric of one name in different options, is not the same quantity in all runs."""
     scored = {run.config_fingerprint: run for run in runs if run.score(metric) is not None}
-    return find_unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in scored.values())
+    if metric.endswith("loss"):
+        return find_unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in scored.values())
+    if len({str(run.choices.get("metrics")) for run in scored.values()}) == 1:
+        return {}
+    keys = [f"metrics.eval.metrics.{metric.rpartition('/')[2]}.{name}" for name in ("_target_", "average")]
+    terms = [{key: value_of(run, key, configs) or "–" for key in keys} for run in scored.values()]
+    return find_unlike_losses((None, of_run) for of_run in terms)
 
 
 _WRITTEN: Final = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)

@@ -273,9 +273,13 @@ class ProgressBar(LightningProgressBar):
             self._bars.update(stage, completed=self._done, loss=shown)
             self._bars.refresh()
         else:
-            seconds = f"{perf_counter() - self._started:.1f}s"
+            seconds = perf_counter() - self._started
             total_text = f"/{self._total:.0f}" if self._total < math.inf else ""
-            self.print(f"{self._label}  {self._done}{total_text}  {seconds}  {shown}".rstrip())
+            trained, all_batches = self._run_progress()
+            if all_batches and self._label == self._epoch:
+                left = seconds / self._done * (all_batches - trained)
+                shown += f"  at most {quoting.format_duration(left)} left"
+            self.print(f"{self._label}  {self._done}{total_text}  {seconds:.1f}s  {shown}".rstrip())
         ended = perf_counter()
         # All redraws together take at most 5 % of the time.
         self._next_redraw = ended + (max(self._interval, 20 * (ended - began)) if self._interval > 0 else 0.0)

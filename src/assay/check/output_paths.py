@@ -14,6 +14,7 @@ from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
 from assay.files.symlinks import TEXTS
+from assay.record.run_record import no_run_error
 from assay.targets.external_values import WRITING, is_path
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def _check_run(full: str, path: Path | None) -> None:
     if path is not None and not path.is_dir():
         raise missing_path_error(full, path, "run directory", hint)
     if path is not None and not (path / "config.yaml").is_file():
-        message = f"{path.absolute()} is not a run directory: it has no config.yaml"
-        raise ConfigError(message, key=full, hint=hint)
+        error = no_run_error(path.absolute())
+        raise ConfigError(error.message, key=full, hint=error.hint)
 
 
 def _path(full: str, node: DictConfig, name: str) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
@@ -14,7 +14,7 @@ from assay.config.did_you_mean import did_you_mean, guess_key, list_names
 from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
 from assay.config.unread_keys import TOP, missing_header
-from assay.config.yaml_file import display_path
+from assay.config.yaml_file import describe, display_path
 from assay.errors import ConfigError, causes, first_line
 from assay.paths import PACKAGES
 
@@ -66,6 +66,7 @@ _RENAMED: Final = {
 _NO_OPTION: Final = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )
+_MOST_NAMED: Final = 3
 _NETWORK: Final = re.compile(
     r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)"
 )
@@ -81,12 +82,11 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
     group = name.partition("/")[0]
     is_misplaced = group in PACKAGES and f"@{group}." in text
     problem = missing_header(group) if is_misplaced else _classify(error, text, overrides, loader)
-    implementation: Any = loader
     names, option = [name] if name not in ("", "train") else [], ""
     if isinstance(error, MissingConfigException):  # perhaps an experiment names it, as an override
         names += [item.lstrip("+").replace("=", "/") for item in overrides]
         option = str(error.missing_cfg_file).rpartition("/")[2]
-    for path in filter(None, (config_file(implementation.repository, item) for item in names)):
+    for path in filter(None, (config_file(cast("Any", loader).repository, item) for item in names)):
         if option in path.read_text(encoding="utf-8"):
             problem.add_file(display_path(path))
     return problem
@@ -164,9 +164,23 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if group == "model" and _NETWORK.match(option):
         hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
+    if not guess and 0 < len(named := _name_what(option, group, options, loader)) <= _MOST_NAMED:
+        guess = f"; did you mean {' or '.join(map(repr, named))}?"
     if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
         guess, hint = "; assay does not run launchers and sweepers of Hydra's interface", instead
     return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
+
+
+def _name_what(word: str, group: str, options: Sequence[str], loader: ConfigLoader) -> list[str]:
+    """The options whose description names a word: `data=table` reads a CSV file."""
+    repository = cast("Any", loader).repository
+    pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)
+    paths = {name: config_file(repository, f"{group}/{name}") for name in options}
+    return [
+        name
+        for name, path in paths.items()
+        if path and pattern.search(f"{name.replace('_', ' ')}: {describe(path)}")
+    ]
 
 
 def _unknown_key(
@@ -174,12 +188,12 @@ def _unknown_key(
 ) -> ConfigError:
     if key in _RENAMED:
         return ConfigError("unknown key", key=key, hint=f"{_RENAMED[key]}={typed.get(key, '…')}")
-    groups, keys = _groups(loader), _keys(key, overrides, loader)
+    groups = _groups(loader)
+    keys = _keys(key, groups, overrides, loader)
     parent, _, last = key.rpartition(".")
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
-    guess = guess or did_you_mean(key, keys if parent else groups)
     hint = f"{parent} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
     if action == "override" and not guess and parent.partition(".")[0] in TOP:  # nothing would read others
         hint += f" (to add a new key: +{key}=…)"
@@ -188,15 +202,16 @@ def _unknown_key(
         hint = meant
     elif meant:
         guess, hint = f"did you mean {meant!r}?", f"{meant}={typed.get(key, '…')}"
+    guess = guess or ("" if parent else did_you_mean(key, groups))
     return ConfigError(f"unknown key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
 
 
-def _keys(without: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:
-    """All keys of the config without one override."""
-    remaining = [override for override in overrides if override.lstrip("+~").partition("=")[0] != without]
+def _keys(beside: str, groups: list[str], overrides: Sequence[str], loader: ConfigLoader) -> list[str]:
+    """All keys of the config that the chosen options make: of Hydra's own for one of them, or all others."""
+    choices = [item for item in overrides if "/" in item or item.lstrip("+~").partition("=")[0] in groups]
     try:
-        config = loader.load_configuration("train", remaining, run_mode=RunMode.RUN)
+        config = loader.load_configuration("train", choices, run_mode=RunMode.RUN)
     except (HydraException, OmegaConfBaseException, ConfigError):
         return []  # a second mistake in the same line; the first is reported without a guess
     keys = [entry.key for entry in walk(config) if "[" not in entry.key]
-    return [key for key in keys if key.startswith("hydra.") == without.startswith("hydra.")]
+    return [key for key in keys if key.startswith("hydra.") == beside.startswith("hydra.")]

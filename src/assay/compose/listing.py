@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from assay.compose.compose import PRIMARY, loader
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import completions
+from assay.config.yaml_file import describe
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 from assay.terminal import Console, print_rows, printable
@@ -34,17 +35,6 @@ class Option:
     name: str
     description: str
     path: Path
-
-
-def describe(path: Path) -> str:
-    """The first comment line of a YAML that is no `@package` directive; empty if there is none."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        text = line.lstrip("#").strip()
-        if text and not text.startswith("@package"):
-            return text
-    return ""
 
 
 def list_options(group: str = "", *folders: Path) -> list[Option]:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_MOST = 12
+_MOST = 24
 _ELSEWHERE = {
     "lr": "optimizer.lr",
-    "learning_rate": "optimizer.lr",
-    "weight_decay": "optimizer.weight_decay",
     "wd": "optimizer.weight_decay",
     "epochs": "trainer.max_epochs",
     "num_epochs": "trainer.max_epochs",
@@ -28,8 +26,18 @@ _ELSEWHERE = {
     "run_dir": "hydra.run.dir",
 }
 """What other programs call it."""
-_ALSO_CALLED = {"path": "root", "root": "path", "imbalance": "thin_classes"}
-"""What other sources or earlier versions call it."""
+_ALSO_CALLED = {
+    "path": "root",
+    "root": "path",
+    "file": "path",
+    "csv": "path",
+    "data_dir": "root",
+    "imbalance": "thin_classes",
+    "learning_rate": "lr",
+    "epochs": "max_epochs",
+    "steps": "max_steps",
+}
+"""What other programs, other sources or earlier versions call a key beside it."""
 _RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt")
 
 
@@ -37,7 +45,7 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     """`did you mean 'x'?` or an empty string."""
     names = list(candidates)
     swapped = [name for name in names if sorted(name) == sorted(word)]
-    longer = sorted((name for name in names if word and name.startswith(word)), key=len)
+    longer = sorted((name for name in names if word and name.startswith(word.removesuffix("s"))), key=len)
     close = [name for name in names if name == _ALSO_CALLED.get(word)] or swapped or longer
     close = close or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"{before}did you mean {close[0]!r}?" if close else ""
@@ -54,19 +62,27 @@ def list_names(candidates: Iterable[str], word: str = "") -> str:
 
 def guess_key(word: str, keys: Iterable[str]) -> str:
     """The full key that an unread key was probably meant to be, or a command; empty where none is near."""
-    all_keys = list(keys)
+    all_keys = [key for key in keys if not key.rpartition(".")[2].startswith("_")]
     parent, _, last = word.rpartition(".")
     if not parent and word in _RESUME:
         return "assay resume RUN continues a run"
     if not parent and _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
         return _ELSEWHERE[word]
+    names = (last, _ALSO_CALLED.get(last))
+    if same := [key for key in all_keys if key.rpartition(".")[2] in names]:
+        return max(
+            same, key=lambda key: (bool(parent) and key.startswith(f"{parent}."), _likeness(key, word))
+        )
     beside = [key for key in all_keys if key.rpartition(".")[0] == parent and parent]
     for among in (beside, all_keys):
         leaves = {
             key.rpartition(".")[2]: key for key in sorted(among, key=lambda key: (-key.count("."), key))
         }
-        if last in leaves:
-            return leaves[last]
-        if close := difflib.get_close_matches(last, leaves, n=1, cutoff=0.75):
+        swapped = [name for name in leaves if sorted(name) == sorted(last)]
+        if close := swapped or difflib.get_close_matches(last, leaves, n=1, cutoff=0.75):
             return leaves[close[0]]
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")
+
+
+def _likeness(key: str, word: str) -> float:
+    return difflib.SequenceMatcher(None, key, word).ratio()

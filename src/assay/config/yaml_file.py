@@ -129,3 +129,14 @@ def _text(node: yaml.Node) -> str:
     value = str(node.value)
     # With a style it stands in quotes, or in a block of several lines.
     return json.dumps(value, ensure_ascii=False) if getattr(node, "style", None) else value or "null"
+
+
+def describe(path: Path) -> str:
+    """The first comment line of a YAML that is no `@package` directive; empty if there is none."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        text = line.lstrip("#").strip()
+        if text and not text.startswith("@package"):
+            return text
+    return ""

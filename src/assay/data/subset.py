@@ -512,7 +512,7 @@ def note_ignored_columns(
             notes.append(
                 f"data: the rows are split at random, but {name!r} dates them "
                 f"({_time_range(values.dropna())}); "
-                f"scores are too good if you want to predict later rows: {typed}"
+                f"scores are too good if you want to predict later rows: {typed} (then no feature)"
             )
             continue
         share = values[rows[drawn[0]]].dropna().isin(values[rows["train"]]).sum() / len(rows[drawn[0]])

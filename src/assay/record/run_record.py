@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import re
+import shlex
 import signal
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -288,7 +289,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
                 raise AssayError(
                     f"there is no run directory {run_dir}", hint="assay ls lists runs"
                 ) from error
-            raise AssayError(f"{run_dir} is not a run directory: it has no {FILE}") from error
+            raise no_run_error(run_dir, FILE) from error
         except (ValueError, OSError, RecursionError) as error:
             raise AssayError(f"{path} cannot be read: {error}") from error
         version = plain.get("schema_version") if isinstance(plain, dict) else None
@@ -331,3 +332,11 @@ def from_json_numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [from_json_numbers(item) for item in value]
     return float(value) if value in _NOT_FINITE else value
+
+
+def no_run_error(path: Path, lacking: str = "config.yaml") -> AssayError:
+    """The error for a folder that is not a run directory, though runs may lie in it."""
+    hint, place = "runs lie under outputs/<name>/<date>/", shlex.quote(str(path))
+    if any(any(path.glob(f"{depth}/{FILE}")) for depth in ("*", "*/*", "*/*/*")):
+        hint = f"name one of the runs in it: assay ls {place} lists them, assay best {place} prints the best"
+    return AssayError(f"{path} is not a run directory: it has no {lacking}", hint=hint)

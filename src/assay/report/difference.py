@@ -17,7 +17,7 @@ from assay.compose.recipe import OF_SPEC, restore_auto
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
-from assay.record.run_record import FILE, RunRecord
+from assay.record.run_record import FILE, RunRecord, no_run_error
 from assay.terminal import Console, print_rows, shorten
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def read_side(name: str, config_dir: Path | None = None) -> tuple[DictConfig, Ru
     path = Path(name)
     if name.strip() and path.is_dir():
         if not (path / "config.yaml").is_file():
-            message = f"{name} is not a run directory: it has no config.yaml"
-            raise AssayError(message, hint="runs lie under outputs/<name>/<date>/")
+            raise no_run_error(path)
         record = RunRecord.load(path) if (path / FILE).is_file() else None
         return load_mapping(path / "config.yaml"), record
     if name.strip() and path.is_file():

@@ -244,10 +244,12 @@ def advise(config: DictConfig, record: RunRecord) -> str:
     """What to type next, by what the run has measured."""
     epochs, best = value_of(config, "trainer.max_epochs"), record.best.get("epoch")
     lr = value_of(config, "optimizer.lr")
+    has_tried = any(override.startswith("optimizer.lr=") for override in record.overrides)
     if isinstance(best, int) and isinstance(epochs, int) and best >= epochs > 0:
         return f"the last epoch was the best: trainer.max_epochs={2 * epochs}"
-    if isinstance(best, int) and isinstance(epochs, int) and best <= max(2, epochs // 5) and lr:
-        return f"the best epoch was {best} of {epochs}, then it overfits: optimizer.lr={lr / 3:.2g}"
+    if isinstance(best, int) and isinstance(epochs, int) and best <= max(2, epochs // 5):
+        remedy = f": optimizer.lr={lr / 3:.2g}" if lr and not has_tried else ""
+        return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
     counts = value_of(config, "spec.class_counts") or [0]
     is_rare = record.baseline["score"] == "average_precision" and min(counts) < _RARE * sum(counts)
     if is_rare and value_of(config, "data.balance") == "none":
@@ -255,7 +257,7 @@ def advise(config: DictConfig, record: RunRecord) -> str:
     are_pictures = len(value_of(config, "spec.input_shape")) == 3 and record.baseline["name"] == "linear"
     if are_pictures and value_of(config, "model.weights") is None:
         return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
-    if not lr:
+    if not lr or has_tried:
         return ""
     typed = drop_override(drop_override(record.overrides, "optimizer.lr"), "hydra.run.dir")
     command = shlex.join(["assay", "train", "-m", *typed])

@@ -16,7 +16,7 @@ from assay.errors import AssayError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import provide_objects
-from assay.task.task_of import find_task, task_of
+from assay.task.task_of import Binary, find_task, task_of
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -116,9 +116,10 @@ def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()
         if vocab_size := spec.get("vocab_size"):
             shape = f"up to {sizes} tokens, vocabulary {vocab_size:,}"
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
-        lines.append(
-            ("data", f"{record.choices.get('data')}: {parts}; {shape}, {task_of(spec.task).in_words(spec)}")
-        )
+        outputs = task_of(spec.task).in_words(spec)
+        if spec.task == Binary.name and spec.class_names:
+            outputs += f", {spec.class_names[1]!r} is the positive one"
+        lines.append(("data", f"{record.choices.get('data')}: {parts}; {shape}, {outputs}"))
     total, trainable = record.model["parameters"], record.model["trainable_parameters"]
     frozen = "" if total == trainable else f", {trainable:,} of them trained"
     lines.append(("model", f"{record.choices.get('model')}: {total:,} parameters{frozen}"))

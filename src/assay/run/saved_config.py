@@ -16,7 +16,7 @@ from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.record.run_lock import is_written
-from assay.record.run_record import RunRecord
+from assay.record.run_record import RunRecord, no_run_error
 from assay.targets.allowed_targets import check_targets
 from assay.targets.resolve import import_tasks
 from assay.targets.trust import KEY, Trust, project_packages, validate_names
@@ -46,8 +46,7 @@ def load_checked_config(
     """As `read_config`; nothing that it names is imported."""
     path = run_dir / "config.yaml"
     if not path.is_file():
-        message = f"{run_dir} is not a run directory: it has no config.yaml"
-        raise AssayError(message, hint="runs lie under outputs/<name>/<date>/")
+        raise no_run_error(run_dir)
     try:
         intact = is_yaml_intact(read_whole(path))
     except OSError as error:
