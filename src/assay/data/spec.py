@@ -135,8 +135,6 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True):
         kind, counts = task_of(self.task), self.class_counts
         if (self.dtype == "int64") != (self.vocab_size > 0):
             raise ValueError("expected a vocab_size above 0 with dtype=int64, and only then")
-        if not {"all", "train"} & (counts or self.num_samples or {}).keys():
-            raise ValueError("expected data.spec.class_counts or data.spec.num_samples with `all` or `train`")
         if counts is not None:
             if not kind.by_class:
                 raise ValueError(f"expected num_samples in place of class_counts with task={self.task}")
