@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 
@@ -17,7 +16,6 @@ from assay.build.model import check_declared
 from assay.compose.compose import compose, job_config
 from assay.data.source_files import SourcePath, check_path
 from assay.data.source_info import SourceInfo, info_of
-from assay.data.spec import StaticSpec
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
@@ -50,17 +48,6 @@ def test_the_stated_spec_is_that_of_the_data(option: str, typed: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "typed", [["data.thin_classes=0.1"], ["data.thin_classes=0.02", "data.split.val=0.2"]]
-)
-def test_a_long_tail_too(typed: list[str]) -> None:
-    config = job_config(compose(["data=digits", "data.drop_last=false", *typed]))
-    real: Any = open_data(config).spec  # type: ignore[attr-defined]  # ours has one
-    stated: Any = open_declared(config).spec  # type: ignore[attr-defined]  # ours has one
-    assert stated.class_counts == real.class_counts
-    assert stated.num_train == real.num_train
-
-
-@pytest.mark.parametrize(
     ("option", "shape", "classes", "train"),
     [
         ("mnist", (1, 28, 28), 10, 54_000),
@@ -90,32 +77,6 @@ def test_each_task_is_trained_as_it_was_checked(task: list[str]) -> None:
     stated: Any = open_declared(copy.deepcopy(config)).spec  # type: ignore[attr-defined]  # ours has one
     add_spec(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
     check_declared(stated.as_config(), config)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"task": "segmentation"},
-        {"dtype": "int8"},
-        {"class_counts": None},
-        {"class_counts": None, "num_samples": {"all": 10}},
-        {"task": "multilabel"},
-        {"task": "regression", "num_samples": {"all": 6}, "num_targets": 1},
-        {"num_classes": 3},
-        {
-            "task": "multitask",
-            "class_counts": None,
-            "num_samples": {"all": 6},
-            "num_targets": 3,
-            "class_names": ["kind=a", "kind=b", "size"],
-        },
-    ],
-    ids=str,
-)
-def test_an_incomplete_statement_is_refused(wrong: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"task": "multiclass", "input_shape": [2], "class_counts": {"all": [3, 3]}}
-    with pytest.raises(ValueError, match=r"(?i)expected|invalid enum"):
-        msgspec.convert({**given, **wrong}, StaticSpec)
 
 
 def test_a_wrong_key_is_named() -> None:
@@ -153,22 +114,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).touch()
     os.mkfifo(tmp_path / "pipe.csv")
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("target", "argument", "path"),
-    [
-        (TABLE, "path", "rows.csv"),
-        (TABLE, "test_path", "rows.csv.gz"),
-        (TABLE, "path", "ROWS.PARQUET"),
-        (FOLDER, "root", "pictures"),
-        (ARRAYS, "root", "pictures"),
-        (ARRAYS, "root", "data.npz"),
-    ],
-)
-@pytest.mark.usefixtures("place")
-def test_what_a_source_reads_passes(target: str, argument: str, path: str) -> None:
-    check_argument(target, argument, path)
 
 
 @pytest.mark.parametrize(

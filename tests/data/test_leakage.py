@@ -21,7 +21,6 @@ from assay.data.samples import Samples, Stream, Unfitted
 from assay.data.subset import find_copies, leave_out_copies
 from assay.data.table import Table
 from assay.data.tabular.column_kind import split_hints
-from assay.data.text_table import TextTable
 from assay.quoting import format_override
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[
     frame = pd.DataFrame({"text": texts, "kind": ["a", "b"] * 40})
     for count, is_told in ((80, True), (60, False)):
         frame[:count].to_csv(tmp_path / f"{count}.csv", index=False)
-        data = data_module(TextTable(str(tmp_path / f"{count}.csv"), "text", "kind"))
+        data = data_module(Table(str(tmp_path / f"{count}.csv"), "kind", text="text"))
         data.setup()
         rows = data.splits.rows
         near = sum((row + 60 if row < 60 else row - 60) in set(rows["train"]) for row in rows["test"])

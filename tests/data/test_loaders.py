@@ -24,7 +24,7 @@ from assay.data import placement
 from assay.data import placement as module
 from assay.data.batch_order import BatchOrder
 from assay.data.data_module import DataModule
-from assay.data.loaders import MemoryLoader, StreamLoader, input_of, preview
+from assay.data.loaders import MemoryLoader, StreamLoader, input_of
 from assay.data.normalize import Normalize
 from assay.data.placement import Placement, Prepared, device_memory, free_memory
 from assay.data.samples import Samples, Stream
@@ -121,14 +121,6 @@ def test_batches_are_of_similar_lengths_in_random_order() -> None:
     assert order.batches(3)[0].tolist() != order.batches(2)[0].tolist()
 
 
-def test_evaluation_goes_from_short_to_long_and_training_without_shuffling_as_the_samples_lie() -> None:
-    lengths = torch.tensor([5, 1, 9, 2, 7])
-    evaluation = BatchOrder(5, batch_size=2, lengths=lengths).batches(0)
-    assert [batch.tolist() for batch in evaluation] == [[1, 3], [0, 4], [2]]
-    training = BatchOrder(5, batch_size=2, lengths=lengths, even=True).batches(0)
-    assert torch.cat(training).tolist() == list(range(5))
-
-
 SAMPLES = Samples(torch.arange(40, dtype=torch.uint8).view(10, 1, 2, 2), torch.arange(10))
 ROWS = torch.tensor([1, 3, 5, 7, 9])
 ORDER = BatchOrder(5, batch_size=2, seed=1, shuffle=True)
@@ -201,30 +193,6 @@ def test_a_data_error_in_a_worker_stays_short(num_workers: int) -> None:
     assert caught.value.hint == "mend it"
 
 
-SAMPLES_PREVIEW = Samples(torch.arange(100.0).view(100, 1), torch.zeros(100, dtype=torch.int64))
-ROWS_PREVIEW = torch.arange(0, 100, 2)
-
-
-class Sized:
-    """Pictures of which the last one is larger than the others."""
-
-    def __len__(self) -> int:
-        return 100
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return torch.zeros(1, 2 if index != 98 else 5, 2), 0
-
-
-def subset_of_preview(data: Any, *transforms: Any) -> Subset:
-    return Subset(data, ROWS_PREVIEW, ROWS_PREVIEW, Transforms(transforms))
-
-
-def test_a_sample_that_is_known_to_be_of_another_shape_is_looked_at() -> None:
-    stream = Stream(Sized(), SAMPLES_PREVIEW.targets, unlike=(0, 98))
-    with pytest.raises(DataError, match="5"):
-        list(preview(subset_of_preview(stream), 1, seed=0))
-
-
 def test_what_is_not_a_tensor() -> None:
     assert input_of({"image": torch.ones(2), "label": 1}).tolist() == [1, 1]
     with pytest.raises(DataError, match="expected a sample's input to be a tensor, got str"):
@@ -233,36 +201,11 @@ def test_what_is_not_a_tensor() -> None:
         input_of(DataError("it cannot be read"))
 
 
-META = torch.device("meta")
 ROWS_PLACEMENT = torch.tensor([2, 0])
 
 
 def some_samples() -> Samples:
     return Samples(torch.arange(12, dtype=torch.uint8).view(4, 3), torch.arange(4))
-
-
-def test_what_fits_moves_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[torch.device] = []
-
-    def free(device: torch.device) -> int:
-        asked.append(device)
-        return 2 * (12 + 4 * 8)
-
-    monkeypatch.setattr(module, "free_device_memory", free)
-    placement = Placement(some_samples())
-    for _ in range(3):
-        inputs, targets = next(placement.batches([ROWS_PLACEMENT], META))
-        assert (inputs.device, targets.device, inputs.shape) == (META, META, (2, 3))
-    assert placement._inputs.device == META
-    assert asked == [META]
-
-
-def test_what_does_not_fit_stays_and_batches_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_device_memory", lambda _: 2 * (12 + 4 * 8) - 1)
-    placement = Placement(some_samples())
-    inputs, targets = next(placement.batches([ROWS_PLACEMENT], META))
-    assert (inputs.device, targets.device, inputs.shape, inputs.dtype) == (META, META, (2, 3), torch.uint8)
-    assert placement._inputs.device == torch.device("cpu")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

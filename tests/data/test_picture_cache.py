@@ -75,17 +75,10 @@ def test_the_second_job_reads_no_picture(root: Path, cache: Path, reads: list[st
         assert torch.equal(samples.inputs, expected(root))
     assert first.digest() == again.digest()
     assert (first.names, first.hashes) == (again.names, again.hashes)
-    again.inputs.zero_()  # a job's own pages
+    for samples in (first, again):
+        samples.inputs.zero_()  # a job's own pages
     assert torch.equal(read(root).inputs, expected(root))
-    assert first.digest() == read(root, in_memory=False).digest()
-
-
-def test_what_a_job_changes_in_place_is_its_own(root: Path, cache: Path) -> None:
-    first = read(root)  # which has decoded them
-    mapped = read(root)
-    first.inputs.zero_()
-    assert torch.equal(mapped.inputs, expected(root))
-    assert torch.equal(read(root).inputs, expected(root))
+    assert read(root).digest() == read(root, in_memory=False).digest()
 
 
 def test_a_worker_that_is_not_forked_gets_them(root: Path, cache: Path) -> None:

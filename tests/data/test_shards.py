@@ -450,19 +450,6 @@ def test_what_is_missing_truncated_or_changed_is_named(tmp_path: Path) -> None:
         open_shards(tmp_path)
 
 
-def test_a_changed_shard_keeps_a_run_from_going_on(train: Train, tmp_path: Path) -> None:
-    write_shards(tmp_path / "shards")
-    words = job(tmp_path / "shards", "trainer.limit_train_batches=2")
-    run_dir = train(*words, callbacks=[Interrupt("batch", 1)]).run_dir
-    pq.write_table(pa.Table.from_pandas(rows_of(400, 9)), tmp_path / "shards" / "part-0.parquet")
-    with (
-        chdir(run_dir.parent),
-        unchanged_process(),
-        pytest.raises(AssayError, match="not what the run began with"),
-    ):
-        resume(run_dir)
-
-
 def test_an_address_of_a_run_is_typed_again(train: Train, shards: Path) -> None:
     address = f"data.source.path=file://{shards}"
     run_dir = train(*job(shards, "trainer.limit_train_batches=2"), address).run_dir

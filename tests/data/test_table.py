@@ -17,7 +17,6 @@ from assay.data.samples import Samples
 from assay.data.shown_samples import sample_names
 from assay.data.table import Table, TableTargets
 from assay.data.tabular.table_file import table_chunks
-from assay.data.text_table import TextTable
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -335,14 +334,14 @@ FRAME = pd.DataFrame(
 
 def test_classes_are_numbered_as_scikit_learn_does() -> None:
     for frame, names in ((FRAME, ("a", "b", "c")), (pd.DataFrame({"kind": [10, 9] * 5}), ("9", "10"))):
-        targets = TableTargets("multiclass", ["kind"], frame[["kind"]])
+        targets = TableTargets("multiclass", ["kind"], {"kind": frame["kind"].unique().tolist()})
         assert targets.class_names == names
         assert targets.encode(frame).tolist() == LabelEncoder().fit_transform(frame["kind"]).tolist()
 
 
 def test_several_heads_hold_what_each_column_is() -> None:
     names = ["size", "kind", "sick"]
-    targets = TableTargets("multitask", names, FRAME[names])
+    targets = TableTargets("multitask", names, {name: FRAME[name].unique().tolist() for name in names[1:]})
     assert targets.class_names == ("size", "kind=a", "kind=b", "kind=c", "sick=0", "sick=1")
     assert targets.notes == [
         "predicted side by side: size as a number, kind as one of 3 classes, sick as one of 2 classes"
@@ -359,9 +358,9 @@ TEXTS = pd.DataFrame(
 )
 
 
-def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> TextTable:
+def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> Table:
     frame.to_csv(path := folder / "texts.csv", index=False)
-    return TextTable(str(path), "words", "kind", **options)
+    return Table(str(path), "kind", text="words", **options)
 
 
 def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:

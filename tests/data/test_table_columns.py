@@ -166,14 +166,6 @@ FRAME = pd.DataFrame(
 )
 
 
-def test_what_is_decided_of_each_column() -> None:
-    chosen = choose_features(FRAME, ColumnOptions(["y"], day_first=True), "rows.csv")
-    assert chosen.names == ["x", "day", "either", "grade"]
-    assert chosen.forms == {"day": "%d/%m/%Y", "either": "%d/%m/%Y"}
-    assert "remark (free text" in chosen.notes[0]
-    assert "same (one value in all rows)" in chosen.notes[0]
-
-
 PRICES = [f"{price:,}.50" for price in range(100_000, 140_000, 1_000)]
 AREAS = [*map(str, range(38)), "unknown", "n/k"]
 
@@ -261,13 +253,6 @@ def test_the_task_that_a_target_is(kind: str) -> None:
     assert found == task
     assert bool(note) == said
     assert not said or "data.source.task=multiclass" in note
-
-
-def test_classes_that_are_spelt_in_two_ways_are_told() -> None:
-    frame = pd.DataFrame({"grade": ["bad", "good", "Bad ", "fair"] * 5})
-    task, note = task_of_columns(frame, ["grade"])
-    assert task == "multiclass"
-    assert note == "classes of 'grade' differ only in case or spaces: 'bad', 'Bad '"
 
 
 def test_several_columns() -> None:

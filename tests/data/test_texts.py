@@ -108,18 +108,6 @@ def test_padding_and_0_change_places_and_nothing_is_drawn() -> None:
     assert (made["added_tokens"][0]["id"], made["model"]["dropout"], made["padding"]) == (0, None, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (plain(model={"type": "Unigram", "vocab": []}), "no attribute"),
-        (plain(model={"type": "BPE", "vocab": {"a": 0}}, added_tokens=[]), "no token with the id 1"),
-    ],
-)
-def test_what_is_not_taken(text: str, says: str) -> None:
-    with pytest.raises((AttributeError, ValueError), match=says):
-        normalize_tokenizer(text, 1)
-
-
 FRAME = pd.DataFrame(
     {"text": ["one two three", "two two four five", "six seven eight nine", "only in the test"]}
 )

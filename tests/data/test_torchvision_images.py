@@ -141,15 +141,6 @@ def test_a_download_that_fails(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert "data.source.root" in caught.value.hint
 
 
-def test_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_mnist(tmp_path, "MNIST", monkeypatch)
-    source = TorchvisionImages(datasets.MNIST, str(tmp_path))
-    source.prepare()
-    (tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03 cut off")
-    with pytest.raises(DataError, match="is missing or damaged"):
-        source.read()
-
-
 @pytest.mark.parametrize("kind", ["dots", "absolute", "link", "through a link"])
 def test_an_archive_with_a_member_that_leads_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]  # scipy ships no types
 from sklearn.metrics import log_loss  # type: ignore[import-untyped]  # scikit-learn ships no types
@@ -144,17 +142,6 @@ def test_ldam_follows_its_paper(
     torch.testing.assert_close(loss.probabilities(LOGITS), (scale * LOGITS).softmax(1))
 
 
-@given(
-    logits=st.lists(st.lists(st.floats(-1e4, 1e4, width=32), min_size=4, max_size=4), min_size=1, max_size=4),
-    q=st.lists(st.floats(0.01, 1), min_size=4, max_size=4),
-)
-def test_ldam_of_any_logits_agrees_with_the_slow_loop(logits: list[list[float]], q: list[float]) -> None:
-    z = torch.tensor(logits, dtype=torch.float64)
-    soft = (torch.tensor(q, dtype=torch.float64) / sum(q)).expand_as(z)
-    expected = (each_class(z.numpy(), margins_of_the_paper(), 30.0) * soft.numpy()).sum() / len(logits)
-    assert LDAM(COUNTS).double()(z, soft).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
-
-
 def test_a_small_ldam_of_a_sure_answer_keeps_its_digits() -> None:
     logits, soft = torch.tensor([[2.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
     expected = each_class(logits.double().numpy(), margins_of_the_paper(), 30.0)[0, 0]
@@ -251,16 +238,6 @@ def test_pixels_are_samples_where_all_count(kind: Any) -> None:
     torch.testing.assert_close(loss(MASK_LOGITS, targets), loss(rows, targets.flatten()))
     soft = F.one_hot(targets, 4).movedim(-1, 1).double()
     torch.testing.assert_close(loss(MASK_LOGITS, soft), loss(MASK_LOGITS, targets))
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [CrossEntropy(ignore_index=255), Focal(ignore_index=255), Dice(ignore_index=255, cross_entropy=1.0)],
-)
-def test_the_loss_of_masks_is_the_mean_of_its_samples(loss: nn.Module) -> None:
-    values = [loss(MASK_LOGITS[at : at + 1], MASKS[at : at + 1]) for at in range(3)]
-    assert torch.stack(values).isfinite().all()
-    torch.testing.assert_close(loss(MASK_LOGITS, MASKS), torch.stack(values).mean())
 
 
 HEADS = ["kind=a", "kind=b", "kind=c", "size", "sex=f", "sex=m"]

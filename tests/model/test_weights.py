@@ -66,18 +66,6 @@ def test_leaves_out_what_a_checkpoint_holds_beside_the_model(
     assert caplog.messages[-1].endswith("9 tensors loaded, left out: loss.margins")
 
 
-def test_leaves_out_a_head_of_another_shape_and_logs_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    source, target = network(num_classes=7), network(num_classes=5)
-    head = tensor(target, "3.weight").clone()
-    with caplog.at_level(logging.INFO, "assay"):
-        load_pretrained_weights(target, save(tmp_path / "weights.pt", source.state_dict()))
-    assert torch.equal(tensor(target, "3.weight"), head)
-    assert torch.equal(tensor(target, "0.weight"), tensor(source, "0.weight"))
-    assert caplog.messages[-1].endswith("left out: 3.bias, 3.weight")
-
-
 def test_leaves_out_an_adapted_stem_but_no_other(tmp_path: Path) -> None:
     source = resnet18(num_classes=10)
     path = save(tmp_path / "weights.pth", source.state_dict())
@@ -149,14 +137,6 @@ def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
             load_pretrained_weights(network(), save(tmp_path / "weights.pt", content))
     with pytest.raises(ValueError, match="entries that are not tensors: epoch"):
         load_pretrained_weights(network(), save(tmp_path / "weights.pt", {"epoch": 3}))
-
-
-def test_safetensors_that_is_installed(tmp_path: Path) -> None:
-    safetensors = pytest.importorskip("safetensors.torch")
-    source, target = network(), network()
-    safetensors.save_file(source.state_dict(), tmp_path / "weights.safetensors")
-    load_pretrained_weights(target, str(tmp_path / "weights.safetensors"))
-    assert torch.equal(tensor(target, "3.weight"), tensor(source, "3.weight"))
 
 
 def test_on_the_meta_device_the_names_are_judged_all_the_same(tmp_path: Path) -> None:

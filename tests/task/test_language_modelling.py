@@ -10,21 +10,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from pyarrow import parquet  # type: ignore[import-untyped]  # it has no stubs
 from tests.command import documented, typed
 from torch.nn import functional as F
 
 import assay
 from assay.record import predictions_file
 from assay.run.export.export import export, open_onnx
-from assay.run.predictor import Predictor
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Train, Trained
 
-    from assay.task.language_modelling import Sampling, TextPrediction
 
 MODEL = ("model.num_layers=1", "model.num_heads=2", "model.embedding_size=16", "optimizer.lr=0.01")
 JOB = (
@@ -172,41 +169,3 @@ def test_pieces_and_accumulated_batches_are_the_mean_over_tokens(train: Train, t
         found = train(*job, *other, keep_weights=True).weights
         for name, value in found.items():
             torch.testing.assert_close(value, whole[name], rtol=1e-4, atol=1e-6)
-
-
-def test_what_is_wrong_is_told_with_its_key(texts: Path) -> None:
-    for words, message in {
-        ("model.embedding_size=18", "model.num_heads=4"): "error: model.num_heads: embedding_size=18",
-        ("data.source.context_length=0",): "error: data.source.context_length",
-        ("loss=mse",): "error: loss",
-        ("metrics=multiclass",): "error: metrics",
-        ("model=mlp",): "error: model",
-        ("data.source.vocab_size=300",): "error: data.source.vocab_size",
-    }.items():
-        output = typed("check", *JOB, f"data.source.root={texts}", "device=cpu", *words, code=2).output
-        assert output.startswith(message), output
-    output = typed("check", "data=digits", "model=gpt", "device=cpu", code=2).output
-    assert "such as those of data=text_files" in output
-
-
-def test_many_prompts_are_written_in_blocks_and_those_not_shown_cost_nothing(
-    run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "prompts.txt").write_text("def \n" * 40, encoding="utf-8")
-    asked: list[str] = []
-    text = Predictor.text
-
-    def count(predictor: Predictor, prompt: str, sampling: Sampling) -> TextPrediction:
-        asked.append(prompt)
-        return text(predictor, prompt, sampling)
-
-    monkeypatch.setattr(Predictor, "text", count)
-    words = ("predict", run.run_dir, tmp_path / "prompts.txt", "--max-tokens", 1)
-    typed(*words, "--out", tmp_path / "all.parquet")
-    file = parquet.ParquetFile(tmp_path / "all.parquet")
-    assert file.metadata.num_rows == len(asked) == 40
-    assert file.metadata.num_row_groups == 3
-    asked.clear()
-    output = typed(*words).output
-    assert len(asked) == 20
-    assert "the first 20 rows are here; --out FILE writes all of them" in output

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
 from assay.analysis.objective import format_score
-from assay.errors import AssayError, DataError
+from assay.errors import DataError
 from assay.record import predictions_file
 from assay.run.train import train
 from assay.task.multitask import Multitask
@@ -88,20 +88,6 @@ def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
     assert task.predicted_label(kept, 0).startswith("grower ")
     classes, right = task.is_right(kept), kept.outputs[:, :3].argmax(1) == kept.targets[:, 0]  # type: ignore[index]  # they are there
     np.testing.assert_array_equal(classes, right)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (["loss=cross_entropy"], "loss"),
-        (["+loss.weights.siez=2"], "'siez' is not a target; expected one of grower, alcohol"),
-        (["augment=mixup"], "augment"),
-        (["data.source.target=[grower,nothing]"], "nothing"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_key(told: list[str], wrong: list[str], message: str) -> None:
-    with pytest.raises(AssayError, match=message):
-        train([*told, *wrong])
 
 
 def test_a_column_whose_name_would_be_taken_for_a_class(tmp_path: Path) -> None:

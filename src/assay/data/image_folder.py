@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.picture_cache import FileScan
-
 
 @final
 class ImageFolder(PictureFolder):
@@ -127,10 +125,6 @@ class ImageFolder(PictureFolder):
             self._note(f"files whose names are not those of images are left out: {counts}")
 
     @override
-    def _problems(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> dict[str, str]:
-        return {one.name: look.bad for one, look in zip(pictures, looks, strict=True) if look.bad}
-
-    @override
     def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
         labels = {picture.label for picture in pictures}
         empty = [name for label, name in enumerate(self.class_names) if label not in labels]
@@ -142,12 +136,6 @@ class ImageFolder(PictureFolder):
     @override
     def _target_reader(self) -> Callable[[Picture], Tensor]:
         return _label
-
-    @override
-    def _identity(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> str:
-        return "\n".join(
-            f"{picture.name} {look.sha256}" for picture, look in zip(pictures, looks, strict=True)
-        )
 
 
 def _labels(pictures: Sequence[Picture]) -> Tensor:

@@ -192,6 +192,8 @@ class PictureFolder(ABC):
         self.auto_size, self.image_size = image_size == "auto", parse_size(image_size)
         self.mode, self.class_names, self.notes = mode, tuple[str, ...](), tuple[str, ...]()
         self._root, self._in_memory, self._on_bad = Path(root), in_memory, on_bad
+        self._unusable: dict[str, str] = {}
+        """Pictures that are not listed, with the reason."""
 
     @abstractmethod
     def _list(self) -> dict[str, list[Picture]]:
@@ -202,9 +204,10 @@ class PictureFolder(ABC):
         sizes = {size_of(picture.path) for picture in pictures[:: max(1, len(pictures) // PEEK)]} - {None}
         return sizes.pop() if len(sizes) == 1 else None
 
-    @abstractmethod
-    def _problems(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> dict[str, str]:
-        """Why pictures cannot be used, by their names."""
+    def _problem(self, picture: Picture, scan: FileScan) -> str:
+        """Why a picture cannot be used; empty where it can."""
+        del picture
+        return scan.bad
 
     @abstractmethod
     def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
@@ -214,9 +217,9 @@ class PictureFolder(ABC):
     def _target_reader(self) -> Callable[[Picture], Tensor]:
         """What gives a streamed picture its target."""
 
-    @abstractmethod
     def _identity(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> str:
         """What stands for the contents of pictures and targets."""
+        return "\n".join(f"{one.name} {look.sha256}" for one, look in zip(pictures, looks, strict=True))
 
     def read(self) -> Mapping[str, Samples | Stream]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
@@ -232,10 +235,11 @@ class PictureFolder(ABC):
         size = self.image_size or self._common_size(pictures)
         decoded = None if size is None else self._decode(paths, size)
         images, looks = decoded or (None, scan_images(self._root, paths, verify))
-        problems = self._problems(pictures, looks)
-        self._check_problems(
-            problems, len(pictures) + len(problems.keys() - {picture.name for picture in pictures})
-        )
+        scanned = zip(pictures, looks, strict=True)
+        problems = self._unusable | {
+            picture.name: why for picture, look in scanned if (why := self._problem(picture, look))
+        }
+        self._check_problems(problems, len(pictures) + len(self._unusable))
         good = [picture.name not in problems for picture in pictures]
         looks = list(compress(looks, good))
         if not self.image_size and {look.size for look in looks} != {size}:

@@ -160,16 +160,21 @@ class SegmentationFolder(PictureFolder):
         if class_names is not None and not len(set(class_names)) == len(values or class_names):
             raise ValueError(f"class_names={list(class_names)}: expected a different name for each class")
         self._asked = class_names, values, ignore_value
-        self._without_mask: dict[str, str] = {}
         self._masks: dict[str, FileScan] = {}
         self._counts: dict[str, NDArray[np.int32]] = {}
         self._table = torch.empty(0)
 
     @override
     def _list(self) -> dict[str, list[Picture]]:
-        self._without_mask = {}
+        self._unusable = {}
         listed = {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
         self._look_at_masks([pair for some in listed.values() for pair in some])
+        counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
+        self.class_names, self._table, note = find_classes(
+            np.array(counts).reshape(-1, NUM_VALUES), *self._asked
+        )
+        if note:
+            self._note(note)
         return listed
 
     def _pairs(self, images: Path, masks: Path) -> list[Picture]:
@@ -183,7 +188,7 @@ class SegmentationFolder(PictureFolder):
             if stem in mask_of:
                 pairs.append(Picture(name, path, mask=mask_of[stem]))
             else:
-                self._without_mask[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
+                self._unusable[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
         if lonely := [stem for stem in mask_of if stem not in pictures]:
             self._note(f"masks without a picture are left out: {', '.join(lonely[:NAMED])}")
         return pairs
@@ -212,27 +217,14 @@ class SegmentationFolder(PictureFolder):
         self._counts = dict(zip(names, counts, strict=True))
 
     @override
-    def _problems(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> dict[str, str]:
-        counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
-        self.class_names, self._table, note = find_classes(
-            np.array(counts).reshape(-1, NUM_VALUES), *self._asked
-        )
-        if note:
-            self._note(note)
-        reasons = {
-            pair.name: self._problem(pair.name, look) for pair, look in zip(pictures, looks, strict=True)
-        }
-        return self._without_mask | {name: why for name, why in reasons.items() if why}
-
-    def _problem(self, name: str, image: FileScan) -> str:
-        """Why a pair cannot be used; empty where it can."""
-        mask = self._masks[name]
-        if image.bad or mask.bad:
-            return f"the picture: {image.bad}" if image.bad else f"its mask: {mask.bad}"
-        if image.size != mask.size:
-            sizes = ["×".join(map(str, size)) for size in (mask.size, image.size)]
+    def _problem(self, picture: Picture, scan: FileScan) -> str:
+        mask = self._masks[picture.name]
+        if scan.bad or mask.bad:
+            return f"the picture: {scan.bad}" if scan.bad else f"its mask: {mask.bad}"
+        if scan.size != mask.size:
+            sizes = ["×".join(map(str, size)) for size in (mask.size, scan.size)]
             return f"its mask has {sizes[0]} pixels, the picture {sizes[1]} (height × width)"
-        strange = np.flatnonzero((self._counts[name] > 0) & (self._table.numpy() < 0))
+        strange = np.flatnonzero((self._counts[picture.name] > 0) & (self._table.numpy() < 0))
         if len(strange):
             values = ", ".join(map(str, strange[:5]))
             return f"its mask has the value {values}, which is not a class; others: data.source.values=[…]"

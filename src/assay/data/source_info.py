@@ -56,7 +56,7 @@ def info_of(source: object) -> SourceInfo:
 
 def _find_table_task(source: dict[str, Any]) -> str:
     """By the target's columns; empty where they cannot be read, which reading the data reports."""
-    if source.get("target") is None and "tokenizer" not in source:  # texts are not reconstructed
+    if source.get("target") is None and source.get("text") is None:  # texts are not reconstructed
         return Reconstruction.name
     if not (names := _target_names(source)):
         return ""
@@ -151,12 +151,6 @@ def _find_shards_task(source: dict[str, Any]) -> str:
         return ""
 
 
-_TABLES: Final = SourceInfo(
-    (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE)),
-    _find_table_task,
-    "table",
-    has_encoder=True,
-)
 _BUILT_IN: Final = {
     "assay.data.arrays.Arrays": SourceInfo(
         (SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),),
@@ -175,7 +169,12 @@ _BUILT_IN: Final = {
         (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),), raw_input="pictures"
     ),
     "assay.data.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
-    "assay.data.table.Table": _TABLES,
+    "assay.data.table.Table": SourceInfo(
+        (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE)),
+        _find_table_task,
+        "table",
+        has_encoder=True,
+    ),
     "assay.data.table_shards.TableShards": SourceInfo(
         (SourcePath("path", "a folder of .parquet or .arrow files", "file or folder", or_url=True),),
         _find_shards_task,
@@ -187,7 +186,6 @@ _BUILT_IN: Final = {
         has_encoder=True,
         divides_itself=True,  # windows of one text do not stand alone
     ),
-    "assay.data.text_table.TextTable": _TABLES,
     "assay.data.torchvision_images.TorchvisionImages": SourceInfo(
         (SourcePath("root", "the files of the data set", downloads=True),)
     ),

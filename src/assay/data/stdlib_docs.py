@@ -51,7 +51,7 @@ class StdlibDocs:
     is left out, and so are those of fewer than five words, and of the library's own tests.
 
     Args:
-        tokenizer: As for `assay.data.text_table.TextTable`.
+        tokenizer: As for `assay.data.table.Table`.
         vocab_size: As `tokenizer`.
         max_length: As `tokenizer`.
         lowercase: As `tokenizer`.

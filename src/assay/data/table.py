@@ -29,6 +29,7 @@ from assay.data.tabular.column_kind import (
 )
 from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category_texts
 from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolve_options
+from assay.data.tokenizer import TextEncoder
 from assay.errors import DataError
 from assay.quoting import format_override, pluralize
 from assay.task.predictions import SIGN, name_outputs
@@ -37,31 +38,25 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.tokenizer import TextEncoder
+    from assay.data.tokenizer import Kind
 
 
 @final
 class TableTargets:
     """The targets of a table, encoded for its task."""
 
-    def __init__(self, task: str, names: Sequence[str], every: pd.DataFrame) -> None:
+    def __init__(self, task: str, names: Sequence[str], values: Mapping[str, Collection[Any]]) -> None:
         self._task, self._names = task_of(task), list(names)
         self.notes: list[str] = []
-        columns: list[str] = []
-        if self._task.by_class:
-            columns = self._names[:1]
-        elif self._task.has_heads:
-            columns = [name for name in self._names if not is_real(every[name], name)[0]]
         self._classes: dict[str, list[Any]] = {}
-        for name in columns:
-            values = every[name].unique().tolist()
-            is_mixed = len({type(value) for value in values}) > 1
-            self._classes[name] = sorted(values, key=str if is_mixed else None)
+        for name, classes in values.items():
+            is_mixed = len({type(value) for value in classes}) > 1
+            self._classes[name] = sorted(classes, key=str if is_mixed else None)
         self.class_names = self._output_names()
 
     def _output_names(self) -> tuple[str, ...]:
@@ -124,6 +119,13 @@ class TableTargets:
         return exact
 
 
+def class_columns(task: str, names: Sequence[str], frame: pd.DataFrame) -> list[str]:
+    """The targets that are classes, not numbers."""
+    if task_of(task).has_heads:
+        return [name for name in names if not is_real(frame[name], name)[0]]
+    return list(names[:1]) if task_of(task).by_class else []
+
+
 @final
 class Table:
     r"""Columns of numbers, categories and dates, read with pandas.
@@ -156,11 +158,18 @@ class Table:
         na_values: More texts and numbers that stand for a missing value, such as `?` or `-999`.
         sheet: Of an Excel file; None: its only one.
         max_categories: Columns a categorical column may become; the rarest categories share the last.
+        text: Column of texts to predict from, and from nothing else; rows without one are left out. The
+            tokenizer is trained on the training rows alone, or comes with the model.
+        tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.tokenizer.Tokenizer`; `auto`: that of
+            the model's pretrained weights, else `word` below 10,000 training texts and `bpe` above.
+        vocab_size: Tokens at most.
+        max_length: Tokens of a text; what comes after them is cut off, which `notes` says.
+        lowercase: Fold capital letters, and compatible forms of characters.
 
     Attributes:
+        text_encoder: Makes token ids of the texts; None without them.
         targets: Columns to predict.
         file_options: How files are read, for `read_table`.
-        notes: What was decided about the columns, a sentence each; there after `read()`.
         split_columns: Columns that samples are divided by, by the keys that name them, set before `read()`:
             features only where `keep` or `features` names them.
         fitted: An encoder that has learned, set before `read()`: its columns are the features, whatever else
@@ -191,6 +200,11 @@ class Table:
         na_values: Sequence[str | float] = (),
         sheet: str | None = None,
         max_categories: int | None = 100,
+        text: str | None = None,
+        tokenizer: Kind | Literal["auto"] = "auto",
+        vocab_size: int = 8192,
+        max_length: int = 256,
+        lowercase: bool = True,
     ) -> None:
         if task != "auto":
             task_of(task)
@@ -199,6 +213,17 @@ class Table:
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         options = column_options(target, features, exclude, keep, categories)
         self._asked_of_columns, self.targets = replace(options, day_first=day_first), options.targets
+        self.text_encoder: TextEncoder | None = None
+        if text is not None:
+            if text in self.targets:
+                raise ValueError(f"text={text!r}: expected a column other than the target")
+            if features is not None or exclude or keep or categories:
+                raise ValueError(
+                    f"text={text!r}: expected no features, exclude, keep and categories beside it"
+                )
+            self.text_encoder = TextEncoder(
+                text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
+            )
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):
             expected = "null" if target is not None else "the name of a column"
             raise ValueError(f"target={target!r}: expected {expected} for task={task!r}")
@@ -213,20 +238,30 @@ class Table:
         self._impute, self._max_categories = missing == "impute", max_categories
         self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = ()
-        self.notes: tuple[str, ...] = ()
+        self._notes: tuple[str, ...] = ()
         self.split_columns: Mapping[str, str] = {}
         self.fitted: TableEncoder | TextEncoder | None = None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the rows and columns and became of the texts, a sentence each."""
+        return (*self._notes, *(self.text_encoder.notes if self.text_encoder is not None else ()))
+
     def read(self) -> Mapping[str, Unfitted]:
-        """The subsets given, to be encoded once the training rows are known: inputs float32 `[N, F]`."""
-        self.notes = ()
-        frames = {subset: self._read_subset(subset, path) for subset, path in self._paths.items()}
+        """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""
+        self._notes = ()
+        encoder = self.fitted or self.text_encoder
+        texts = [column.name for column in encoder.columns if column.kind == "text"] if encoder else []
+        frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         self.task = self._find_task(first)
-        encoder = self.fitted
+        if self.fitted is None and texts and len(first) > 1 and first[texts[0]].nunique() == 1:
+            raise DataError(
+                f"data.source.text={texts[0]}: all {len(first):,} texts are equal: nothing can be learnt",
+                hint="choose another column",
+            )
         if encoder is not None:
-            forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
-            chosen = Features([column.name for column in encoder.columns], forms)
+            chosen = learned_features(encoder)
         else:
             split_names = self._check_split_columns(first, path)
             options = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *split_names])
@@ -243,7 +278,9 @@ class Table:
             if self.fitted is None and self._impute:
                 self._describe_gaps(subset, frame, chosen)
         all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
-        targets = TableTargets(self.task, self.targets, all_targets)
+        names = class_columns(self.task, self.targets, all_targets)
+        classes = {name: all_targets[name].unique().tolist() for name in names}
+        targets = TableTargets(self.task, self.targets, classes)
         self._note(*targets.notes)
         self.class_names = targets.class_names
         named, subsets = (*self.split_columns.values(), *hints), {}
@@ -253,8 +290,8 @@ class Table:
             subsets[subset] = Unfitted(raw, encoded, encoder, rows, times, hints)
         return subsets
 
-    def _read_subset(self, subset: str, path: str) -> pd.DataFrame:
-        """The rows of a file that have a target, by their numbers in it."""
+    def _read_subset(self, subset: str, path: str, texts: Sequence[str]) -> pd.DataFrame:
+        """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _path_option(subset)
         frame = read_table(path, option, **self.file_options, texts=self._asked_of_columns.categories)
         dialect = resolve_options(path, self.file_options)
@@ -281,10 +318,9 @@ class Table:
                     f"data: the target column {name!r} has no finite value in row {row} (rows count from 0)",
                     hint=f"{mend}leave such rows out ({number} of {len(wrong)})",
                 )
-        for column in self.fitted.columns if self.fitted is not None else ():
-            if column.kind == "text":
-                check_columns(rows, [column.name], path, option)
-                rows = self._drop_blank_texts(rows, column.name, subset)
+        for name in texts:
+            check_columns(rows, [name], path, option)
+            rows = self._drop_blank_texts(rows, name, subset)
         return rows
 
     def _drop_blank_texts(self, frame: pd.DataFrame, name: str, subset: str) -> pd.DataFrame:
@@ -323,7 +359,7 @@ class Table:
         return column
 
     def _note(self, *sentences: str) -> None:
-        self.notes = (*self.notes, *sentences)
+        self._notes = (*self._notes, *sentences)
 
     def _check_split_columns(self, frame: pd.DataFrame, path: str) -> list[str]:
         """Columns that divide the samples and are not features."""
@@ -345,6 +381,12 @@ class Table:
             message = f"data.source.target: {len(self.targets)} columns for a {task} task, which has one"
             raise DataError(message, hint="data.source.task=multilabel, or data.source.task=regression")
         return task
+
+
+def learned_features(encoder: TableEncoder | TextEncoder) -> Features:
+    """The columns of an encoder that has learned, whatever else the table holds."""
+    forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
+    return Features([column.name for column in encoder.columns], forms)
 
 
 def _path_option(subset: str) -> str:

@@ -13,8 +13,15 @@ from typing_extensions import override
 from assay.data.samples import Unfitted
 from assay.data.shards import ShardSource
 from assay.data.source_info import info_of
-from assay.data.table import TableTargets, choose_task, column_options, read_columns
-from assay.data.tabular.column_kind import Features, choose_features, is_real, plain_numbers
+from assay.data.table import (
+    TableTargets,
+    choose_task,
+    class_columns,
+    column_options,
+    learned_features,
+    read_columns,
+)
+from assay.data.tabular.column_kind import choose_features, plain_numbers
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tabular.table_file import FILE_OPTIONS
 from assay.errors import DataError
@@ -101,18 +108,12 @@ class TableShards(ShardSource):
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
         frames = {name: self._frame(*rows) for name, rows in sampled.items()}
         train = frames["train"]
-        self.task, classes = choose_task(self._asked, train, self.targets)[0], list[str]()
-        if task_of(self.task).by_class:
-            classes = self.targets[:1]
-        elif task_of(self.task).has_heads:
-            classes = [name for name in self.targets if not is_real(train[name], name)[0]]
+        self.task = choose_task(self._asked, train, self.targets)[0]
+        classes = class_columns(self.task, self.targets, train)
         counts = {name: self._count_classes(name, sampled) for name in classes}
         if task_of(self.task).by_class and self._asked == "auto":
             self.task = infer_task(is_real=False, num_columns=1, num_classes=len(counts[classes[0]]))
-        most = max([len(train), *map(len, counts.values())])
-        values = {name: np.array([*counts.get(name, train[name])], object) for name in self.targets}
-        known = {name: np.resize(column, most) for name, column in values.items()}
-        self._encoded = TableTargets(self.task, self.targets, pd.DataFrame(known).infer_objects())
+        self._encoded = TableTargets(self.task, self.targets, counts)
         self.class_names = self._encoded.class_names
         if task_of(self.task).by_class:
             by_name = {str(value): number for value, number in counts[classes[0]].items()}
@@ -129,8 +130,7 @@ class TableShards(ShardSource):
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms)
         else:
-            forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
-            self._features = Features([column.name for column in encoder.columns], forms)
+            self._features = learned_features(encoder)
         self._encoder = encoder
         self.stream.columns = [*self._features.names, *self.targets]
         subsets = {}

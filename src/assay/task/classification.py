@@ -63,18 +63,14 @@ class SingleLabel(Task):
                 "is nothing to distinguish",
                 hint="choose another target, or add samples of other classes (data.source)",
             )
-        counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}
+        counts = {subset: self.count_classes(values, class_names) for subset, values in targets.items()}
         check_trained_classes(counts, class_names)
         if empty := [name for name, count in zip(class_names, counts["train"], strict=True) if not count]:
             message = f"data: no training sample of class: {join_first(empty)}"
             raise DataError(message, hint="remove the empty class, or add samples (data.source)")
 
     @override
-    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
-        return {"num_classes": len(class_names), "class_counts": self._counts(targets, class_names)}
-
-    @staticmethod
-    def _counts(targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
+    def count_classes(self, targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
         return tuple(targets.bincount(minlength=len(class_names)).tolist())
 
     @override
@@ -158,11 +154,6 @@ class Multilabel(Task):
         if targets.ndim != 2:
             raise wrong_form(self, subset, targets)
         check_range(subset, targets, 1, "multi-hot targets")
-
-    @override
-    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
-        counts = (targets >= 0.5).sum(0)
-        return {"num_classes": len(class_names), "class_counts": tuple(counts.tolist())}
 
     @override
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:

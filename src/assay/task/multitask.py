@@ -67,10 +67,6 @@ class Regression(Task):
             )
 
     @override
-    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
-        return {"num_targets": targets.shape[1]}
-
-    @override
     def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         import torch
 
@@ -129,10 +125,6 @@ class Multitask(Task):
         for head in parse_heads(class_names):
             head_targets = {subset: head.targets_of(values) for subset, values in targets.items()}
             _task_of_head(head).check_subsets(head_targets, head.class_names)
-
-    @override
-    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
-        return {"num_targets": targets.shape[1]}
 
     @override
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:

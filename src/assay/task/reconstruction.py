@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
@@ -14,7 +13,6 @@ from assay.task.task import Task, check_range
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import torch
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
@@ -34,10 +32,6 @@ class FromInputs(Task):
         column = values[:, 0] if values.shape[1:] == (1,) else values
         is_class = column.ndim == 1 and not column.is_floating_point()
         return column.long() if is_class else values.new_zeros(len(values), 0).long()
-
-    @override
-    def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        return self.as_targets(targets)
 
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
@@ -93,15 +87,6 @@ class Reconstruction(FromInputs):
     @override
     def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
         return tuple(spec["input_shape"])
-
-    @override
-    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
-        return math.prod(spec["input_shape"])
-
-    @override
-    def in_words(self, spec: Mapping[str, Any]) -> str:
-        size = self.num_outputs(spec)
-        return f"{size} {self.unit[size != 1]}"
 
     @override
     def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:

@@ -75,7 +75,7 @@ class Segmentation(Task):
 
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
-        counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}
+        counts = {subset: self.count_classes(values, class_names) for subset, values in targets.items()}
         used = [name for name, count in zip(class_names, counts["train"], strict=True) if count]
         if len(used) < 2:
             raise DataError(
@@ -86,11 +86,7 @@ class Segmentation(Task):
         check_trained_classes(counts, class_names)
 
     @override
-    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
-        return {"num_classes": len(class_names), "class_counts": self._counts(targets, class_names)}
-
-    @staticmethod
-    def _counts(targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
+    def count_classes(self, targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
         if _are_counts(targets):
             return tuple(targets.long().sum(0).tolist())
         total = [0] * len(class_names)

@@ -159,9 +159,15 @@ class Task(ABC):
         """
         del targets, class_names
 
-    @abstractmethod
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
         """Return those of `num_classes`, `num_targets` and `class_counts` that the spec of this task has."""
+        if self.size_key != "num_classes":
+            return {self.size_key: targets.shape[1]}
+        return {"num_classes": len(class_names), "class_counts": self.count_classes(targets, class_names)}
+
+    def count_classes(self, targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
+        """Return how many samples, or pixels, each class or label has."""
+        return tuple((targets >= 0.5).sum(0).tolist())
 
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
         """Whether the loss may see a column of the targets standardised."""
