@@ -204,7 +204,7 @@ def test_a_period_is_a_time_where_a_group_has_several_and_ordinary_columns_are_p
     told = notes(visits().assign(customer_id=CUSTOMERS), tmp_path, data_module)
     assert [note.rpartition(": ")[2] for note in told] == [
         "data.split.group=customer_id",
-        "data.split.time=month",
+        "data.split.time=month (then no feature)",
     ]
     assert not notes(visits(), tmp_path, data_module)
     for load in (load_iris, load_wine, load_breast_cancer, load_diabetes):

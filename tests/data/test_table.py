@@ -384,3 +384,20 @@ def test_a_column_of_nothing_or_of_one_text_teaches_nothing(tmp_path: Path) -> N
         text_source(tmp_path, TEXTS.assign(words="same")).read()
     with pytest.raises(DataError, match="holds numbers, not texts"):
         text_source(tmp_path, TEXTS.assign(words=range(12))).read()
+
+
+@pytest.mark.parametrize("positive", ["no", "yes", "No", 3.0])
+def test_the_positive_class_can_be_chosen(tmp_path: Path, positive: str | float) -> None:
+    frame = pd.DataFrame({"x": range(20), "sick": ["yes", "no"] * 10, "grade": [1, 2, 3, 4] * 5})
+    frame.to_csv(path := tmp_path / "rows.csv", index=False)
+    source = Table(str(path), "sick", positive=positive)
+    if positive not in ("no", "yes"):
+        with pytest.raises(DataError, match=r"positive=\S+ expected one of two classes, .* classes no, yes"):
+            source.read()
+        return
+    targets = source.read()["all"].targets
+    assert source.class_names == (("yes", "no") if positive == "no" else ("no", "yes"))
+    assert targets.tolist() == (frame["sick"] == positive).astype(int).tolist()
+    for target in ("grade", "x"):
+        with pytest.raises(DataError, match=r"but the target has (the classes 1, 3, 4, 2|no classes)"):
+            Table(str(path), target, positive="2").read()

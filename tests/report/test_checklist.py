@@ -1,4 +1,4 @@
-"""`assay report --checklist`, from records that were written by hand."""
+"""`assay report --checklist` and the size of a leak, from records that were written by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.command import typed
 from tests.making_runs import make_run
 
 from assay.errors import AssayError, ConfigError
-from assay.report.report import report_checklist
+from assay.report.report import report, report_checklist
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,3 +71,23 @@ def test_refuses_where_nothing_has_finished(tmp_path: Path) -> None:
     make_run(tmp_path / "runs/a", status="failed")
     with pytest.raises(AssayError, match="no run has finished"):
         report_checklist("acl", [tmp_path / "runs"])
+
+
+def test_the_page_says_by_how_much_scores_fall(tmp_path: Path) -> None:
+    typed, note = (
+        ["data=digits", "optimizer.lr=0.1"],
+        "data: samples that are also in training: 3 of 5 in test",
+    )
+    strict, folder = "data.split.dedup=true", tmp_path / "2026-11-22"
+    make_run(folder / "a", *typed, metrics={"test/accuracy": 0.9, "test/loss": 0.5}, notes=[note])
+    page = report([folder / "a"]).page
+    assert f"assay train {' '.join(typed)} {strict}" in page.read_text(encoding="utf-8")
+    make_run(folder / "b", "optimizer.lr=0.2", metrics={"test/accuracy": 0.8, "test/loss": 0.75})
+    record = make_run(folder / "c", *typed, metrics={"test/accuracy": 0.8, "test/loss": 0.75})
+    record.overrides = [*typed, strict]
+    record.save(folder / "c")
+    for name in ("a", "c"):
+        text = report([folder / name]).page.read_text(encoding="utf-8")
+        assert "falls by 10.00 points" in text
+        assert "rises by 0.25" in text
+    assert "falls by" not in report([folder / "b"]).page.read_text(encoding="utf-8"), "no copies, no leak"

@@ -128,13 +128,6 @@ def test_a_run_that_did_not_end_well_says_so(status: str, said: str, run_dir: Pa
     assert any(said in note for note in notes(run_page(run_dir)))
 
 
-def test_copies_across_subsets_are_said(run_dir: Path) -> None:
-    record = RunRecord.load(run_dir)
-    record.notes = [copies := "data: samples that are also in training: 3 of 5 in test"]
-    record.save(run_dir)
-    assert copies in notes(run_page(run_dir))
-
-
 def test_a_config_from_elsewhere_is_not_shown(run_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "secrets.yaml").write_text("passphrase: hunter2")
     (run_dir / "config.yaml").unlink()

@@ -31,11 +31,11 @@ from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category
 from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolve_options
 from assay.data.tokenizer import TextEncoder
 from assay.errors import DataError
-from assay.quoting import format_override, pluralize
+from assay.quoting import format_override, join_first, pluralize
 from assay.task.predictions import SIGN, name_outputs
 from assay.task.reconstruction import Reconstruction
 from assay.task.task import describe_subset
-from assay.task.task_of import task_of
+from assay.task.task_of import Binary, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -50,14 +50,27 @@ if TYPE_CHECKING:
 class TableTargets:
     """The targets of a table, encoded for its task."""
 
-    def __init__(self, task: str, names: Sequence[str], values: Mapping[str, Collection[Any]]) -> None:
+    def __init__(
+        self,
+        task: str,
+        names: Sequence[str],
+        values: Mapping[str, Collection[Any]],
+        positive: str | None = None,
+    ) -> None:
         self._task, self._names = task_of(task), list(names)
         self.notes: list[str] = []
         self._classes: dict[str, list[Any]] = {}
         for name, classes in values.items():
             is_mixed = len({type(value) for value in classes}) > 1
-            self._classes[name] = sorted(classes, key=str if is_mixed else None)
+            ordered = sorted(classes, key=str if is_mixed else None)
+            self._classes[name] = sorted(ordered, key=lambda value: str(value) == positive)
         self.class_names = self._output_names()
+        if positive is not None and (task != Binary.name or positive not in self.class_names):
+            classes = f"the classes {join_first(self.class_names)}" if self._task.by_class else "no classes"
+            raise DataError(
+                f"data.source.positive={positive}: expected one of two classes, but the target has {classes}",
+                hint="data.source.positive=null takes the last of two in alphabetical order",
+            )
 
     def _output_names(self) -> tuple[str, ...]:
         if self._task.has_real_targets:
@@ -158,6 +171,8 @@ class Table:
         na_values: More texts and numbers that stand for a missing value, such as `?` or `-999`.
         sheet: Of an Excel file; None: its only one.
         max_categories: Columns a categorical column may become; the rarest categories share the last.
+        positive: Of two classes the one that precision, recall and the like are of; None: the last one in
+            alphabetical order, or the larger of two numbers.
         text: Column of texts to predict from, and from nothing else; rows without one are left out. The
             tokenizer is trained on the training rows alone, or comes with the model.
         tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.tokenizer.Tokenizer`; `auto`: that of
@@ -200,6 +215,7 @@ class Table:
         na_values: Sequence[str | float] = (),
         sheet: str | None = None,
         max_categories: int | None = 100,
+        positive: str | float | None = None,
         text: str | None = None,
         tokenizer: Kind | Literal["auto"] = "auto",
         vocab_size: int = 8192,
@@ -236,6 +252,7 @@ class Table:
             "sheet": sheet,
         }
         self._impute, self._max_categories = missing == "impute", max_categories
+        self._positive = None if positive is None else str(positive)
         self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = ()
         self._notes: tuple[str, ...] = ()
@@ -280,7 +297,8 @@ class Table:
         all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
         names = class_columns(self.task, self.targets, all_targets)
         classes = {name: all_targets[name].unique().tolist() for name in names}
-        targets = TableTargets(self.task, self.targets, classes)
+        positive = self._positive if self.fitted is None else None  # else classes go by their names
+        targets = TableTargets(self.task, self.targets, classes, positive)
         self._note(*targets.notes)
         self.class_names = targets.class_names
         named, subsets = (*self.split_columns.values(), *hints), {}

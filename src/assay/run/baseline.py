@@ -247,7 +247,7 @@ def advise(config: DictConfig, record: RunRecord) -> str:
     has_tried = any(override.startswith("optimizer.lr=") for override in record.overrides)
     if isinstance(best, int) and isinstance(epochs, int) and best >= epochs > 0:
         return f"the last epoch was the best: trainer.max_epochs={2 * epochs}"
-    if isinstance(best, int) and isinstance(epochs, int) and best <= max(2, epochs // 5):
+    if isinstance(best, int) and isinstance(epochs, int) and best <= epochs // 5:
         remedy = f": optimizer.lr={lr / 3:.2g}" if lr and not has_tried else ""
         return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
     counts = value_of(config, "spec.class_counts") or [0]

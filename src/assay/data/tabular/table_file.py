@@ -53,6 +53,8 @@ _MOST: Final = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+_POINT_NUMBER: Final = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
+_GROUPED: Final = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 _FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
@@ -229,6 +231,7 @@ def _read_csv(
     used = None if columns is None else lambda name: str(name) in columns
     with _explain_widths(path, key, options):
         frame: pd.DataFrame = pd.read_csv(path, usecols=used, **_csv_options(options, texts))
+    frame = _use_points(frame, options, texts)
     if columns is None:
         _check_quotes(frame, key, options)
         if len(frame) and frame.iloc[:, -1].isna().any():  # fields that are not there are missing values
@@ -416,7 +419,18 @@ def _frames_of_csv(
             if not is_checked and frame.iloc[:, -1].isna().any():  # as in `_read_csv`
                 _check_widths(path, key, options)
                 is_checked = True
-            yield frame
+            yield _use_points(frame, options, texts)
+
+
+def _use_points(frame: pd.DataFrame, options: Mapping[str, Any], texts: Sequence[str]) -> pd.DataFrame:
+    """Numbers with a decimal point beside columns with a comma, unless each may be a thousand's."""
+    for name in frame.columns if options["decimal"] == "," else ():
+        values = frame[name].dropna()
+        if name in texts or is_number(values) or not all(map(_POINT_NUMBER.fullmatch, map(str, values))):
+            continue
+        if not all(_GROUPED.fullmatch(text) for text in values if "." in text):
+            frame[name] = pd.to_numeric(frame[name])
+    return frame
 
 
 def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.DataFrame]:
