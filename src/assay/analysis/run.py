@@ -349,7 +349,11 @@ def _parse_config(run: Run, content: bytes) -> dict[Any, Any]:
 
 
 def _parse_yaml(text: str | bytes) -> Any:
-    plain = yaml.load(text, _LOADER)  # noqa: S506 - a safe one, by PyYAML in C where there is one
+    loader = _LOADER(text)  # a safe one, by PyYAML in C where there is one
+    try:
+        plain = loader.get_single_data()
+    finally:
+        loader.dispose()
     if "&" in text if isinstance(text, str) else b"&" in text:
         try:
             for _ in flatten(plain):
