@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.analysis.read_runs import curves, runs
-    from assay.run.load import load
+    from assay.run.predictor import load
     from assay.run.result import RunResult
     from assay.run.train import train
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
     # Torch is imported when something is trained or loaded, not by `assay --help`.
-    home = {"RunResult": "run.result", "load": "run.load", "train": "run.train"}.get(
+    home = {"RunResult": "run.result", "load": "run.predictor", "train": "run.train"}.get(
         name, "analysis.read_runs"
     )
     return getattr(importlib.import_module(f"assay.{home}"), name)

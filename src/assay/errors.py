@@ -11,6 +11,7 @@ import sqlite3
 import sysconfig
 import traceback
 from collections.abc import Sequence
+from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -137,6 +138,16 @@ def write_failure(error: BaseException) -> str:
         if isinstance(one, sqlite3.OperationalError) and "disk is full" in str(one):
             return str(one)
     return ""
+
+
+@contextmanager
+def explain_write_errors(place: object, hint: str = "") -> Iterator[None]:
+    """Say in a line that a file or folder cannot be written, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+        raise AssayError(f"{place} cannot be written: {reason}", hint=hint) from error
 
 
 def first_line(said: BaseException | str) -> str:

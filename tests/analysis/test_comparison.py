@@ -125,8 +125,8 @@ def test_losses_of_different_kinds_do_not_decide(tmp_path: Path) -> None:
     assert table.ranking.metric == "val/accuracy"
     assert any("not the same quantity" in note for note in compared(tmp_path, sort="val/loss").notes)
     for number, kind in enumerate(("Binary", "Multiclass")):
-        metrics = {"eval": {"metrics": {"f1": {"_target_": f"torchmetrics.classification.{kind}F1Score"}}}}
-        config, choices = {"metrics": metrics}, {"metrics": kind}
+        node = {"f1": {"_target_": f"torchmetrics.classification.{kind}F1Score"}}
+        config, choices = {"metrics": {"eval": {"metrics": node}}}, {"metrics": kind}
         make_run(tmp_path / kind, config=config, choices=choices, metrics={"val/f1": number / 2})
     table = compared(tmp_path, sort="val/f1:max")
     assert any("BinaryF1Score, torchmetrics.classification.MulticlassF1" in note for note in table.notes)

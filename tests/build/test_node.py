@@ -91,6 +91,7 @@ def broken() -> DictConfig:
         (ValueError("`val` is too much"), "data", "data.split.val: `val` is too much"),
         (ValueError("data.batch_size=0: too few"), "data", "data.batch_size=0: too few"),
         (MisconfigurationException("`batch_size` is odd"), "data", "data.batch_size: `batch_size` is odd"),
+        (TypeError("unexpected argument 'typo'"), "data", "data.split.typo: unexpected argument 'typo'"),
         (RuntimeError("no"), "optimizer", "optimizer: cannot be built with these values: no"),
         (KeyError(), "optimizer", "optimizer: cannot be built with these values: KeyError"),
     ],
@@ -98,13 +99,6 @@ def broken() -> DictConfig:
 )
 def test_the_value_at_fault_is_named(error: Exception, key: str, says: str) -> None:
     assert build_error(error, broken(), key).message == says
-
-
-def test_an_unexpected_argument_of_a_mapping_inside() -> None:
-    error = TypeError("Split.__init__() got an unexpected keyword argument 'typo'")
-    found = build_error(error, broken(), "data")
-    assert found.message == "data.split.typo: Split got an unexpected keyword argument 'typo'"
-    assert found.hint == "leave out data.split.typo"
 
 
 @pytest.mark.parametrize(

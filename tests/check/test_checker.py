@@ -5,22 +5,18 @@ from __future__ import annotations
 import runpy
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 from omegaconf import open_dict
 from tests.check.jobs import prove
 
-from assay.check.checker import Checker, Failure, check_job, summarize_failures
 from assay.check.prove import Prover, mask_rates
 from assay.check.step import take_step
 from assay.compose.compose import compose, job_config
-from assay.errors import AssayError, ConfigError, DataError
+from assay.errors import AssayError, ConfigError
 from assay.sweep.session import check_sweep
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -33,7 +29,7 @@ def test_one_report_a_job_in_order() -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a job's names were looked at, and how often it was proved, and a step taken."""
+    """How often a job was proved, and a step taken."""
     counted: Counter[str] = Counter()
     prove_job = Prover.prove
 
@@ -41,31 +37,18 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         counted["proofs"] += 1
         return prove_job(self, *args, **kwargs)
 
-    def counted_names(config: DictConfig) -> None:
-        counted["names"] += 1
-        check_job(config)
-
     def counted_step(*args: Any) -> Any:
         counted["steps"] += 1
         return take_step(*args)
 
     monkeypatch.setattr(Prover, "prove", counted_prove)
-    monkeypatch.setattr("assay.check.checker.check_job", counted_names)
     monkeypatch.setattr("assay.check.step.take_step", counted_step)
     return counted
 
 
-def test_a_job_that_was_looked_at_is_not_looked_at_again(calls: Counter[str]) -> None:
-    checker = Checker()
-    job = checker.job(["data=iris", "device=cpu"])
-    assert calls == {"names": 1}
-    assert checker.check(job).report.spec["num_classes"] == 3
-    assert calls == {"names": 1, "proofs": 1, "steps": 1}
-
-
 def test_jobs_that_differ_in_the_seed_alone_are_checked_once(calls: Counter[str]) -> None:
     reports = check_sweep(["data=iris", "device=cpu", "seed=1,2,3"])
-    assert calls == {"names": 1, "proofs": 1, "steps": 1}
+    assert calls == {"proofs": 1, "steps": 1}
     assert [report.overrides[-1] for report in reports] == ["seed=1", "seed=2", "seed=3"]
     with pytest.raises(ConfigError, match=r"^1 of 2 jobs cannot run(.|\n)*seed: "):
         check_sweep(["data=iris", "device=cpu", "seed=1,-1"])
@@ -94,19 +77,6 @@ def test_every_error_is_told_once_with_its_jobs() -> None:
     assert caught.value.exit_code == 2
     with pytest.raises(AssayError, match=r"^optimizer\.lr: expected .*, got -1 \(command line\)"):
         check_sweep(["data=iris", "optimizer.lr=-1"])
-
-
-def test_a_summary_shows_ten_errors_and_has_the_highest_exit_code() -> None:
-    same = [(number, [f"seed={number}"], ConfigError("wrong", key="seed")) for number in (2, 4, 5)]
-    summary = summarize_failures([*same, (7, ["data=x"], DataError("gone"))], 9)
-    lines = summary.message.splitlines()
-    assert lines[:2] == ["4 of 9 jobs cannot run; none was started", "job 2 and 2 more (seed=2)"]
-    assert lines[-2:] == ["job 7 (data=x)", "  gone"]
-    assert summary.exit_code == max(ConfigError("a").exit_code, DataError("b").exit_code)
-    many: list[Failure] = [(number, [], AssayError(f"wrong {number}")) for number in range(13)]
-    lines = summarize_failures(many, 13).message.splitlines()
-    assert sum(line.startswith("  wrong") for line in lines) == 10
-    assert lines[-1] == "… and 3 other errors"
 
 
 def test_nothing_random_is_drawn_and_nothing_is_written(tmp_path: Path) -> None:

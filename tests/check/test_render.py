@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-import pytest
 from typer.testing import CliRunner
 
-from assay.check.report import Report, draw_curve, show_job, show_sweep
+from assay.check.report import Report, show_job, show_sweep
 from assay.check.step import Memory, Step
 from assay.cli.app import app
-from assay.cli.verb import save_plot
 from assay.quoting import format_bytes, format_flops
 from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 STEP = Step((8, 3), 2_000_000, Memory(1 << 20, 1 << 20, 2 << 20, 4 << 20))
 SPEC = {
@@ -94,14 +94,6 @@ def test_units() -> None:
         *("0 FLOP", "999 FLOP", "1 kFLOP", "123 MFLOP", "2.5 TFLOP", "1e+05 PFLOP")
     ]
     assert [format_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "1023 B", "1 KiB", "1.5 TiB"]
-
-
-@pytest.mark.parametrize("suffix", ["png", "pdf"])
-def test_the_curve_is_drawn_whole(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / "with space" / f"lr.{suffix}"
-    save_plot(draw_curve(report()), path)
-    assert path.stat().st_size > 1000
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
 def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.callbacks import check_callbacks, check_checkpoint_names, check_monitors
-from assay.check.output_paths import check_data_root
 from assay.check.signature import check_signatures
-from assay.check.values import check_numbers
+from assay.check.values import check_data_root, check_numbers
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

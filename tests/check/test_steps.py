@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from omegaconf import OmegaConf, open_dict
 from tests.check.jobs import IRIS, prove, prove_model
-from torch import Tensor, nn
-from torch.nn.functional import conv2d, linear
 
 from assay.check.prove import Prover
-from assay.check.step import LiveMemory, Memory, SameType, batch_sizes, check_capacity, layer_at_fault
+from assay.check.step import Memory, batch_sizes, check_capacity
 from assay.compose.compose import compose, job_config
 from assay.data.batch_order import BatchOrder
 from assay.errors import ConfigError
-from assay.torch_internals import FakeTensorMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from assay.check.report import Report
@@ -172,58 +165,7 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key
     assert says in "".join(warned)
 
 
-def test_live_memory_counts_what_comes_and_goes() -> None:
-    kept = torch.zeros(10)
-    with LiveMemory([kept]) as memory:
-        first = torch.ones(100)
-        view = first[:10].view(2, 5)
-        del first
-        assert memory.live == 440, "the view still holds it"
-        del view
-        assert (memory.live, memory.peak) == (40, 440)
-    weight = torch.ones(1000, requires_grad=True)
-    with LiveMemory([weight]) as memory:
-        loss = (weight * 2).exp().sum()
-        assert memory.live >= 4000 + 4000, "exp keeps its result"
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        del loss
-        assert memory.live == 4000 + 4000, "weight and gradient"
-
-
-@given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=8))
-def test_fake_tensors_count_as_what_they_stand_for(sizes: list[int]) -> None:
-    with FakeTensorMode(), LiveMemory() as memory:
-        made = [torch.empty(size, dtype=torch.float64) for size in sizes]
-        assert memory.live == memory.peak == 8 * sum(sizes)
-        made.clear()
-        assert memory.live == 0
-
-
 # -- as torch does it for real
-
-PRODUCTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...], tuple[int, ...]]] = {
-    "mm": (torch.mm, (2, 3), (3, 2)),
-    "bmm": (torch.bmm, (1, 2, 3), (1, 3, 2)),
-    "mv": (torch.mv, (2, 3), (3,)),
-    "dot": (torch.dot, (3,), (3,)),
-    "linear": (linear, (2, 3), (4, 3)),
-    "conv2d": (conv2d, (1, 1, 4, 4), (1, 1, 3, 3)),
-}
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_products_of_different_types_are_refused(name: str) -> None:
-    product, one, other = PRODUCTS[name]
-    same_type: Any = SameType
-    with pytest.raises(RuntimeError):  # torch's own words differ by operation
-        product(torch.ones(one), torch.ones(other, dtype=torch.float64))
-    with FakeTensorMode() as fake, same_type():
-        first, second = fake.from_tensor(torch.ones(one)), fake.from_tensor(torch.ones(other))
-        assert product(first, second).shape == product(torch.ones(one), torch.ones(other)).shape
-        with pytest.raises(RuntimeError, match="float32 and float64"):
-            product(first, second.double())
-    with same_type():  # a number is not a matrix
-        assert (torch.ones(2) * torch.tensor(2.0, dtype=torch.float64)).dtype == torch.float32
 
 
 @pytest.mark.parametrize("drop_last", [True, False])
@@ -250,24 +192,3 @@ def test_batch_sizes_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatc
 
 
 # -- the layer that was at work
-
-
-@pytest.mark.parametrize(
-    ("model", "inputs", "where"),
-    [
-        (
-            nn.Sequential(nn.Flatten(), nn.Sequential(nn.ReLU(), nn.Linear(12, 3))),
-            torch.zeros(2, 3, 5),
-            "layer '1.1', Linear(in_features=12, out_features=3, bias=True), got [2, 15]",
-        ),
-        (
-            nn.Embedding(5, 2),
-            torch.zeros(2, 3, dtype=torch.float64),
-            "Embedding(5, 2) got [2, 3] float64",
-        ),
-    ],
-)
-def test_the_innermost_layer_is_named(model: nn.Module, inputs: Tensor, where: str) -> None:
-    with pytest.raises(RuntimeError) as caught:
-        model(inputs)
-    assert layer_at_fault(caught.value, model)[1] == where

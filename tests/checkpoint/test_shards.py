@@ -22,7 +22,7 @@ from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpo
 from assay.checkpoint.shard_writer import ShardWriter
 from assay.errors import AssayError
 from assay.files.checksum import seal_json
-from assay.run.load import read_weights
+from assay.run.predictor import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Jobs of a sweep equal jobs composed one by one."""
+"""Jobs of a sweep equal jobs composed one by one, in whatever order they are typed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from assay.compose.compose import (
@@ -194,3 +196,57 @@ def test_custom_parts_keep_what_was_typed_for_them() -> None:
     assert config.hydra.runtime.choices.data == "Data"
     choices = compose(["module._target_=my.gan.Gan", "trusted_packages=[my]"]).hydra.runtime.choices
     assert (choices["data"], choices["model"]) == ("digits", "Gan")
+
+
+GROUPS = {
+    "data": ("wine", "digits", "diabetes"),
+    "model": ("mlp", "linear"),
+    "optimizer": ("sgd", "adam"),
+    "scheduler": ("cosine", "onecycle"),
+    "experiment": ("digits_longtail",),
+    "precision": ("bf16",),
+    "callbacks": ("[default,ema]",),
+}
+VALUES = {
+    "optimizer.lr": ("0.5", "0.25"),
+    "trainer.max_epochs": ("3", "4"),
+    "data.batch_size": ("7", "8"),
+    "seed": ("11", "12"),
+    "name": ("first", "second"),
+    "callbacks.checkpoint.monitor": ("train/loss", "val/loss"),
+    "+trainer.fast_dev_run": ("2", "3"),
+    "~callbacks.lr_monitor": ("",),
+}
+
+
+@st.composite
+def overrides(draw: st.DrawFn) -> list[str]:
+    typed = []
+    for key, options in {**GROUPS, **VALUES}.items():
+        if draw(st.booleans()):
+            option = draw(st.sampled_from(options))
+            typed.append(f"{key}={option}" if option else key)
+    return typed
+
+
+def composed(typed: list[str]) -> dict[str, Any]:
+    config = OmegaConf.to_container(job_config(compose(typed)))
+    assert isinstance(config, dict)
+    config.pop("run_dir")
+    return {str(key): value for key, value in config.items()}
+
+
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(st.data(), overrides())
+def test_any_order_composes_the_same_job(data: st.DataObject, typed: list[str]) -> None:
+    assert composed(typed) == composed(data.draw(st.permutations(typed)))
+
+
+@settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(st.data(), st.sampled_from([key for key in VALUES if key[0] not in "+~"]), overrides())
+def test_the_last_of_two_values_counts(data: st.DataObject, key: str, typed: list[str]) -> None:
+    others = [override for override in typed if not override.startswith(f"{key}=")]
+    before, last = data.draw(st.permutations(VALUES[key]))
+    position = data.draw(st.integers(0, len(others)))
+    twice = [*others[:position], f"{key}={before}", *others[position:], f"{key}={last}"]
+    assert composed(twice) == composed([*others, f"{key}={last}"])

@@ -1,14 +1,17 @@
-"""A mistake in a config file of the user's own is one message with the file and the line."""
+"""A mistake in a config file, or in what is asked of Hydra, is one message with the file and the line."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
+from assay.compose.hydra_node import SWEEP_PARTS, check_hydra
 from assay.compose.origin import name_source
 from assay.errors import ConfigError
+from assay.targets.trust import Trust
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,3 +105,43 @@ def test_the_file_that_was_typed_is_named_before_others_with_the_same_fault(tmp_
         (tmp_path / "model" / f"{name}.yaml").write_text("# @package a b\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"model/b\.yaml:1"):
         compose(["model=b"], tmp_path)
+
+
+def node(key: str, value: Any) -> Any:
+    config = OmegaConf.create({"hydra": {"runtime": {"output_dir": "x"}}, "hidden": value})
+    OmegaConf.update(config, f"hydra.{key}", value, force_add=True)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(f"{key.removeprefix('hydra.')}._target_", name) for key, names in SWEEP_PARTS.items() for name in names]
+    + [("sweeper.sampler._target_", "optuna.samplers.TPESampler"), ("job.name", "my-job_2")],
+)
+def test_what_hydra_may_be_asked(key: str, value: Any) -> None:
+    check_hydra(node(key, value).hydra, Trust())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("launcher._target_", "os.system"),
+        ("launcher._target_", "assay.sweep.search.grid.GridSearch"),
+        ("sweeper._target_", "assay.sweep.launcher.local.LocalLauncher"),
+        ("sweeper.sampler._target_", "optuna.storages.RDBStorage"),
+        ("sweeper.sampler._target_", "optuna.samplers.os.system"),
+        ("sweeper.sampler._target_", ["optuna.samplers.TPESampler"]),
+        ("callbacks.mine._target_", "my_package.Callback"),
+        ("job.env_set.LD_PRELOAD", "x.so"),
+        ("job_logging.handlers.file.class", "logging.handlers.SocketHandler"),
+        ("hydra_logging.formatters.simple.()", "os.system"),
+    ],
+)
+def test_what_it_may_not_be_asked(key: str, value: Any) -> None:
+    hidden = node(key, "${hidden}")
+    hidden.hidden = value
+    for config in (node(key, value), hidden):
+        with pytest.raises(ConfigError) as refused:
+            check_hydra(config.hydra, Trust())
+        assert f"hydra.{key}".startswith(str(refused.value.key))
+        assert refused.value.hint

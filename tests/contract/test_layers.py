@@ -53,7 +53,7 @@ def test_only_targets_calls_what_a_config_names() -> None:
         return [name for name, tree in trees().items() if imported(tree).intersection(names)]
 
     assert not users(*(f"hydra.utils.{name}" for name in ("instantiate", "call", "get_class", "get_method")))
-    assert users("assay.targets.instantiate.instantiate") == ["build.node"]
+    assert users("assay.targets.resolve.instantiate") == ["build.node"]
     # Those beside it take a name from a list that is written in the source, or one of Optuna's own.
     looked_up = [
         name

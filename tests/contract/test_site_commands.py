@@ -30,7 +30,7 @@ NOT_HERE = {
     r"srun |torchrun|-m assay|hydra/launcher=(slurm|ray)": "tests/run/test_nodes.py, tests/sweep",
     r"\$RUN": "a script; test_pages.py and tests/run/test_nodes.py",
     r"s3://": "a bucket; tests/data/test_shards.py reads a local one",
-    r"model.weights=": "weights cannot be downloaded; tests/training/test_fine_tuning.py",
+    r"model.weights=": "weights cannot be downloaded; tests/training/test_callbacks.py",
     r"model=wide|diabetes_grades|digit_gan|noise.npy": "tests/experiment of the projects in examples",
     r"…|GROUP|VERB|KEY|RUN INPUT|NEW_INPUTS|METRIC|-m$": "says how a command is put together",
     r"num_nodes": "tests/run/test_nodes.py",

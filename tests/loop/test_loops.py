@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
-import sys
+from contextlib import chdir
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
-import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, LambdaCallback
 from tests.callbacks.quiet_trainer import quiet_trainer
+from tests.conftest import unchanged_process
+from tests.interrupting import Told
 from tests.loop.small_fit import Line, batches, by_hand, fit, same_weights
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
 from assay.build.trainer import silence_lightning
 from assay.errors import AssayError
-from assay.loop.fit_loop import install
+from assay.loop.fit_loop import FitLoop, install
+from assay.run.evaluate import evaluate
+from assay.run.resume import resume
+
+if TYPE_CHECKING:
+    import torch
+    from tests.conftest import Train
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
@@ -78,42 +81,6 @@ def test_a_hook_of_a_tensor_may_log() -> None:
     trainer = fit(module)
     assert module.seen == ["backward"] * 6
     assert trainer.callback_metrics["gradient"] > 0
-
-
-class Wide(Line):
-    """Makes a tensor of 16 MB, or somewhat more, in each step and keeps a small one; notes what that took."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.faults: list[int] = []
-        self.resident: list[int] = []
-        self.kept: list[torch.Tensor] = []
-
-    @override
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        self.faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-        self.resident.append(psutil.Process().memory_info().rss >> 20)
-        wide = self.net(batch[0]).expand(-1, 2**21 + 1000 * len(self.faults)) + 1
-        self.kept.append(torch.ones(37 * len(self.faults) % 600))
-        return wide.mean()
-
-
-def train_wide() -> None:
-    module = Wide()
-    fit(module, max_epochs=40)
-    print(json.dumps([module.faults, module.resident]))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-def test_memory_of_a_step_is_reused_by_the_next_one() -> None:
-    """In a process of its own: what others have allocated and freed changes where tensors go."""
-    code = "import assay; from tests.loop.test_loops import train_wide; train_wide()"
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    faults, resident = json.loads(done.stdout.splitlines()[-1])
-    assert len(faults) == 240
-    assert faults[-1] - faults[40] < 200 * 250  # of 4,096 pages a step
-    assert resident[-1] - resident[120] < 64  # MB: it does not grow
 
 
 class Validating(Line):
@@ -177,3 +144,26 @@ def test_another_module_is_asked_anew_what_its_step_takes() -> None:
         for module, number in ((Validating(), 2), (Short(), 1), (Validating(), 2)):
             trainer.validate(module, batches(12), verbose=False)
             assert module.seen == [number]
+
+
+JOB = (
+    *("data=iris", "model=linear", "trainer.max_epochs=3", "callbacks=[checkpoint,last_checkpoint]"),
+    *("trainer._target_=own_project.loops.OwnTrainer", "trusted_packages=[own_project]"),
+)
+
+
+def test_it_is_told_at_its_start_and_by_resume(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training" / "project"))
+    stopped = train(*JOB, callbacks=[Told(5)])
+    assert not isinstance(stopped.trainer.fit_loop, FitLoop)
+    assert "note: OwnTrainer has loops of its own: a run that is stopped" in (
+        stopped.run_dir / "log.txt"
+    ).read_text(encoding="utf-8")
+    assert stopped.record["status"] == "interrupted"
+    with chdir(stopped.run_dir.parent), unchanged_process():
+        with pytest.raises(
+            AssayError, match="holds no position to go on from: it is of a trainer with loops of its own"
+        ):
+            resume(stopped.run_dir, trusted_packages=["own_project"])
+        tested = evaluate(stopped.run_dir, trusted_packages=["own_project"])
+    assert 0 <= tested.metrics["test/accuracy"] <= 1

@@ -14,9 +14,10 @@ import pytest
 
 from assay.errors import AssayError, ConfigError
 from assay.record import provenance
-from assay.record.code_patch import checkout_code, code_patch
 from assay.record.provenance import (
     check_clean,
+    checkout_code,
+    code_patch,
     differences_between,
     differences_within,
     git_state,

@@ -11,7 +11,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 import torch
 from tests.making_runs import make_run
@@ -52,7 +51,7 @@ def test_a_run_is_never_written_over(tmp_path: Path) -> None:
     RunRecord("a", "b", "running", "", 0, "", "").save(run)
     with pytest.raises(AssayError, match="already holds a run"):
         create_run_directory(run)
-    with pytest.raises(AssayError, match=r"cannot be made: .+"):
+    with pytest.raises(AssayError, match=r"cannot be written: .+"):
         create_run_directory(run / "record.json/run")
 
 
@@ -87,25 +86,6 @@ def test_runs_are_found_by_name_and_neither_within_runs_nor_through_links(tmp_pa
     assert found(tmp_path / "link") == ["10", "2"], "what the user names is what is meant"
     with pytest.raises(AssayError, match="there is no folder"):
         found(tmp_path / "none")
-
-
-def test_a_thousand_records_are_read_about_as_fast_as_their_json(tmp_path: Path) -> None:
-    packages = {f"package-{index}": "1.2.3" for index in range(170)}
-    metrics = {str(index): 0.1 for index in range(20)}
-    RunRecord("a", "b", "finished", "", 0, "", "", packages=packages, metrics=metrics).save(tmp_path)
-    content = (tmp_path / "record.json").read_bytes()
-    for index in range(1000):
-        folder = tmp_path / "runs" / str(index % 10) / str(index)
-        (folder / "checkpoints").mkdir(parents=True)
-        (folder / "record.json").write_bytes(content)
-    start = time.process_time()
-    for path in (tmp_path / "runs").rglob("record.json"):
-        msgspec.json.decode(path.read_bytes())
-    least = time.process_time() - start
-    start = time.process_time()
-    number = sum(RunRecord.load(run).status == "finished" for run in find_runs(tmp_path / "runs"))
-    assert number == 1000
-    assert time.process_time() - start < 16 * least
 
 
 @contextmanager

@@ -1,18 +1,29 @@
-"""The launcher of ranks, and other launchers."""
+"""The launcher of ranks, other launchers, and one run of two ranks over gloo: its metrics are exact."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import psutil
 import pytest
+import torch
+from omegaconf import OmegaConf
+from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.forks import Forks
 
 import assay
 from assay.check.checker import Checker
+from assay.data.bundled import Bundled
+from assay.data.data_module import DataModule
 from assay.errors import AssayError
+from assay.record import predictions_file
+from assay.record.run_record import RunRecord
 from assay.run.evaluate import evaluate
 from assay.run.reproduce import reproduce
 from assay.run.resume import resume
@@ -20,7 +31,6 @@ from assay.sweep import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.conftest import Train, Trained
 
@@ -139,3 +149,112 @@ def test_an_allocation_of_one_task(train: Train, monkeypatch: pytest.MonkeyPatch
     assert evaluate(run.run_dir).metrics["test/loss"] == pytest.approx(run.record["metrics"]["test/loss"])
     checker = Checker(None)
     assert checker.check(checker.job([*JOB, "device=ddp_cpu", "trainer.devices=2"])).report.devices == 2
+
+
+PROJECT = Path(__file__).parents[1] / "training" / "project"
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`assay train device=ddp_cpu` once, whose ranks are started as its launcher starts them."""
+    folder = tmp_path_factory.mktemp("ranks")
+    words = (
+        *("train", "--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]"),
+        *("data=breast_cancer", "device=ddp_cpu", "callbacks=[checkpoint,last_checkpoint,rank_notes]"),
+        *("trainer.max_epochs=2", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.log_every_n_steps=1"),
+        *("data.eval_batch_size=16", "seed=3"),
+    )
+    with Forks(PYTHONPATH=str(PROJECT)) as forks:
+        ended = forks.command(*words, cwd=folder)
+    assert ended.code == 0, (folder / "output.txt").read_text()
+    [record] = folder.rglob("record.json")
+    return record.parent
+
+
+@pytest.fixture(scope="module")
+def notes(run_dir: Path) -> list[dict[str, Any]]:
+    return [json.loads((run_dir.parent / "notes" / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def test_one_run_directory_that_finished(run_dir: Path) -> None:
+    record = json.loads((run_dir / "record.json").read_text())
+    assert record["status"] == "finished"
+    assert set(record["checkpoints"]) == {"best", "last"}
+    config: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))
+    assert config["spec"]["steps_per_epoch"] == config["spec"]["num_train"] // (2 * 32)
+    assert config["spec"]["total_steps"] == 2 * config["spec"]["steps_per_epoch"]
+    assert re.search("device: 2 . cpu", (run_dir / "log.txt").read_text())
+    assert (
+        torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+        == config["spec"]["total_steps"]
+    )
+    rows = (run_dir / "metrics.csv").read_text().splitlines()
+    assert sum(line.count("nan") for line in rows) == 0
+    of_steps = 2 * config["spec"]["total_steps"]  # its loss, its learning rate
+    assert len(rows) == 1 + of_steps + 2 * 2 + 1, "one rank alone writes"
+
+
+def test_ranks_agree_on_weights_and_draw_apart(notes: list[dict[str, Any]]) -> None:
+    first, second = notes
+    assert first["world_size"] == second["world_size"] == 2
+    assert first["backend"] == second["backend"] == "gloo"
+    assert first["weights"] == second["weights"]
+    assert len(first["seeds"]) == len(second["seeds"]) == 12
+    every = first["seeds"] + second["seeds"]
+    assert len(set(every)) == len(every), "each rank and each step has a seed of its own"
+    assert not set(first["first_inputs"]) & set(second["first_inputs"]), "no batch is seen twice"
+
+
+@pytest.mark.parametrize(("part", "role"), [("test", "best"), ("val", "last")])
+def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: Literal["best", "last"]) -> None:
+    """Scikit-learn on the whole part, which two ranks cannot share evenly, with the saved weights."""
+    record = json.loads((run_dir / "record.json").read_text())
+    config: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))
+    spec = config["spec"]
+    assert spec[f"num_{part}"] % 32
+    data = DataModule(
+        Bundled("breast_cancer"),
+        **{k: v for k, v in config["data"].items() if k not in ("_target_", "source", "spec")},
+    )
+    data.setup()
+    loader: Any = getattr(data, f"{part}_dataloader")()
+    inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
+    assert len(inputs) == spec[f"num_{part}"]
+    model = assay.load(run_dir, checkpoint=role, map_location="cpu", trusted_packages=("own_project",))
+    assert model.preprocess is not None
+    with torch.no_grad():
+        logits = model.model(model.preprocess(inputs)).squeeze(1)
+    chances, truth = logits.sigmoid().numpy(), targets.numpy()
+    predicted = (chances > 0.5).astype(int)
+    expected = {
+        "loss": sk.log_loss(truth, logits.double().sigmoid().numpy()),
+        "accuracy": sk.accuracy_score(truth, predicted),
+        "precision": sk.precision_score(truth, predicted),
+        "recall": sk.recall_score(truth, predicted),
+        "f1": sk.f1_score(truth, predicted),
+        "auroc": sk.roc_auc_score(truth, chances),
+        "average_precision": sk.average_precision_score(truth, chances),
+    }
+    found = {
+        name.removeprefix(f"{part}/"): value
+        for name, value in record["metrics"].items()
+        if name.startswith(f"{part}/")
+    }
+    assert found == {name: pytest.approx(value, rel=1e-5) for name, value in expected.items()}
+    matrix = np.array(record["matrices"][f"{part}/confusion_matrix"])
+    np.testing.assert_array_equal(matrix, sk.confusion_matrix(truth, predicted))
+
+
+def test_one_file_has_what_both_ranks_predicted(run_dir: Path) -> None:
+    predictions = predictions_file.read(run_dir / predictions_file.FILE)
+    record = RunRecord.load(run_dir)
+    rows = np.array([int(key) for key in predictions.keys])
+    assert len(rows) == 114
+    assert (np.diff(rows) > 0).all(), "each sample once, in order"
+    np.testing.assert_array_equal(predictions.targets, Bundled("breast_cancer").read()["all"].targets[rows])
+    assert not list(run_dir.glob(".*.tmp"))
+    found = evaluate(run_dir, ["trusted_packages=[own_project]"])  # one process, other batches
+    again = predictions_file.read(run_dir / found.predictions)
+    assert again.keys == predictions.keys
+    np.testing.assert_allclose(again.outputs, predictions.outputs, atol=1e-6)
+    assert found.metrics == pytest.approx({name: record.metrics[name] for name in found.metrics}, rel=1e-5)

@@ -7,12 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
-import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.assembly import Assembly
 from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options
 from assay.config.serialize import fingerprint, to_resolved_dict, to_yaml
@@ -20,7 +17,7 @@ from assay.data.spec import Spec
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import seal_yaml
 from assay.record.run_record import RunRecord
-from assay.run.execute import reattach_loggers, threads_of
+from assay.run.execute import reattach_loggers
 from assay.run.resume import Change, change
 from assay.run.saved_config import interpolations, load_checked_config, read_config, restore_interpolations
 
@@ -33,12 +30,6 @@ def test_it_is_read_without_hydras_node_and_without_its_own_trust(tmp_path: Path
     assert config.seed == 1
     assert "hydra" not in config
     assert [*config.trusted_packages] == ["mine"]
-
-
-def test_one_that_was_changed(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(seal_yaml(TEXT).replace("seed: 1", "seed: 2"))
-    with pytest.raises(AssayError, match=r"config\.yaml is damaged or was changed"):
-        read_config(tmp_path)
 
 
 def test_one_without_its_sum(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -66,21 +57,6 @@ def test_a_task_of_ones_own_is_imported_only_when_it_is_read(
     assert "lab_of_tasks" not in sys.modules
     with pytest.raises(AssayError, match="imported"):
         read_config(tmp_path, ["lab_of_tasks"])
-
-
-CONFIG = {"lr": 0.1, "run_dir": "a", "s": {"max_lr": "${lr}", "path": "${run_dir}/x", "l": [1, "${lr}"]}}
-
-
-def test_there_and_back() -> None:
-    config = OmegaConf.create(CONFIG)
-    written = interpolations(config)
-    assert written == {"s.max_lr": "${lr}", "s.path": "${run_dir}/x", "s.l[1]": "${lr}"}
-    resolved: Any = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
-    again = restore_interpolations(resolved, written, references_only=True)
-    assert again == restore_interpolations(resolved, written) == config
-    assert "${" not in str(resolved), "left as it is"
-    again.lr = 0.5
-    assert again.s.max_lr == again.s.l[1] == 0.5
 
 
 def test_somebody_elses_record_brings_no_calls_and_no_targets() -> None:
@@ -132,12 +108,6 @@ def test_of_every_option_the_run_directory_tells_the_fingerprint(option: str, tm
     assert fingerprint(restore_interpolations(read, written)) == fingerprints
 
 
-def test_what_asks_the_data_asks_it_anew() -> None:
-    read = OmegaConf.create({"size": 8, "spec": {"input_shape": [1, 28, 28]}})
-    again = restore_interpolations(read, {"size": "${oc.select:spec.input_shape.1,0}"}, references_only=True)
-    assert again.size == 28
-
-
 @pytest.fixture(scope="module")
 def run() -> tuple[DictConfig, dict[str, str]]:
     """The config of a run directory, and what is on record of it."""
@@ -178,11 +148,6 @@ def record(**fields: Any) -> RunRecord:
     return RunRecord("run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 1, "fingerprint", "", **fields)
 
 
-def assembly(datamodule: L.LightningDataModule) -> Assembly:
-    trainer = L.Trainer(accelerator="cpu", logger=False, barebones=True)
-    return Assembly(L.LightningModule(), datamodule, trainer, OmegaConf.create())
-
-
 def test_a_logger_goes_on_with_the_run_it_knows() -> None:
     config = OmegaConf.create(
         {
@@ -199,11 +164,3 @@ def test_a_logger_goes_on_with_the_run_it_knows() -> None:
     assert config.logger.mlflow.run_id == "0a1b2c"
     assert "id" not in config.logger.wandb  # a record could say anything; an id is a short word
     assert config.logger.tensorboard.purge_step == 8
-
-
-@pytest.mark.parametrize("threads", [2, 0, -1, 5000, "many", None])
-def test_threads(threads: Any) -> None:
-    before = torch.get_num_threads()
-    with threads_of(record(machine={"threads": threads})):
-        assert torch.get_num_threads() == (2 if threads == 2 else before)
-    assert torch.get_num_threads() == before

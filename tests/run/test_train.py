@@ -1,24 +1,43 @@
-"""What the check has built and read is what its run trains with."""
+"""A run trains with what its check has built and read, and its directory holds what it promises."""
 
 from __future__ import annotations
 
 import json
+from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from omegaconf import OmegaConf
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]  # ships no types
+    EventAccumulator,
+)
 from tests.conftest import unchanged_process
 
+import assay
 from assay.build.assembly import Assembly, assemble
 from assay.check.checker import Checker
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError
+from assay.record import predictions_file
+from assay.record.run_record import RunRecord
+from assay.report.page import Note
+from assay.report.run_page import run_page
+from assay.run import execute
+from assay.run.evaluate import evaluate
+from assay.run.result import print_run
 from assay.run.train import run_job, train
+from assay.task.task_of import task_of
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.conftest import Train, Trained
+
+    from assay.run.result import RunResult
+
 
 JOB = ["data=wine", "model=linear", "device=cpu", "trainer.max_epochs=1", "callbacks=[last_checkpoint]"]
 
@@ -116,3 +135,114 @@ def test_callback_objects_do_not_reach_other_processes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="2 processes of its own"):
         train([*TINY, "trainer.devices=2", "trainer.strategy=ddp"], callbacks=[Counts()])
     assert not list(tmp_path.iterdir())
+
+
+QUICK = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=2", "hydra.run.dir=run")
+
+
+def trained(folder: Path, *overrides: str) -> RunResult:
+    with chdir(folder), unchanged_process():
+        return assay.train([*QUICK, *overrides])
+
+
+def next_lines(folder: Path, result: RunResult, capsys: pytest.CaptureFixture[str]) -> str:
+    with chdir(folder):
+        print_run(Console(highlight=False, soft_wrap=True), result)
+    return capsys.readouterr().out
+
+
+@pytest.mark.always("callbacks=ema")
+@pytest.mark.parametrize("asked", ["callbacks=ema", "callbacks=[]", "logger=tensorboard"])
+def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = trained(tmp_path, asked)
+    assert "epoch 2/2" in capsys.readouterr().out
+    run_dir = tmp_path / "run"
+    for name in ("metrics.csv", "checkpoints/best.ckpt", "checkpoints/last.ckpt", "log.txt"):
+        assert (run_dir / name).is_file(), name
+    assert "lr-AdamW" in (run_dir / "metrics.csv").read_text().splitlines()[0]
+    assert "assay predict" in next_lines(tmp_path, result, capsys)
+    assert not assay.load(run_dir).training
+    with pytest.raises(AssayError, match=r"(?i)finite|nan|inf"):
+        trained(
+            tmp_path,
+            asked,
+            "optimizer=sgd",
+            "optimizer.lr=100",
+            "optimizer.weight_decay=10",
+            "data.batch_size=8",
+            "hydra.run.dir=nan",
+        )
+
+
+def test_a_model_that_predicts_one_class_for_all_is_told_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decays = ("optimizer=sgd", "optimizer.lr=1", "optimizer.weight_decay=1")  # all of it in each step
+    result = trained(tmp_path, "model=mlp", *decays, "trainer.max_epochs=1")
+    run_dir = tmp_path / "run"
+    predictions = predictions_file.read(run_dir / predictions_file.FILE)
+    (label,) = set(predictions.outputs.argmax(1).tolist())
+    warning = f"the model predicts {predictions.class_names[label]!r} for each of the 30 test samples"
+    assert list(result.warnings) == RunRecord.load(run_dir).warnings == [warning]
+    assert f"warning: {warning}" in next_lines(tmp_path, result, capsys).splitlines()
+    assert warning in (run_dir / "log.txt").read_text()
+    blocks = run_page(run_dir).sections[0].blocks
+    assert warning in [block.text for block in blocks if isinstance(block, Note)]
+    assert warning in evaluate(run_dir).notes
+
+
+WINE = ("data=wine", "model=mlp", "optimizer.lr=0.01", "trainer.max_epochs=2")
+
+
+def all_scores(run: Trained) -> dict[str, float]:
+    """What the run logged, and what its predictions tell."""
+    predictions = predictions_file.read(run.run_dir / predictions_file.FILE)
+    names = {
+        f"test/{execute._NOT_IN_NAMES.sub('_', one.name).strip('_')}": one.value
+        for one in task_of(predictions.task).scores(predictions)
+    }
+    return {**names, **run.result.metrics}
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # MLflow has its own
+def test_both(train: Train, tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient  # it takes seconds, and each worker collects this file
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    run = train(
+        *(*WINE, "logger=[tensorboard,mlflow]", f"logger.mlflow.tracking_uri={uri}"),
+        f"logger.mlflow.artifact_location={tmp_path}/artifacts",
+        cwd=tmp_path,
+    )
+    scores = all_scores(run)
+    predictions = predictions_file.read(run.run_dir / predictions_file.FILE)
+    figures = {one.name for one in task_of(predictions.task).figures(predictions)}
+    assert "confusion_matrix" in figures
+    sizes = {"images": 0, "scalars": 0, "tensors": 0}
+    events: Any = EventAccumulator(str(run.run_dir / "tensorboard"), sizes)
+    events.Reload()
+    assert {f"final/{name}" for name in scores if name.startswith("test/")} <= set(events.Tags()["scalars"])
+    for name, value in scores.items():
+        assert events.Scalars(name)[-1].value == pytest.approx(value, rel=1e-5), name
+    assert "_hparams_/session_start_info" in events.summary_metadata
+    assert set(events.Tags()["images"]) == figures
+
+    client = MlflowClient(uri)
+    found = client.get_run(run.record["loggers"]["MLFlowLogger"])
+    assert {
+        name: pytest.approx(value, rel=1e-5) for name, value in found.data.metrics.items() if name in scores
+    } == scores
+    assert found.data.params["optimizer/lr"] == "0.01"
+    drawn = {one.path for one in client.list_artifacts(found.info.run_id, "figures")}
+    assert drawn == {f"figures/{name}.png" for name in figures}
+
+
+def test_what_fails_is_said_and_ends_no_run(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(execute, "to_matplotlib", fails)
+    run = train(*WINE, "logger=[tensorboard]")
+    assert run.result.status == "finished"
+    assert "the record lacks something" in (run.run_dir / "log.txt").read_text()

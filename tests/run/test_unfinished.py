@@ -17,8 +17,8 @@ import assay
 from assay.record.run_record import RunRecord
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
-from assay.run.load import checkpoint_path, read_predictor
 from assay.run.predict import predict
+from assay.run.predictor import checkpoint_path, read_predictor
 from assay.run.saved_config import describe_ending
 
 if TYPE_CHECKING:

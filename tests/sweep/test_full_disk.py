@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.mounting import mount, mounted
+from tests.mounting import mounted
 from tests.sweep.conftest import PROJECT, TINY
 from tests.sweep.launcher.shared import check_same_sweep
 
@@ -66,19 +66,3 @@ def test_a_sweep_stops_and_goes_on_when_there_is_room(
     assert [job.status for job in result.jobs] == ["finished"] * 3
     assert all(not job.failures for job in result.jobs)
     check_same_sweep(Path("sweep"), Path("whole"), 3)
-
-
-@pytest.mark.long
-def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, fork_server: ForkServer) -> None:
-    start_sweep([*JOBS, "seed=1"])
-    before = Path("sweep/journal.jsonl").read_bytes()
-    assert mount("-o", "remount,ro", str(small_disk))
-    try:
-        with pytest.raises(AssayError, match=r"cannot be written(?s:.*)make it writable"):
-            resume_sweep(Path("sweep"), ["seed=1,2"])
-        with pytest.raises(AssayError, match="is not writable"):
-            start_sweep([*JOBS[:-1], "hydra.sweep.dir=other"])
-    finally:
-        assert mount("-o", "remount,rw", str(small_disk))
-    assert Path("sweep/journal.jsonl").read_bytes() == before
-    assert resume_sweep(Path("sweep"), ["seed=1,2"]).exit_code == 0

@@ -16,8 +16,15 @@ from assay.analysis.comparison import best_job, groups_csv, job_rows, rank, resu
 from assay.analysis.objective import Objective
 from assay.record.journal import JobRecord
 from assay.record.run_record import Outcome
-from assay.sweep.progress import SweepProgress, ignore_closed_output, last_progress
-from assay.sweep.summary import BEST, SweepResult, print_results, write_results
+from assay.sweep.summary import (
+    BEST,
+    SweepProgress,
+    SweepResult,
+    ignore_closed_output,
+    last_progress,
+    print_results,
+    write_results,
+)
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from assay.analysis.objective import Objective
 from assay.check.report import Report
 from assay.compose.compose import Job
-from assay.errors import AssayError, ConfigError, ProcessError
+from assay.errors import ConfigError, ProcessError
 from assay.record.journal import Journal
 from assay.record.run_record import Outcome
 from assay.sweep.definition import Policy
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.progress import SweepProgress
-from assay.sweep.scheduler import Scheduler, make_job_record, num_gpus
+from assay.sweep.scheduler import Scheduler, make_job_record
 from assay.sweep.search.grid import GridSearch
+from assay.sweep.summary import SweepProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,15 +153,6 @@ def test_a_sweep_that_is_stopped_has_its_jobs_save_and_starts_no_other(
     assert sweep.attempts() == [(0, 1), (1, 1)]
 
 
-def test_a_full_disk_stops_the_sweep(tmp_path: Path) -> None:
-    full = Outcome("failed", "cannot_write", "No space left on device: metrics.csv\n  → make room")
-    sweep = Sweep(tmp_path / "sweep", Scripted({0: [full]}))
-    with pytest.raises(AssayError, match=r"No space left on device: metrics\.csv\n") as error:
-        sweep.scheduler.run()
-    assert "assay resume" in error.value.hint
-    assert {job.status for job in sweep.journal.jobs.values()} == {"waiting"}
-
-
 STAGES = ("compose", "check", "room", "start", "retried", "finished")
 
 
@@ -232,14 +223,3 @@ def test_a_process_that_all_jobs_need_ends_the_sweep(tmp_path: Path) -> None:
         sweep.scheduler.run()
     assert sweep.launcher.closed
     assert {job.status for job in sweep.journal.jobs.values()} == {"waiting"}
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "devices", "there", "expected"),
-    [
-        *(("cpu", 4, True, 0), ("gpu", 2, False, 2), ("cuda", "1", False, 1), ("gpu", -1, True, 1)),
-        *(("gpu", [0, 3], True, 2), ("auto", "auto", True, 1), ("auto", "auto", False, 0)),
-    ],
-)
-def test_gpus(accelerator: str, devices: Any, there: bool, expected: int) -> None:
-    assert num_gpus({"accelerator": accelerator, "devices": devices}, has_gpus=there) == expected

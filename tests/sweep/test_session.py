@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 from contextlib import chdir, redirect_stdout
 from io import StringIO
@@ -15,19 +14,14 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.analysis.objective import Objective
 from assay.analysis.out_of_fold import FILE
 from assay.errors import AssayError, ConfigError
-from assay.record.journal import JobRecord, Journal
-from assay.record.run_lock import lock_run
 from assay.report.report import report
 from assay.run.evaluate import evaluate
-from assay.sweep import session
-from assay.sweep.session import resume_sweep, start_sweep, wait_for_runs
-from assay.sweep.summary import SweepResult
+from assay.sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
-    from assay.record.run_record import Outcome, Status
+    from assay.sweep.summary import SweepResult
 
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
@@ -160,23 +154,6 @@ def test_a_sweep_goes_on_from_anywhere(sweep: Path, tmp_path: Path, monkeypatch:
     assert list(other.iterdir()) == []
 
 
-def test_a_full_disk_ends_the_sweep_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    genuine = Journal.end
-    written: list[int] = []
-
-    def full(journal: Journal, number: int, outcome: Outcome, *, final: bool = True) -> None:
-        if written:
-            raise OSError(28, "No space left on device", str(journal.path))
-        written.append(number)
-        genuine(journal, number, outcome, final=final)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "end", full)
-        with pytest.raises(AssayError, match=r"No space left on device(?s:.*)assay resume sweep"):
-            start_sweep([*QUICK, *HERE, "seed=1,2,3"])
-    assert states(resume_sweep(Path("sweep"))) == ["finished"] * 3, "the one that could not be told is found"
-
-
 TYPED = (
     *("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1", "data.split.folds=3"),
     "callbacks=[]",
@@ -222,41 +199,3 @@ def test_folds_are_one_configuration(
     assert f"{100 * accuracy:.2f} %" in page
     groups = pd.read_csv(sweep / "groups.csv")
     assert groups[["finished", "of", "test/accuracy n"]].to_numpy().tolist() == [[3, 3, 3]]
-
-
-def test_a_run_that_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    release, hold = os.pipe()
-    ready, tell = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(hold)
-        with lock_run(tmp_path):
-            os.write(tell, b".")
-            os.read(release, 1)
-        os._exit(0)
-    os.read(ready, 1)
-    monkeypatch.setattr(session, "_PATIENCE", 0.2)
-    with pytest.raises(AssayError, match=f"still being written by process {child}"):
-        wait_for_runs([tmp_path])
-    monkeypatch.setattr(session, "_PATIENCE", 60.0)
-    os.close(hold)
-    wait_for_runs([tmp_path])
-    assert os.waitpid(child, 0)[1] == 0
-
-
-@pytest.mark.parametrize(
-    ("statuses", "total", "stopped", "code"),
-    [
-        (["finished", "pruned"], 2, 0, 0),
-        (["finished"], 2, 0, 1),  # one has never begun
-        (["finished", "failed"], 2, 0, 1),
-        (["finished", "interrupted"], 2, 130, 130),
-        (["finished", "failed"], 3, 143, 143),
-        ([], 0, 0, 0),
-    ],
-)
-def test_exit_code(statuses: list[Status], total: int, stopped: int, code: int) -> None:
-    jobs = tuple(JobRecord(number, str(number), (), status=status) for number, status in enumerate(statuses))
-    aims = (Objective("val/loss", "minimize"),)
-    result = SweepResult(Path("sweep"), jobs, aims, total, stopped)
-    assert result.exit_code == code

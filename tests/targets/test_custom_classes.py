@@ -1,7 +1,8 @@
-"""A class of the user's that cannot be used is one message with key, line and way out, in each slot."""
+"""A class of the user's, or a package, that cannot be used is one message with key, line and way out."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from assay.sweep.definition import find_class, make_part
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
+from assay.targets.optional_packages import check_installed, install_command, require
 from assay.targets.resolve import (
     _ANY_CALL,
     _resolve_custom,
@@ -33,6 +35,7 @@ from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 NODES = {slot: f"{slot}.it" if slot in _ONE_A_NAME else slot for slot in _SLOTS} | {"inside": "model.inner"}
 INTERFACES: dict[str, tuple[type, str]] = {
@@ -212,3 +215,58 @@ def test_what_is_not_a_task_once_it_is_imported(package: str, text: str, message
     error = refusal(lambda: import_tasks(job), "data.source.task")
     assert message in error.message
     assert hint in error.hint
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes packages as good as not installed: Python itself refuses a module that is None."""
+
+    def take_away(*names: str) -> None:
+        for name in names:
+            monkeypatch.setitem(sys.modules, name, None)
+
+    return take_away
+
+
+def node(target: str) -> dict[str, Any]:
+    return {"logger": {"one": {"_target_": target}}}
+
+
+@pytest.mark.parametrize(
+    ("target", "packages", "hint"),
+    [
+        ("lightning.pytorch.loggers.wandb.WandbLogger", "wandb", "pip install 'assay[wandb]'"),
+        ("lightning.pytorch.loggers.TensorBoardLogger", "tensorboard tensorboardX", "'assay[tensorboard]'"),
+        ("lightning.pytorch.loggers.CometLogger", "comet_ml", "pip install comet-ml"),
+    ],
+)
+def test_what_is_not_there_is_told(without: Any, target: str, packages: str, hint: str) -> None:
+    without(*packages.split())
+    with pytest.raises(ConfigError, match="not installed") as caught:
+        check_installed(OmegaConf.create(node(target)))
+    assert caught.value.key == "logger.one"
+    assert hint in caught.value.hint
+
+
+def test_what_is_there_passes(without: Any) -> None:
+    without("tensorboardX")
+    for target in ("lightning.pytorch.loggers.TensorBoardLogger", "my_project.WandbLogger", "???"):
+        check_installed(OmegaConf.create(node(target)))
+
+
+def test_an_extra_of_the_package_goes_before_the_package() -> None:
+    extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
+    for extra in extras:
+        assert install_command(f"logger.{extra}", extra) == f"pip install 'assay[{extra}]'"
+
+
+def test_a_package_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As optuna 2, which Hydra's own sweeper brings."""
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: {"optuna": "2.10.1"}.get(name) or version(name)
+    )
+    require("hydra.launcher", "this launcher", "ray")
+    with pytest.raises(ConfigError, match=r"needs optuna >=4, and 2\.10\.1 is installed") as caught:
+        require("hydra.sweeper", "this search", "optuna")
+    assert caught.value.hint == "pip install 'assay[optuna]'"

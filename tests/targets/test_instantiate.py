@@ -19,7 +19,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.errors import ConfigError
 from assay.targets.annotation import NestedTarget, accepts
-from assay.targets.instantiate import CallError, instantiate
+from assay.targets.resolve import CallError, instantiate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

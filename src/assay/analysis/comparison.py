@@ -32,8 +32,7 @@ from assay.analysis.run import (
     value_of,
     varying_overrides,
 )
-from assay.analysis.statistics import mean_of
-from assay.analysis.verdict import Verdict, judge
+from assay.analysis.statistics import Verdict, judge, mean_of
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError

@@ -10,7 +10,6 @@ import yaml
 
 from assay.config.serialize import NOT_IDENTITY, REPETITIONS
 from assay.errors import AssayError, first_line
-from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import read_whole
 from assay.paths import PACKAGES
 from assay.quoting import reads_as_number
@@ -251,22 +250,17 @@ class ConfigValues:
     """Values of configs by their full keys."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[str, str], Any] = {}
+        self._configs: dict[Path, dict[Any, Any]] = {}
         self._pieces: dict[str, dict[str, Any]] = {}
-        self._losses: dict[Path, Mapping[str, str]] = {}
-        self._opened: tuple[Path | None, str, dict[Any, Any] | None] = (None, "", None)
-        """The config that was asked for last: its path, its text, and all of it unless assay wrote it."""
 
     def value(self, run: Run, key: str) -> str | None:
         """One value as it is typed; None where the config has no such key, or a whole node under it."""
-        group, *names = key.split(".")
-        node = self._node(run, group)
-        for name in names:
+        node: Any = self._load(run)
+        for name in key.split("."):
             if not isinstance(node, dict) or name not in node:
                 return None
             node = node[name]
-        is_node = isinstance(node, dict) and bool(node)
-        return None if node is _ABSENT or is_node else format_value(node)
+        return None if isinstance(node, dict) and node else format_value(node)
 
     def all_of(self, run: Run) -> dict[str, str]:
         """Every value by its key; a list of plain values is one."""
@@ -274,42 +268,19 @@ class ConfigValues:
 
     def loss(self, run: Run) -> Mapping[str, str]:
         """As `loss_terms`; of a run whose config cannot be read, the option alone."""
-        if run.path not in self._losses:
-            self._losses[run.path] = self._loss(run)
-        return self._losses[run.path]
-
-    def _loss(self, run: Run) -> Mapping[str, str]:
         try:
-            nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
+            config = self._load(run)
         except AssayError:
             return {"loss": format_value(run.choices.get("loss"))}
-        derived = [key for key, text in run.interpolations.items() if "${spec." in text]
-        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, derived)
-
-    def _node(self, run: Run, group: str) -> Any:
-        position = (str(run.path), group)
-        if position not in self._read:
-            self._read[position] = self._block(run, group)
-        return self._read[position]
-
-    def _block(self, run: Run, group: str) -> Any:
-        """The value of one top-level key; only its lines are parsed if assay wrote the file."""
-        if self._opened[0] != run.path:
-            content = _read_config(run)
-            whole = None if is_yaml_intact(content) else self._load(run)
-            self._opened = run.path, content.decode("utf-8", "surrogateescape"), whole
-        _, text, whole = self._opened
-        if whole is None:
-            match = re.search(rf"^{re.escape(group)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
-            if match is None:
-                return _ABSENT
-            piece = self._piece(match[0])
-            whole = piece if piece is not None and group in piece else self._load(run)
-        return whole.get(group, _ABSENT)
+        return loss_terms(config, [key for key, text in run.interpolations.items() if "${spec." in text])
 
     def _load(self, run: Run) -> dict[Any, Any]:
+        if run.path not in self._configs:
+            self._configs[run.path] = self._parse(run, _read_config(run))
+        return self._configs[run.path]
+
+    def _parse(self, run: Run, content: bytes) -> dict[Any, Any]:
         """A whole config, piece by piece where that says the same: most pieces are those of other runs."""
-        content = _read_config(run)
         whole: dict[Any, Any] = {}
         for text in _PIECES.split(content.decode("utf-8", "surrogateescape")):
             piece = self._piece(text)
@@ -334,7 +305,6 @@ class ConfigValues:
 
 
 _PIECES: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
-_ABSENT: Final = object()
 
 
 def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> dict[str, str]:

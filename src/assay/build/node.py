@@ -14,9 +14,8 @@ from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, first_line, user_frame
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import example_hint
-from assay.targets.instantiate import CallError, instantiate
 from assay.targets.optional_packages import install_command
-from assay.targets.resolve import check_object, import_tasks, resolve_node
+from assay.targets.resolve import CallError, check_object, import_tasks, instantiate, resolve_node
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
-_UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
 """A name at the start, in quotes, or before an equals sign."""
 _VALUE = re.compile(r"[:=] *(-?\w[\w.]*(?:[eE]-\d+)?)$")
@@ -45,8 +43,6 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if isinstance(cause, ModuleNotFoundError):
         hint = install_command(key, cause.name) if cause.name else "install the missing package"
         return ConfigError(text, key=key, hint=hint)
-    if match := _UNEXPECTED.search(text):
-        return _unexpected_argument_error(match[1], node, key, text)
     frame = user_frame(cause)
     if shape_key := _whole_shape(cause, node, key):
         return ConfigError(
@@ -97,13 +93,6 @@ def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str)
     guess = did_you_mean(match[1], names, "; ")
     hint = f"it has: {list_names(names, match[1])}" if names else f"the data is not read yet; {fault}=VALUE"
     return ConfigError(f"the data has no {match[1]!r}{guess}", key=fault, hint=hint)
-
-
-def _unexpected_argument_error(name: str, node: Any, key: str, text: str) -> ConfigError:
-    """An argument of a mapping inside the node that the class hands on."""
-    fault = next((path for path in _written_values(node, key) if path.rpartition(".")[2] == name), key)
-    hint = f"leave out {name if fault == key else fault}"
-    return ConfigError(text.replace(".__init__()", ""), key=fault, hint=hint)
 
 
 def _value_at_fault(text: str, node: Any, key: str) -> str:

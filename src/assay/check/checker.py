@@ -12,8 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from assay.build.trainer_options import refuse_foreign_ranks
-from assay.check.output_paths import check_data_root, check_output_paths
-from assay.check.values import SEED, check_values
+from assay.check.values import SEED, check_data_root, check_output_paths, check_values
 from assay.compose.compose import compose_job
 from assay.compose.origin import name_source
 from assay.compose.recipe import check_fused

@@ -31,8 +31,7 @@ from assay.targets.annotation import (
     format_annotation,
 )
 from assay.targets.call_signature import call_of
-from assay.targets.instantiate import WORDS, check_words
-from assay.targets.resolve import import_tasks, resolve_class, resolve_targets
+from assay.targets.resolve import WORDS, check_words, import_tasks, resolve_class, resolve_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

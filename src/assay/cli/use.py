@@ -122,9 +122,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         wanted = "a whole number above 0, or auto, was expected"
         raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
     with show_loading():
-        from assay.run.load import read_predictor
         from assay.run.predict import check_name, check_prompts
         from assay.run.predict import predict as predict_inputs
+        from assay.run.predictor import read_predictor
         from assay.task.language_modelling import Sampling
 
         if out is not None:

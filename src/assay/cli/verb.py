@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal
 import typer
 
 from assay.cli.documents import Problem, print_document
-from assay.errors import AssayError, ConfigError
+from assay.errors import ConfigError, explain_write_errors
 from assay.paths import CONF_DIR
 from assay.process import raise_on_signals
 from assay.quoting import quote_letters
@@ -87,12 +87,8 @@ def save_plot(figure: Figure, path: Path) -> None:
     from assay.files.atomic import write_bytes
 
     image = to_png(figure, path.suffix.lstrip("."))
-    try:
+    with explain_write_errors(path, "--plot FILE writes it somewhere else"):
         write_bytes(path, image)
-    except OSError as error:
-        raise AssayError(
-            f"--plot {path}: {error.strerror}", hint="choose a file in an existing folder"
-        ) from error
 
 
 def check_ending(option: str, path: Path | None, *endings: str) -> None:

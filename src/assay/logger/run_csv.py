@@ -4,20 +4,20 @@ import csv
 import io
 import logging
 import os
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from assay.errors import AssayError
+from assay.errors import explain_write_errors
 from assay.files.atomic import write_text
 from assay.files.symlinks import open_append
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
 log = logging.getLogger(__name__)
 
@@ -96,15 +96,9 @@ class RunCSV(Logger):
                 file.write(_csv_line([row.get(name, "") for name in self._columns]).encode())
         self._count += 1
 
-    @contextmanager
-    def _translate_write_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise AssayError(
-                f"{self._path} cannot be written: {error.strerror}",
-                hint="earlier rows are intact; free some space, then `assay resume` the run",
-            ) from error
+    def _translate_write_errors(self) -> AbstractContextManager[None]:
+        hint = "earlier rows are intact; free some space, then `assay resume` the run"
+        return explain_write_errors(self._path, hint)
 
     def mark(self) -> dict[str, Any]:
         """Return the number of `rows`; 0 on ranks other than the first."""

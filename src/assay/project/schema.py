@@ -22,8 +22,7 @@ from assay.paths import CONF_DIR, project_conf
 from assay.project.new import SCHEMAS, SETTINGS, editor_settings, package_of
 from assay.targets.annotation import accepts, schema_of
 from assay.targets.call_signature import call_of
-from assay.targets.instantiate import WORDS
-from assay.targets.resolve import resolve
+from assay.targets.resolve import WORDS, resolve
 from assay.targets.trust import ProjectFile, is_within, project_packages
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 
 import msgspec
 
-from assay.errors import AssayError
+from assay.errors import AssayError, explain_write_errors
 from assay.files.atomic import Output, sync_directory
 from assay.files.symlinks import check_links, open_append, read_whole
 from assay.record.run_record import Outcome, Status, from_json_numbers, to_json_numbers
@@ -72,16 +72,11 @@ class Journal:
         """Begin the journal of a new sweep."""
         refuse_existing(directory)
         journal = cls(directory / FILE)
-        try:
+        with explain_write_errors(f"the sweep's directory {directory}", "hydra.sweep.dir=SOMEWHERE/ELSE"):
             check_links(directory)
             directory.mkdir(parents=True, exist_ok=True)
             journal._write([{"event": "sweep", "version": VERSION, **header}])
             sync_directory(directory)
-        except OSError as error:
-            raise AssayError(
-                f"the sweep's directory {directory} cannot be written: {error.strerror}",
-                hint="hydra.sweep.dir=SOMEWHERE/ELSE",
-            ) from error
         return journal
 
     @classmethod

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.errors import AssayError
+from assay.errors import AssayError, explain_write_errors
 from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
 from assay.files.checksum import digest_of, is_yaml_intact, sha256
 from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, read_whole
@@ -61,12 +61,8 @@ def create_run_directory(path: Path) -> None:
     if config.is_file() and not is_yaml_intact(read_whole(config)):
         message = f"{config} is there already, and no run has written it"
         raise AssayError(message, hint="choose another hydra.run.dir, or move the file away")
-    try:
+    with explain_write_errors(f"the run directory {path}", "hydra.run.dir=SOMEWHERE/ELSE"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AssayError(
-            f"the run directory {path} cannot be made: {error.strerror}", hint="hydra.run.dir=SOMEWHERE/ELSE"
-        ) from error
 
 
 def remove_unfinished_files(run_dir: Path) -> None:

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.errors import AssayError
+from assay.errors import AssayError, explain_write_errors
 from assay.files.atomic import temporary_name
 from assay.files.symlinks import open_append, read_whole
 from assay.terminal import printable
@@ -100,15 +100,11 @@ def _try_lock(descriptor: int) -> bool:
 
 def _open(run_dir: Path, descriptors: list[int]) -> None:
     """Open what is locked, the file that says who holds it last."""
-    try:
+    with explain_write_errors(run_dir, "give it room, or make it writable"):
         descriptors.append(os.open(run_dir, os.O_RDONLY | os.O_CLOEXEC))
         _held.add(descriptors[-1])
         descriptors.append(open_append(run_dir / FILE, 0o644, readable=True))
         _held.add(descriptors[-1])
-    except OSError as error:
-        raise AssayError(
-            f"{run_dir} cannot be written: {error.strerror}", hint="give it room, or make it writable"
-        ) from error
 
 
 def _acquire(descriptor: int) -> bool:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.comparison import BestTest, Comparison, Row
     from assay.analysis.run import Run
-    from assay.analysis.statistics import Mean
-    from assay.analysis.verdict import Verdict
+    from assay.analysis.statistics import Mean, Verdict
 
 
 ABSENT: Final = "–"

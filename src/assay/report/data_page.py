@@ -22,7 +22,7 @@ from assay.data.shown_samples import RenderedSample, show, show_augmented
 from assay.data.subset import COPIES, hash_rows, hash_samples
 from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
-from assay.errors import AssayError, DataError
+from assay.errors import AssayError, DataError, explain_write_errors
 from assay.quoting import format_number, join_first, pluralize
 from assay.report.page import (
     Block,
@@ -36,7 +36,7 @@ from assay.report.page import (
     sample_table,
     write,
 )
-from assay.report.report import check_overwrite, write_or_explain
+from assay.report.report import check_overwrite
 from assay.task.task_of import task_of
 from assay.terminal import single_line
 
@@ -375,7 +375,8 @@ def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Surv
     # A teacher needs another run's model.
     augment = None if target in (None, _TEACHER) else build(config, "augment")
     samples = _look_at_samples(datamodule, tables, augment)
-    write_or_explain(out, lambda: write(data_page(survey, samples, job.overrides), out), "--out FILE")
+    with explain_write_errors(out, "--out FILE writes it somewhere else"):
+        write(data_page(survey, samples, job.overrides), out)
     return replace(survey, page=out)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, explain_write_errors
 from assay.figure.figure import to_frame, to_png
 from assay.files.atomic import write_bytes
 from assay.quoting import spreadsheet_frame
@@ -69,7 +68,8 @@ def report(
         page = sweep_page(read_contents(paths), file.absolute().parent)
     pictures = _write_each(page, png, ".png", to_png)
     tables = _write_each(page, csv, ".csv", _csv)
-    write_or_explain(file, functools.partial(write, page, file), "--out FILE")
+    with explain_write_errors(file, "--out FILE writes it somewhere else"):
+        write(page, file)
     names = [figure.name for figure in page.figures]
     return Report(page.kind.lower(), page.title, file, names, pictures, tables)
 
@@ -80,7 +80,8 @@ def report_checklist(venue: str, paths: Sequence[Path], out: Path | None = None)
     file = out or (paths[0] if len(paths) == 1 else Path()) / f"checklist_{venue}.md"
     check_overwrite(file, TITLE.encode(), ".md")
     text = write_checklist(venue, paths)
-    write_or_explain(file, functools.partial(write_bytes, file, f"{text}\n".encode()), "--out FILE")
+    with explain_write_errors(file, "--out FILE writes it somewhere else"):
+        write_bytes(file, f"{text}\n".encode())
     return Report("checklist", venue, file, ())
 
 
@@ -92,8 +93,8 @@ def _csv(figure: Figure) -> bytes:
 def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]) -> list[Path]:
     files = {folder / f"{fig.name}{suffix}": fig for fig in page.figures} if folder is not None else {}
     for path, figure in files.items():
-        option = f"--{suffix.removeprefix('.')} DIR"
-        write_or_explain(path, functools.partial(write_bytes, path, draw(figure)), option)
+        with explain_write_errors(path, f"--{suffix.removeprefix('.')} DIR writes it somewhere else"):
+            write_bytes(path, draw(figure))
     return list(files)
 
 
@@ -120,12 +121,3 @@ def check_overwrite(file: Path, start: bytes = _START, suffix: str = ".html") ->
     if is_other:
         message = f"{file} exists and is not a report; refusing to replace it"
         raise ConfigError(message, hint="--out FILE writes it somewhere else")
-
-
-def write_or_explain(path: Path, write_it: Callable[[], None], option: str) -> None:
-    """Call `write_it`, and raise an error that names the file if it cannot be written."""
-    try:
-        write_it()
-    except OSError as error:
-        message = f"{path} cannot be written: {error.strerror or error}"
-        raise AssayError(message, hint=f"{option} writes it somewhere else") from error

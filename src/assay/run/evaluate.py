@@ -39,7 +39,7 @@ from assay.record.secrets import redact_tree
 from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
 from assay.run.kept_predictions import collect_predictions, predictions_of, warnings_of
-from assay.run.load import checkpoint_path, explain_misfit, read_weights, source_info
+from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, source_info
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets

@@ -1,21 +1,42 @@
+"""The model of a finished run, read back and put behind what its data does to raw input."""
+
 from __future__ import annotations
 
+import logging
 import warnings
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import torch
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from assay.build.model import build_trained
+from assay.build.node import build
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.normalize import target_scale
+from assay.data.source_info import info_of
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.tokenizer import Bytes, TextEncoder, Tokenizer
+from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
 from assay.quoting import pluralize
+from assay.record.run_record import RunRecord
+from assay.run.encoder_file import read_encoder
+from assay.run.preprocess import Preprocess
+from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
+from assay.targets.objects import provide_objects
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
 from assay.task.predictions import ClassPredictions, ReconstructionPredictions
-from assay.task.task_of import task_of
+from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
-    from assay.run.preprocess import Preprocess
+    from collections.abc import Iterator, Sequence
+
+    from assay.data.source_info import SourceInfo
     from assay.task.language_modelling import Codec
     from assay.task.predictions import Kind, Predictions
 
@@ -207,3 +228,204 @@ class Predictor(nn.Module):
         if isinstance(predicted, ClassPredictions):
             return replace(predicted, threshold=self.threshold)
         return predicted
+
+
+log = logging.getLogger(__name__)
+
+
+@overload
+def load(
+    run: str | Path,
+    *,
+    checkpoint: Literal["best", "last"] = ...,
+    map_location: str | torch.device | None = ...,
+    trusted_packages: Sequence[str] = ...,
+    raw_input: Literal[True] = ...,
+    model: nn.Module | None = ...,
+) -> Predictor: ...
+
+
+@overload
+def load(
+    run: str | Path,
+    *,
+    checkpoint: Literal["best", "last"] = ...,
+    map_location: str | torch.device | None = ...,
+    trusted_packages: Sequence[str] = ...,
+    raw_input: bool,
+    model: nn.Module | None = ...,
+) -> nn.Module: ...
+
+
+def load(
+    run: str | Path,
+    *,
+    checkpoint: Literal["best", "last"] = "best",
+    map_location: str | torch.device | None = None,
+    trusted_packages: Sequence[str] = (),
+    raw_input: bool = True,
+    model: nn.Module | None = None,
+) -> nn.Module:
+    """A predictor: the trained model of a run, in eval mode, behind what the run's data does to raw input.
+
+    >>> predictor = load("outputs/photos/...")  # doctest: +SKIP
+    >>> predictor("cat.jpg").label  # doctest: +SKIP
+    'cat'
+
+    Reads weights only: nothing in the checkpoint is executed, and its config calls what a config may call.
+
+    Args:
+        run: Run directory.
+        checkpoint: `best` or `last`; `last` is taken where a run kept no best one.
+        map_location: Where to put the weights; by default the device that `device=auto` would choose.
+        trusted_packages: Packages of your own that the run's config may name, besides those of the project in
+            the current directory. What the run itself trusted does not count.
+        raw_input: Return an `assay.run.predictor.Predictor`, which takes what a user has, prepares it
+            as the run did when it evaluated, and gives a typed prediction. Otherwise the bare model, which
+            takes what the run's module got from its data, in training mode: so a config gets it
+            (`model._target_=assay.load`), whose data normalises by itself.
+        model: Of a run that was trained with `assay.train(model=…)`: an object built like that one. A copy of
+            it gets the weights.
+
+    Returns:
+        The predictor, or the model; where the run trained a `LightningModule` of your own, that is the model.
+
+    Raises:
+        AssayError: There is no such run, its config names what is not trusted, or it holds no valid
+            checkpoint.
+    """
+    if model is not None and "model" not in RunRecord.load(Path(run)).objects:
+        raise AssayError(f"{run} was not trained with assay.train(model=…)", hint="leave out model=")
+    with nullcontext() if model is None else provide_objects({"model": model}):
+        predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
+    if not raw_input:
+        return predictor.model.train()
+    for note in predictor.notes:
+        log.warning("%s", note)
+    return predictor
+
+
+def read_predictor(
+    run_dir: Path,
+    checkpoint: str,
+    map_location: str | torch.device | None = None,
+    trusted_packages: Sequence[str] = (),
+) -> Predictor:
+    """As `load`, without its log: what the user should know is in the predictor's `notes`."""
+    config = read_config(run_dir, trusted_packages)
+    fastest = torch.accelerator.current_accelerator(check_available=True)
+    device = torch.device(map_location or fastest or "cpu")
+    path = checkpoint_path(run_dir, checkpoint)
+    saved = read_weights(path)
+    dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
+    is_own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
+    parts = {
+        part: {key.removeprefix(f"{part}."): saved[key] for key in saved if key.startswith(f"{part}.")}
+        for part in ("model", "loss")
+    }
+    loss: nn.Module | None = None
+    with name_file_in_errors(run_dir / "config.yaml"), explain_misfit(path, run_dir):
+        if is_own:
+            model: nn.Module = build(config, "module")
+            model.load_state_dict(saved)
+        else:
+            model = build_trained(config, parts["model"])
+            loss = build(config, "loss")
+            if loss is not None:
+                loss.load_state_dict(parts["loss"])
+                loss = loss.to(device, dtype)
+    model = model.to(device, dtype)
+    spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
+    predictor = Predictor(model)
+    if spec:
+        if is_own:
+            spec |= {"target_mean": [], "target_std": []}  # it was given the targets as they are
+        task = task_of(spec["task"])
+        encoder = read_encoder(run_dir, must_be=task.generates or source_info(config).has_encoder)
+        preprocess, names = _preprocess(config, run_dir, spec, encoder, dtype)
+        predictor = Predictor(
+            model,
+            preprocess,
+            kind=custom_output_kind(model) if is_own else task.output_kind(loss),
+            loss=loss,
+            names=names,
+            codec=encoder if isinstance(encoder, Bytes | Tokenizer) else None,
+            batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
+        )
+    predictor.notes = describe_ending(run_dir, path)
+    if checkpoint == "best":
+        with suppress(AssayError):  # a run that was killed early has no record
+            predictor.threshold = float(RunRecord.load(run_dir).threshold.get("value", 0.5))
+    return predictor.eval().to(device)
+
+
+@contextmanager
+def explain_misfit(path: Path, run_dir: Path) -> Iterator[None]:
+    """Say of weights that do not fit which file and which config they are of."""
+    try:
+        yield
+    except (RuntimeError, TypeError) as error:
+        raise AssayError(
+            f"{path} does not fit {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
+        ) from error
+
+
+def checkpoint_path(run_dir: Path, role: str) -> Path:
+    """The file that a run kept as its best or last checkpoint; the last where there never was a best one."""
+    if role not in ("best", "last"):
+        raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
+    kept: dict[str, str] = {}
+    with suppress(AssayError):  # of a run that was killed early
+        kept = RunRecord.load(run_dir).checkpoints
+    folder, name = run_dir / "checkpoints", Path(kept.get(role, f"{role}.ckpt")).name  # of anybody's record
+    if role == "best" and "best" not in kept and not (folder / name).is_file():
+        name = "last.ckpt"
+    if (folder / name).is_file():
+        return folder / name
+    if role in kept:
+        other = "last" if role == "best" else "best"
+        message = f"{folder / name} is not there, and the run kept it as its {role} checkpoint"
+        raise AssayError(message, hint=f"restore it from a copy, or take other weights: checkpoint={other!r}")
+    raise AssayError(
+        f"{run_dir} holds no checkpoint", hint="callbacks.checkpoint and callbacks.last_checkpoint save one"
+    )
+
+
+def _preprocess(
+    config: DictConfig, run_dir: Path, spec: dict[str, Any], encoder: Any, dtype: torch.dtype
+) -> tuple[Preprocess, tuple[str, ...]]:
+    """The step before the model, and the names of what it predicts."""
+    names = tuple(str(name) for name in spec.get("class_names") or ())
+    if OmegaConf.select(config, "data._target_") != OUR_DATA:
+        return Preprocess(spec, dtype=dtype), names
+    with name_file_in_errors(run_dir / "config.yaml"):
+        chain = build(config, "data.transform.eval")
+        info = source_info(config)
+        source: Any = build(config, "data.source") if info.raw_input else None
+    raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
+    if not chain and info.raw_input == "arrays":
+        raw_shape = spec["input_shape"]
+    preprocess = Preprocess(
+        spec,
+        source=source,
+        transforms=Transforms(chain or ()),
+        encoder=encoder if isinstance(encoder, TableEncoder | TextEncoder) else None,
+        raw_shape=tuple(raw_shape),
+        dtype=dtype,
+    )
+    num_targets = int(spec.get("num_targets") or 0)
+    targets = source.targets if info.raw_input == "table" else ["value"] if num_targets == 1 else []
+    return preprocess, names or tuple(targets or (f"value_{at}" for at in range(num_targets)))
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Names and tensors of a checkpoint."""
+    weights = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu")).get("state_dict")
+    if not isinstance(weights, dict) or not all(isinstance(one, torch.Tensor) for one in weights.values()):
+        raise AssayError(f"{path} is not a checkpoint: it has no state_dict of names and tensors")
+    return dict(weights)
+
+
+def source_info(config: DictConfig) -> SourceInfo:
+    """What is known of the source of a run's data."""
+    return info_of(str(OmegaConf.select(config, "data.source._target_")))

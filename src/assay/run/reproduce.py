@@ -20,9 +20,8 @@ from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
 from assay.process import run_children
 from assay.quoting import join_first
-from assay.record import predictions_file
-from assay.record.code_patch import checkout_code
 from assay.record.provenance import (
+    checkout_code,
     differences_within,
     git_state,
     machine_changes,
@@ -277,29 +276,11 @@ def differences(run_dir: Path, record: RunRecord, again: Path, reproduced: RunRe
     lines = [
         first_value(run_dir, again),
         f"final scores: {'; '.join(scores[:_MOST_SCORES])}" if scores else "",
-        _prediction_difference(run_dir, again),
         f"weights: SHA-256 {weights[0]} then, {weights[1] or 'none'} now"
         if weights[0] and record.weights_sha256 != reproduced.weights_sha256
         else "",
     ]
     return [line for line in lines if line]
-
-
-def _prediction_difference(run_dir: Path, again: Path) -> str:
-    """How many samples a model says something else of; empty where none, or where a run has kept nothing."""
-    import numpy as np
-
-    try:
-        before, after = (
-            predictions_file.read(directory / predictions_file.FILE) for directory in (run_dir, again)
-        )
-    except AssayError:
-        return ""
-    if before.keys != after.keys or before.outputs.shape != after.outputs.shape:
-        return "predictions: they are of other samples"
-    same = np.isclose(before.outputs, after.outputs, rtol=0, atol=0, equal_nan=True)
-    changed = int(np.count_nonzero(~np.all(same, axis=1)))
-    return f"predictions: of {changed:,} of {len(before.keys):,} samples other ones" if changed else ""
 
 
 def first_value(then: Path, now: Path) -> str:

@@ -88,7 +88,7 @@ class RunResult:
         Raises:
             AssayError: As for `assay.load`.
         """
-        from assay.run.load import load
+        from assay.run.predictor import load
 
         with provide_objects(self._objects):
             return load(self.run_dir, trusted_packages=self._trusted)

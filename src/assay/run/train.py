@@ -32,7 +32,7 @@ from assay.check.prove import Prover
 from assay.checkpoint.checkpoint_file import weights_sha256
 from assay.compose.origin import name_source
 from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, explain_write_errors
 from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
 from assay.files.symlinks import open_append
@@ -336,17 +336,13 @@ def write_run(
     run_dir: Path, plain: Mapping[str, Any], record: RunRecord, patches: Mapping[str, str], hint: str
 ) -> None:
     """Write what a run is, without secrets; the record comes last."""
-    try:
+    with explain_write_errors(f"the run directory {run_dir}", hint):
         write_text(run_dir / "config.yaml", seal_yaml(to_yaml(redact_tree(plain))))
         write_text(run_dir / "overrides.yaml", to_yaml(redact_tree(record.overrides)))
         for name, patch in patches.items():
             if patch:
                 write_text(run_dir / name, patch)
         record.save(run_dir)
-    except OSError as error:
-        raise AssayError(
-            f"the run directory {run_dir} cannot be written: {error.strerror}", hint=hint
-        ) from error
 
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:

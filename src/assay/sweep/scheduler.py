@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from assay.record.journal import Journal
     from assay.sweep.definition import SweepDefinition
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.progress import SweepProgress
     from assay.sweep.search.search import Proposal
+    from assay.sweep.summary import SweepProgress
 
 
 _TICK: Final = 0.25

@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 
 from assay.analysis.objective import scores_of
 from assay.check.checker import Checker
-from assay.check.output_paths import check_folder
+from assay.check.values import check_folder
 from assay.compose.compose import loader
 from assay.compose.origin import name_source
 from assay.errors import AssayError, ConfigError
@@ -32,9 +32,15 @@ from assay.run.result import print_warnings
 from assay.sweep.definition import SweepDefinition, check_same_loss, read_definition
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.progress import SweepProgress, ignore_closed_output
 from assay.sweep.scheduler import Scheduler, make_job_record, needs_of
-from assay.sweep.summary import SweepResult, gather_folds, print_results, write_results
+from assay.sweep.summary import (
+    SweepProgress,
+    SweepResult,
+    gather_folds,
+    ignore_closed_output,
+    print_results,
+    write_results,
+)
 from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 from assay.targets.trust import KEY, trust, typed_packages
 from assay.terminal import Console

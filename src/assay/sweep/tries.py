@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from assay.analysis.comparison import make_ranking
 from assay.analysis.read_runs import read_runs
 from assay.analysis.run import find_unlike_losses, loss_terms
-from assay.analysis.verdict import Verdict, judge, level_of_next
+from assay.analysis.statistics import Verdict, judge, level_of_next
 from assay.compose.compose import compose_job
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError

@@ -20,17 +20,32 @@ import torch
 from safetensors.torch import load_file
 from scipy.special import expit, softmax  # type: ignore[import-untyped]  # ships no types
 from tests.mounting import room_for
+from torch import Tensor, nn
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 import assay
+from assay.data.normalize import Normalize
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.transforms import Transforms
 from assay.errors import AssayError
-from assay.run.export.export import export
-from assay.run.export.exportable import Exportable, Original
+from assay.record.run_record import RunRecord
+from assay.run.export.export import (
+    export,
+    open_onnx,
+    write_onnx,
+)
+from assay.run.export.exportable import Encode, Exportable, Original, table_inputs, trace, traceable
+from assay.run.export.model_card import MARK
+from assay.run.predictor import Predictor
+from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
     from tests.conftest import Train, Trained
+    from torch.export import ExportedProgram
+
 
 SHORT = ("callbacks=[default]", "trainer.max_epochs=2", "optimizer.lr=0.01")
 
@@ -300,3 +315,188 @@ def test_a_table_without_test_rows(houses_run: Trained, train: Train, tmp_path: 
     assert exported.subset == "val"
     assert exported.agreement is not None
     assert exported.agreement.num_samples == len(run.datamodule.splits.rows["val"])
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "town": draw.choice(["Nord", "Süd", "rare", "odd"], 200, p=[0.5, 0.4, 0.05, 0.05]),
+            "size": draw.normal(100, 30, 200),
+            "built": pd.Timestamp("1999-05-06") + pd.to_timedelta(draw.integers(0, 9000, 200), unit="D"),
+            "garden": draw.random(200) > 0.5,
+            "floor": draw.choice(["1", "2", "0"], 200),
+        }
+    )
+    frame.loc[::17, "size"] = np.nan
+    frame.loc[::19, "town"] = None
+    return frame
+
+
+@pytest.mark.always
+@pytest.mark.parametrize(
+    ("columns", "most"),
+    [(slice(None), None), (slice(None), 3), (["size", "garden"], None), (["town"], None)],
+    ids=str,
+)
+def test_a_table_as_its_encoder_has_it(
+    frame: pd.DataFrame, columns: Any, most: int | None, tmp_path: Path
+) -> None:
+    frame = frame[columns] if isinstance(columns, list) else frame
+    encoder = TableEncoder(impute=True, max_categories=most)
+    encoder.fit(frame, np.arange(150))
+    new = frame.copy()
+    if "town" in new:
+        new.loc[[150, 160], "town"] = "Mars"
+    if "floor" in new:
+        new["floor"] = new["floor"].astype(float)  # a column of integers with a gap
+    inputs = table_inputs(new, encoder.columns)
+    example = {
+        name: torch.zeros(values[:3].shape, dtype=torch.int64)
+        if name == "categories"
+        else torch.from_numpy(values[:3])
+        for name, values in inputs.items()
+    }
+    batch = tuple({0: torch.export.Dim("batch")} for _ in example)
+    program = torch.export.export(Encode(encoder.columns), tuple(example.values()), dynamic_shapes=(batch,))
+    names = [name.replace("categories", "codes") for name in example]
+    categories = [column for column in encoder.columns if column.kind == "category"]
+    path = tmp_path / "encode.onnx"
+    write_onnx(path, program, names=names, output="values", categories=categories, metadata={})
+    np.testing.assert_allclose(open_onnx(path)(inputs), encoder.transform(new).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("interpolation", [v2.InterpolationMode.BILINEAR, v2.InterpolationMode.BICUBIC])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_resizing_without_a_branch(interpolation: v2.InterpolationMode, dtype: torch.dtype) -> None:
+    resize = v2.Resize([20, 12], interpolation=interpolation)
+    draw = torch.Generator().manual_seed(0)
+    for size in ((20, 12), (64, 48), (7, 31)):
+        pictures = torch.randint(256, (3, 3, *size), generator=draw).to(dtype)
+        found, wanted = traceable(resize)(pictures), resize(pictures)
+        assert found.dtype == wanted.dtype
+        # torchvision has another kernel for bytes, which may round to the neighbouring level
+        torch.testing.assert_close(
+            found.float(), wanted.float(), atol=1.0 if dtype == torch.uint8 else 1e-3, rtol=0
+        )
+
+
+BATCH = torch.export.Dim("batch")
+
+
+def traced(model: nn.Module, *example: torch.Tensor) -> ExportedProgram:
+    return torch.export.export(model.eval(), example, dynamic_shapes=tuple({0: BATCH} for _ in example))
+
+
+def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.run.export.export._IN_ONE_FILE", 1000)
+    model, inputs = nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 3)), torch.randn(5, 40)
+    path = tmp_path / "large.onnx"
+    write_onnx(path, traced(model, inputs), names=["inputs"], output="values", metadata={"names": ["ü"]})
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
+    assert (tmp_path / "large.onnx.data").stat().st_size > 8000 > path.stat().st_size
+    found = open_onnx(path)({"inputs": inputs[:2].numpy()})
+    np.testing.assert_allclose(found, model(inputs[:2]).detach().numpy(), atol=1e-6)
+    session = onnxruntime.InferenceSession(str(path))
+    assert json.loads(session.get_modelmeta().custom_metadata_map["names"]) == ["ü"]
+    assert (session.get_inputs()[0].shape, session.get_outputs()[0].shape) == (["batch", 40], ["batch", 3])
+
+
+def test_an_operation_that_onnx_lacks(tmp_path: Path) -> None:
+    class Lacking(nn.Module):
+        def forward(self, inputs: torch.Tensor) -> Any:
+            return torch.linalg.eigvals(inputs[:, None] * inputs[:, :, None]).real
+
+    with pytest.raises(AssayError, match="cannot be written as ONNX") as caught:
+        write_onnx(
+            tmp_path / "x.onnx",
+            traced(Lacking(), torch.randn(3, 4)),
+            names=["inputs"],
+            output="values",
+            metadata={},
+        )
+    assert "\n" not in caught.value.message
+    assert not list(tmp_path.iterdir())
+
+
+def exportable(forward: Any) -> Exportable:
+    class Own(nn.Module):
+        def forward(self, inputs: Tensor) -> Any:
+            return forward(inputs)
+
+    return Exportable(Predictor(Own()), normalize=Normalize(), transforms=Transforms()).eval()
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda inputs: (inputs, inputs), r"returns a tuple for 3 samples; expected a tensor \[N, …\]"),
+        (lambda inputs: inputs.sum(0), r"returns shape \[4\] for 3 samples"),
+        (lambda inputs: inputs if inputs.sum() > 0 else -inputs, "cannot be traced"),
+        (lambda inputs: inputs.reshape(3, 4) * 2, "cannot be traced"),
+        (lambda inputs: inputs @ torch.ones(7, 7), "cannot be traced: RuntimeError"),
+    ],
+)
+def test_what_cannot_be_exported(forward: Any, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AssayError, match=message) as caught:
+        trace(exportable(forward), (torch.ones(3, 4),))
+    assert caught.value.hint
+    assert "\n" not in caught.value.message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:
+    exported = export(digits_run.run_dir, "safetensors", out=tmp_path)
+    card, record = exported.card.read_text(encoding="utf-8"), digits_run.record
+    assert card.startswith(MARK)
+    accuracy = f"| test/accuracy | {100 * record['metrics']['test/accuracy']:.2f} % |"
+    for words in (record["fingerprint"], record["data_sha256"], accuracy):
+        assert words in card
+    assert "takes inputs that are encoded, transformed and normalised already" in card
+
+
+def test_scores_of_other_weights_are_not_this_file_s(digits_run: Trained, tmp_path: Path) -> None:
+    exported = export(digits_run.run_dir, "safetensors", out=tmp_path, checkpoint="last")
+    card = exported.card.read_text(encoding="utf-8")
+    assert "The run's test scores are of its best checkpoint, not of this file." in card
+    assert "| test/accuracy" not in card
+
+
+def test_a_card_of_somebody_s_is_left_alone(digits_run: Trained, tmp_path: Path) -> None:
+    (tmp_path / "MODEL_CARD.md").write_text("# Mine", encoding="utf-8")
+    with pytest.raises(AssayError, match="was not written by assay export"):
+        export(digits_run.run_dir, "safetensors", out=tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["MODEL_CARD.md"]
+    (tmp_path / "b").mkdir()
+    for out in (tmp_path / "b", tmp_path / "b" / "model.safetensors"):
+        (tmp_path / "b" / "model.safetensors").write_text("mine")
+        with pytest.raises(AssayError, match="exists and was not written by assay export"):
+            export(digits_run.run_dir, "safetensors", out=out)
+        assert (tmp_path / "b" / "model.safetensors").read_text() == "mine"
+    export(digits_run.run_dir, "safetensors", out=tmp_path / "a")
+    export(digits_run.run_dir, "safetensors", out=tmp_path / "a")  # its own is replaced
+
+
+def test_nothing_of_a_record_is_more_than_its_letters(digits_run: Trained, tmp_path: Path) -> None:
+    """The record of a run that somebody has sent: each text of it that the card shows."""
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+    record = RunRecord.load(run_dir)
+    hostile = "x|<script>alert(1)</script>`[a](javascript:b)\n# c"
+    for key in ("started", "fingerprint", "data_sha256"):
+        setattr(record, key, f"{key} {hostile}")
+    record.git = {"commit": f"commit {hostile}"}
+    record.packages = {"torch": f"torch {hostile}"}
+    record.overrides = [f"overrides {hostile}"]
+    record.best["monitor"] = f"monitor {hostile}"
+    record.metrics[f"test/{hostile}"] = 0.5
+    record.save(run_dir)
+    card = export(run_dir, "safetensors", out=tmp_path / "out").card.read_text(encoding="utf-8")
+    shown = r"x\|&lt;script&gt;alert(1)&lt;/script&gt;\`\[a\](javascript:b) \# c"
+    for word in ("started", "fingerprint", "data_sha256", "commit", "torch", "monitor"):
+        assert f"{escape_markdown(word)} {shown}" in card
+    assert f"test/{shown}" in card
+    assert "<script" not in card
+    assert "\n# c" not in card
+    rows = [line for line in card.splitlines() if line.startswith("| ")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {3}

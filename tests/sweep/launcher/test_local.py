@@ -6,14 +6,11 @@ import importlib.util
 import os
 import signal
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.sweep.conftest import PATIENCE, environment, is_gone, run, until
 from tests.sweep.launcher.shared import (
     ENDLESS,
@@ -25,9 +22,8 @@ from tests.sweep.launcher.shared import (
     next_end,
 )
 
-from assay.errors import AssayError, ConfigError
-from assay.sweep.definition import make_part
-from assay.sweep.launcher.local import Gpus, LocalLauncher
+from assay.errors import AssayError
+from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.launcher.serial import SerialLauncher
 
 if TYPE_CHECKING:
@@ -136,12 +132,6 @@ def test_cores_are_shared_among_processes(
     launcher.close()
 
 
-@pytest.mark.parametrize("wrong", [{"jobs_at_once": 0}, {"threads_per_job": "auto "}, {"jobs_per_gpu": -1}])
-def test_what_cannot_be_a_number_of_jobs_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{next(iter(wrong))}"):
-        make_part(LocalLauncher, wrong, "hydra.launcher")
-
-
 def test_a_gpu_belongs_to_one_job(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
     launcher = LocalLauncher(gpus=["7", "GPU-x", "9"])
     job_specs = [make_job_spec(number=number, gpus=1 + (number == 2)) for number in range(3)]
@@ -173,28 +163,6 @@ def test_a_fork_server_that_is_killed_is_replaced(
     assert (outcome.status, outcome.cause, outcome.transient) == ("failed", "killed", True)
     until(lambda: is_gone(process), 5.0)
     assert run(launcher, make_job_spec(number=1))[1].status == "finished"
-
-
-@given(
-    st.integers(1, 5),
-    st.integers(1, 3),
-    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), max_size=40),
-)
-def test_no_gpu_has_more_jobs_than_it_may(number: int, shares: int, requests: list[tuple[int, int]]) -> None:
-    gpus = Gpus([f"GPU-{index}" for index in range(number)], shares)
-    held: list[tuple[str, ...]] = []
-    for wanted, place in requests:
-        if gpus.free(wanted):
-            held.append(gpus.lease(wanted))
-            assert len(set(held[-1])) == wanted
-        elif held:
-            gpus.give_back(held.pop(place % len(held)))
-        users = Counter(one for lease in held for one in lease)
-        assert max(users.values(), default=0) <= shares
-        assert all(users[one] == 1 for lease in held if len(lease) > 1 for one in lease)
-    for lease in held:
-        gpus.give_back(lease)
-    assert gpus.free(number)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -22,7 +21,7 @@ from assay.data.placement import padded_length
 from assay.data.samples import Samples, subset_of
 from assay.data.source_info import info_of
 from assay.data.transforms import Transforms
-from assay.errors import AssayError, ConfigError, first_line
+from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.run.export.exportable import Original, quiet, table_inputs, text_codes, trace, unknown_code
@@ -73,7 +72,7 @@ def export(
     original = Original(run_dir, checkpoint, trusted_packages)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
-    with _writing_to(path.parent), write_together(path) as folder:
+    with explain_write_errors(path.parent), write_together(path) as folder:
         write = _write_safetensors if file_format == "safetensors" else _write_checked
         written = write(original, folder / path.name)
         if original.texts is not None:
@@ -86,14 +85,6 @@ def export(
             tokenizer = folder / path.with_suffix(".tokenizer.json").name
             tokenizer.write_text(original.codec.to_json(), encoding="utf-8")
     return exported
-
-
-@contextmanager
-def _writing_to(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise AssayError(f"{folder} cannot be written: {first_line(error)}") from error
 
 
 def _check_format(file_format: str) -> None:

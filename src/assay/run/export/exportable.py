@@ -25,7 +25,7 @@ from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
 from assay.record.run_record import RunRecord
-from assay.run.load import read_predictor, source_info
+from assay.run.predictor import read_predictor, source_info
 from assay.run.saved_config import read_config
 from assay.task.task_of import task_of
 

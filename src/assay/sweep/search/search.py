@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -18,12 +17,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Sweep
 from hydra.errors import HydraException
 
+from assay.analysis.run import flatten
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import as_override
 from assay.config.serialize import REPETITIONS
 from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from hydra.core.config_loader import ConfigLoader
 
     from assay.record.run_record import Outcome
@@ -180,7 +182,7 @@ def parse_overrides(
     parsed: dict[str, Override] = {}
     from_params = [
         (f"{key}={value if isinstance(value, str) else as_override(value)}", f"hydra.sweeper.params.{key}")
-        for key, value in _flatten(params or {})
+        for key, value in (flatten(params) if params else ())
     ]
     for line, key in [*from_params, *((line, "") for line in overrides)]:
         try:
@@ -215,15 +217,6 @@ def format_override(key: str, override: Override) -> str:
 def _is_repetition(key: str) -> bool:
     """Whether jobs that differ in this key alone repeat one configuration."""
     return key.lstrip("+") in REPETITIONS
-
-
-def _flatten(params: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """`{optimizer: {lr: …}}` means `optimizer.lr`, as it does everywhere else in a config."""
-    leaves: list[tuple[str, Any]] = []
-    for key, value in params.items():
-        inner = isinstance(value, Mapping) and value
-        leaves += _flatten(value, f"{before}{key}.") if inner else [(f"{before}{key}", value)]
-    return leaves
 
 
 def _parse_entry(key: str, override: Override) -> str | Dimension:
