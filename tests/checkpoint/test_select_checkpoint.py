@@ -12,9 +12,13 @@ import torch
 from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint
 from assay.errors import AssayError
 from assay.files.checksum import describe_damage, sum_path
+from assay.record.run_record import RunRecord
+from assay.run.saved_config import read_config
 
 if TYPE_CHECKING:
     from tests.conftest import Train
+
+SEED = 20
 
 
 def save(run_dir: Path, name: str, step: int, batches: int | None = None) -> Path:
@@ -107,6 +111,9 @@ def run_dir(train: "Train") -> Path:
     return train("data=iris", "model=linear", "callbacks=[default]", "trainer.max_epochs=2").run_dir
 
 
+FILES = ("last.ckpt", "best.ckpt", "last.ckpt.sha256", "best.ckpt.sha256", "record.json", "config.yaml")
+
+
 def damaged(content: bytes, chance: random.Random) -> bytes:
     """A bit or a byte flipped, the end cut off, or zeros where a block was."""
     at = chance.randrange(len(content))
@@ -123,6 +130,55 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
     else:
         changed[at : at + 512] = bytes(len(changed[at : at + 512]))
     return bytes(changed)
+
+
+@pytest.mark.parametrize("part", [0, *[pytest.param(part, marks=pytest.mark.long) for part in range(1, 10)]])
+def test_every_flip_and_truncation_is_noticed(
+    run_dir: Path, tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run_dir, copy)
+    unpickled: list[str] = []
+    load = torch.load
+
+    def watched(file: Any, *args: Any, **kwargs: Any) -> Any:
+        unpickled.append(Path(getattr(file, "name", file)).name)
+        return load(file, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "load", watched)
+    chance = random.Random(SEED + part)
+    for _ in range(50):
+        [path] = copy.rglob(chance.choice(FILES))
+        whole = path.read_bytes()
+        changed = damaged(whole, chance)
+        if changed == whole:  # zeros where zeros were
+            changed = whole[:-1]
+        path.write_bytes(changed)
+        unpickled.clear()
+        assert_noticed(copy, path, unpickled)
+        path.write_bytes(whole)
+    assert find_newest_checkpoint(copy).refused == []
+
+
+def assert_noticed(run: Path, path: Path, unpickled: list[str]) -> None:
+    if path.name == "record.json":
+        with pytest.raises(AssayError, match=r"record\.json") as caught:
+            RunRecord.load(run)
+        assert "\n" not in caught.value.message
+    elif path.name == "config.yaml":
+        with pytest.raises(AssayError, match=r"config\.yaml") as caught:
+            read_config(run, must_be_whole=True)
+        assert "\n" not in caught.value.message
+    else:
+        name = path.name.removesuffix(".sha256")
+        found = find_newest_checkpoint(run)
+        assert [(one.name, "\n" in reason) for one, reason in found.refused] == [(name, False)]
+        assert found.path is not None
+        assert found.path.name == {"last.ckpt": "best.ckpt", "best.ckpt": "last.ckpt"}[name]
+        assert unpickled == [found.path.name]
+        with pytest.raises(AssayError, match="damaged"):
+            CheckpointFile().load_checkpoint(path.with_name(name))
+        assert unpickled == [found.path.name]
 
 
 @pytest.mark.parametrize("names", [("last.ckpt", "best.ckpt"), ("last.ckpt.sha256", "best.ckpt")])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import subprocess
+import sys
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
+import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, LambdaCallback
 from tests.callbacks.quiet_trainer import quiet_trainer
@@ -23,7 +29,6 @@ from assay.run.evaluate import evaluate
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
-    import torch
     from tests.conftest import Train
 
 
@@ -144,6 +149,42 @@ def test_another_module_is_asked_anew_what_its_step_takes() -> None:
         for module, number in ((Validating(), 2), (Short(), 1), (Validating(), 2)):
             trainer.validate(module, batches(12), verbose=False)
             assert module.seen == [number]
+
+
+class Wide(Line):
+    """Makes a tensor of 16 MB, or somewhat more, in each step and keeps a small one; notes what that took."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: list[int] = []
+        self.resident: list[int] = []
+        self.kept: list[torch.Tensor] = []
+
+    @override
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        self.faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        self.resident.append(psutil.Process().memory_info().rss >> 20)
+        wide = self.net(batch[0]).expand(-1, 2**21 + 1000 * len(self.faults)) + 1
+        self.kept.append(torch.ones(37 * len(self.faults) % 600))
+        return wide.mean()
+
+
+def train_wide() -> None:
+    module = Wide()
+    fit(module, max_epochs=40)
+    print(json.dumps([module.faults, module.resident]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_memory_of_a_step_is_reused_by_the_next_one() -> None:
+    """In a process of its own: what others have allocated and freed changes where tensors go."""
+    code = "import assay; from tests.loop.test_loops import train_wide; train_wide()"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    faults, resident = json.loads(done.stdout.splitlines()[-1])
+    assert len(faults) == 240
+    assert faults[-1] - faults[40] < 200 * 250  # of 4,096 pages a step
+    assert resident[-1] - resident[120] < 64  # MB: it does not grow
 
 
 JOB = (

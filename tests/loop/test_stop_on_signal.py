@@ -81,6 +81,13 @@ def test_the_step_is_finished_and_saved(train: Train, name: str, capfd: pytest.C
     assert "Traceback" not in shown.out + shown.err
 
 
+def test_a_validation_that_is_due_waits_for_the_resumed_run(train: Train) -> None:
+    send = Send("batch", batch=4)
+    run = train(*DIGITS, "trainer.val_check_interval=5", callbacks=[send])
+    assert "validated" not in send.after
+    assert run.checkpoint("last")["global_step"] == 5
+
+
 def test_a_test_is_broken_off(train: Train) -> None:
     send = Send("test", epoch=2)
     run = train(*DIGITS, "data.eval_batch_size=16", "callbacks=[last_checkpoint]", callbacks=[send])
@@ -178,6 +185,15 @@ def test_a_command_that_is_told_to_stop(tmp_path: Path) -> None:
     output = (tmp_path / "output.txt").read_text()
     assert ended.code == 143, output
     was_stopped(tmp_path, "SIGTERM", output)
+
+
+def test_what_is_to_outlive_its_terminal_does(train: Train) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        run = train(*DIGITS, "trainer.max_epochs=1", callbacks=[Send("batch", "SIGHUP")])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert run.result.status == "finished"
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,22 @@ def test_a_run_directory_that_is_not_shared_is_found_out_before_training(tmp_pat
 
 
 @pytest.mark.long
+def test_a_rank_that_is_killed_is_named_and_the_run_goes_on(references: References, tmp_path: Path) -> None:
+    with launched(2) as processes:
+        processes.start(tmp_path, "train", *JOB, *size(2), "hydra.run.dir=run")
+        wait_for((tmp_path / "run" / "checkpoints" / "last.ckpt").is_file)
+        processes.process(1).kill()
+        codes = processes.wait()
+    assert codes == [1, -9]
+    assert f"rank 1 of 2 on {HOST}: its process ended without an error message" in printed(tmp_path)[0]
+    assert (record(tmp_path)["status"], record(tmp_path)["cause"]) == ("failed", "killed")
+    with launched(2) as processes:
+        processes.start(tmp_path, "resume", "run")
+        assert processes.wait() == [0, 0], printed(tmp_path)
+    assert outcome(tmp_path / "run") == references.of(2)
+
+
+@pytest.mark.long
 def test_a_resumed_run_of_three_ranks_adds_gradients_in_the_same_order(
     references: References, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ import psutil
 import pytest
 from tests.forks import Forks
 
+from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
 from assay.files.checksum import seal_json, seal_yaml
 from assay.record.run_record import RunRecord
@@ -244,6 +245,34 @@ def test_data(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
     code, said = clone.typed("reproduce", str(run_dir))
     assert code == 1
     assert "the data is not what the run began with" in said
+
+
+def test_patch(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
+    lab, _, dirty, _ = made
+    run_dir = copied(dirty, tmp_path)
+    patch = run_dir / "code.patch"
+    patch.write_text(patch.read_text(encoding="utf-8").replace("GELU", "SELU"), encoding="utf-8")
+    with pytest.raises(AssayError, match=r"code\.patch in .* is not"):
+        lab.reproduce(run_dir, trust_code=True)
+
+
+@pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.long), False])
+def test_weights(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool) -> None:
+    lab, clean, *_ = made
+    run_dir = copied(clean, tmp_path)
+    path = run_dir / "checkpoints" / "last.ckpt"
+    checkpoint = CheckpointFile().load_checkpoint(path)
+    next(iter(checkpoint["state_dict"].values())).flatten()[0] += 1
+    CheckpointFile().save_checkpoint(checkpoint, path)
+    with pytest.raises(AssayError, match=r"checkpoints/last\.ckpt in .* is not what the run wrote"):
+        lab.reproduce(run_dir, trust_code=True)
+    if known:
+        edit_record(run_dir, lambda record: record["files"].pop("checkpoints/last.ckpt"))
+        edit_record(run_dir, lambda record: record.update(weights_sha256="0" * 64))
+        result = lab.reproduce(run_dir, trust_code=True)
+        assert [line.partition(":")[0] for line in result.different] == ["weights"]
+        assert result.kept is not None
+        shutil.rmtree(result.kept.parent)
 
 
 @pytest.mark.long

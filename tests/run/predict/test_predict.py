@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import os
 import re
 import shutil
+import tracemalloc
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -309,3 +312,32 @@ def test_a_name_that_is_not_utf8_is_escaped(photo_run: Trained, photos: Path, tm
     frame = pd.read_csv(out)
     assert frame["input"].tolist() == [f"{folder}/bad \\udcff.jpg", f"{folder}/caf\\udce9.jpg"]
     assert frame["prediction"].isna().tolist() == [True, False]
+
+
+def held() -> int:
+    """Bytes that this process still needs: of Python and NumPy, and of tensors."""
+    gc.collect()
+    tensors = (one.untyped_storage() for one in gc.get_objects() if type(one) is torch.Tensor)
+    return tracemalloc.get_traced_memory()[0] + sum(
+        {one.data_ptr(): one.nbytes() for one in tensors}.values()
+    )
+
+
+def test_memory_does_not_grow_with_the_input(yes_no_run: Trained, tmp_path: Path) -> None:
+    path, size, seen = tmp_path / "large.npy", 150_000, list[int]()
+    np.lib.format.open_memmap(path, "w+", np.float64, (size, 30)).flush()  # 36 MB of a hole: no disk
+    predictor = assay.load(yes_no_run.run_dir, map_location="cpu")
+    predict(predictor, yes_no_run.run_dir, [path], limit=20_000)  # what is imported and kept for good
+
+    def look(num_samples: int) -> None:
+        if num_samples >= size * (1 + len(seen)) // 4:
+            seen.append(held())
+
+    out = tmp_path / "found.parquet"
+    tracemalloc.start()
+    try:
+        found = predict(predictor, yes_no_run.run_dir, [path], out=out, batch_size=8192, progress=look)
+    finally:
+        tracemalloc.stop()
+    assert (found.num_samples, found.num_failed) == (size, 0)
+    assert max(seen[:3]) - seen[0] < 2 << 20  # half of the input is 18 MB
