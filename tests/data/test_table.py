@@ -388,7 +388,7 @@ def test_a_column_of_nothing_or_of_one_text_teaches_nothing(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("positive", ["no", "yes", "No", 3.0])
 def test_the_positive_class_can_be_chosen(tmp_path: Path, positive: str | float) -> None:
-    frame = pd.DataFrame({"x": range(20), "sick": ["yes", "no"] * 10, "grade": [1, 2, 3, 4] * 5})
+    frame = pd.DataFrame({"x": np.arange(20) / 3, "sick": ["yes", "no"] * 10, "grade": [1, 2, 3, 4] * 5})
     frame.to_csv(path := tmp_path / "rows.csv", index=False)
     source = Table(str(path), "sick", positive=positive)
     if positive not in ("no", "yes"):

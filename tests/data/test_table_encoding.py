@@ -67,7 +67,7 @@ def test_as_scikit_learn(impute: bool, max_categories: int | None, seed: int) ->
     )
     numbers: Any = "passthrough"
     if impute:
-        numbers = SimpleImputer(strategy="median")
+        numbers = SimpleImputer(strategy="median", add_indicator=True)
         one_hot = make_pipeline(SimpleImputer(strategy="constant", fill_value=""), one_hot)
     reference = ColumnTransformer(
         [("numbers", numbers, ["size", "rooms", "garden"]), ("texts", one_hot, ["city", "grade"])]
@@ -83,20 +83,27 @@ def test_as_scikit_learn(impute: bool, max_categories: int | None, seed: int) ->
 def test_each_input_has_the_name_of_its_column(order: list[str]) -> None:
     """In whatever order the columns stand: a value of each input, found by its name in the table itself."""
     frame = table().assign(since=pd.date_range("2020-01-01", periods=200, freq="37h"))
-    encoder = TableEncoder()
+    frame.loc[3::14, ["size", "since"]] = None  # in eleven training rows
+    frame.loc[3::20, "rooms"] = None  # in eight, too few to learn from
+    encoder = TableEncoder(impute=True)
     encoder.fit(frame[order], ROWS)
     inputs = pd.DataFrame(encoder.transform(frame).numpy(), columns=encoder.feature_names)
+    there = {name: inputs[f"{name} is missing"] == 0 for name in ("size", "since")}
     for name in inputs:
         column, _, category = str(name).partition("=")
-        column, _, part = column.partition(", ")
-        if category:
+        column, _, part = column.removesuffix(" is missing").partition(", ")
+        if str(name).endswith("missing"):
+            expected = frame[column].isna()
+        elif category:
             expected = (frame[column] == category).to_numpy()
         elif part == "elapsed":
             expected = (frame[column] - frame[column][0]).dt.total_seconds() / 86400
         else:
             expected = getattr(frame[column].dt, part) if part else frame[column].to_numpy()
-        np.testing.assert_allclose(inputs[name], np.asarray(expected, dtype=np.float32), rtol=1e-6)
-    assert {str(name).partition("=")[0].partition(",")[0] for name in inputs} == set(order)
+        rows = there.get(column, frame[column].notna()) | str(name).endswith("missing")
+        np.testing.assert_allclose(inputs[name][rows], np.asarray(expected, np.float32)[rows], rtol=1e-6)
+    columns = {str(name).partition("=")[0].partition(",")[0] for name in inputs}
+    assert columns == {*order, "size is missing", "since is missing"}
 
 
 @pytest.mark.parametrize("impute", [False, True])

@@ -329,7 +329,7 @@ def frame() -> pd.DataFrame:
             "floor": draw.choice(["1", "2", "0"], 200),
         }
     )
-    frame.loc[::17, "size"] = np.nan
+    frame.loc[::13, ["size", "built"]] = None
     frame.loc[::19, "town"] = None
     return frame
 

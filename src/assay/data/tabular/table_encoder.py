@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
 import msgspec
 import numpy as np
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_MARKED: Final = 10
+"""Training rows that lack a number or a date, from which on that is a feature of its own."""
+
+
 @final
 @dataclass(frozen=True)
 class Column:
@@ -38,6 +42,7 @@ class Column:
     form: str = column_kind.ISO
     gaps: bool = True
     span: tuple[float, float] | None = None
+    marks_gaps: bool = False
 
     @property
     def width(self) -> int:
@@ -133,8 +138,15 @@ class TableEncoder:
         numbers = _to_floats(column)
         present = numbers[~np.isnan(numbers)]
         fill = float(np.median(present)) if len(present) else 0.0
-        gaps = len(present) < len(numbers)
-        return Column(name, "number", fill if self._impute else None, gaps=gaps, span=_span(present))
+        gaps = len(numbers) - len(present)
+        return Column(
+            name,
+            "number",
+            fill if self._impute else None,
+            gaps=gaps > 0,
+            span=_span(present),
+            marks_gaps=self._impute and gaps >= _MARKED,
+        )
 
     def _learn_category(self, name: str, column: pd.Series[Any]) -> Column:
         # By their number, and of equally many by their name. That a value is missing may say something, too.
@@ -158,6 +170,7 @@ class TableEncoder:
         values = column_kind.date_parts(present, column_kind.PARTS, start)
         varying = [part for i, part in enumerate(column_kind.PARTS) if len(np.unique(values[:, i])) > 1]
         fill = float(present[(len(present) - 1) // 2]) if len(present) else 0.0  # a date that there is
+        gaps = len(days) - len(present)
         return Column(
             name,
             "date",
@@ -165,12 +178,13 @@ class TableEncoder:
             parts=tuple(varying) or ("elapsed",),
             start=start,
             form=form,
-            gaps=len(present) < len(days),
+            gaps=gaps > 0,
             span=_span(present),
+            marks_gaps=self._impute and gaps >= _MARKED,
         )
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
-        """Float32 `[N, F]`: numbers and dates in the table's order, then categories."""
+        """Float32 `[N, F]`: numbers and dates in the table's order, their marks of gaps, then categories."""
         check_trained_columns(self.columns, [str(name) for name in raw.columns])
         judged = judge_rows(raw, self.columns)
         if judged.errors:
@@ -184,19 +198,28 @@ class TableEncoder:
     def encode(self, judged: pd.DataFrame) -> Tensor:
         """As `transform`, of rows that `judge_rows` has taken."""
         if not len(judged):
-            return torch.zeros(0, sum(column.width for column in self.columns))
+            return torch.zeros(0, len(self.feature_names))
+        numbers, marked, categories = self._in_order()
         with np.errstate(over="ignore"):
-            encoded = [_encode(judged[column.name], column) for column in self._in_order()]
+            encoded = [_encode(judged[column.name], column) for column in numbers]
+            encoded += [_find_gaps(judged[column.name]) for column in marked]
+            encoded += [_encode(judged[column.name], column) for column in categories]
             values = np.column_stack(encoded).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
 
     @property
     def feature_names(self) -> list[str]:
         """What each of the F inputs is called: its column, and of which category or part it is."""
-        return [name for column in self._in_order() for name in column.names]
+        numbers, marked, categories = self._in_order()
+        marks = [f"{column.name} is missing" for column in marked]
+        first, last = ([name for one in some for name in one.names] for some in (numbers, categories))
+        return [*first, *marks, *last]
 
-    def _in_order(self) -> list[Column]:
-        return sorted(self.columns, key=lambda column: column.kind == "category")
+    def _in_order(self) -> tuple[list[Column], list[Column], list[Column]]:
+        """Numbers and dates, those of them whose gaps have a feature of their own, and categories."""
+        numbers = [column for column in self.columns if column.kind != "category"]
+        marked = [column for column in numbers if column.marks_gaps]
+        return numbers, marked, [column for column in self.columns if column.kind == "category"]
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on rows that differ from the training rows."""
@@ -223,6 +246,12 @@ def _to_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
     """Float64, NaN where a value is missing or infinite."""
     values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)
+
+
+def _find_gaps(values: pd.Series[Any]) -> NDArray[np.float64]:
+    """1 where a number or a date is missing or infinite, else 0."""
+    numbers = column_kind.days_since_1970(values) if values.dtype.kind == "M" else _to_floats(values)
+    return np.isnan(numbers).astype(np.float64)
 
 
 def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:

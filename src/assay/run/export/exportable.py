@@ -202,6 +202,10 @@ class Encode(nn.Module):
         self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
         self.categories = tuple(column for column in columns if column.kind == "category")
         fill = [value for column in self.numbers for value in column.fills]
+        ends = np.cumsum([column.width for column in self.numbers])  # one, or of a date one for each part
+        self._marked = [
+            int(end) - 1 for end, column in zip(ends, self.numbers, strict=True) if column.marks_gaps
+        ]
         self._of_codes = int(bool(self.numbers))
         self.register_buffer("fill", torch.tensor([fill], dtype=torch.float32))
 
@@ -209,7 +213,9 @@ class Encode(nn.Module):
         """Float32 `[B, F]`, as `TableEncoder.transform` gives them."""
         encoded = []
         if self.numbers:
-            encoded.append(torch.where(torch.isfinite(inputs[0]), inputs[0], self.fill))
+            is_there = torch.isfinite(inputs[0])
+            encoded.append(torch.where(is_there, inputs[0], self.fill))
+            encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
             encoded.append((code == torch.arange(column.width, device=code.device)).to(torch.float32))
