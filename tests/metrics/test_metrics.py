@@ -363,8 +363,6 @@ UNFIT: list[tuple[Metric, Any, Any, str]] = [
     (R2(), (4, 2), torch.zeros(4, 2), r"\[B, 1\]"),
     (RecallAtK(1), (4,), torch.zeros(4).long(), "retrieval needs embeddings"),
     (RecallAtK(1), (4, 2), torch.zeros(4), "retrieval needs embeddings"),
-    (BitsPerByte(""), (2, 3, 4), torch.zeros(2, 4).long(), "do not fit tokens"),
-    (BitsPerByte("1*3"), (2, 3, 4), torch.zeros(2, 3).long(), "4 logits for 3 tokens"),
 ]
 
 

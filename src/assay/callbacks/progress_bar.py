@@ -12,6 +12,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from assay import quoting
+from assay.errors import check_numbers
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -102,11 +103,8 @@ class ProgressBar(LightningProgressBar):
         console: Console | None = None,
     ) -> None:
         super().__init__()
-        if min(refresh_interval, line_interval, min_line_interval) < 0:
-            raise ValueError(
-                f"refresh_interval={refresh_interval}, line_interval={line_interval}, "
-                f"min_line_interval={min_line_interval}: expected seconds >= 0"
-            )
+        intervals = {"refresh_interval": refresh_interval, "min_line_interval": min_line_interval}
+        check_numbers("[0, inf)", **intervals, line_interval=line_interval)
         self.refresh_interval, self.line_interval = refresh_interval, line_interval
         self.min_line_interval = min_line_interval
         if console is not None:
