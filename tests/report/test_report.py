@@ -1,17 +1,26 @@
+"""Reports and checklists as files."""
+
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import platform
+import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas
 import pytest
 from PIL import Image
+from tests.command import typed
+from tests.making_runs import make_run
 from tests.mounting import room_for
 
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.figure.figure import Bars, Figure, Heatmap
-from assay.report.report import _csv, report
+from assay.report import info
+from assay.report.report import _csv, report, report_checklist
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +78,90 @@ def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
     assert (tmp_path / "pipe.html").is_fifo()
     for _ in range(2):
         report([digits_run.run_dir], tmp_path / "page.html")
+
+
+MACHINE = {"cpu": "A CPU", "gpus": ["A GPU"], "python": "3.12.1"}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "all | runs"
+    for number, (lr, loss, status) in enumerate(
+        [("0.1", 0.5, "finished"), ("0.01", 0.4, "finished"), ("1.0", 0.1, "pruned"), ("0.5", 9.0, "failed")]
+    ):
+        make_run(
+            folder / str(number),
+            f"optimizer.lr={lr}",
+            status=status,
+            seconds=1800.0,
+            machine=MACHINE,
+            metrics={"val/loss": loss, "test/accuracy": 0.9},
+            best={"monitor": "val/loss", "value": loss, "epoch": 1},
+            config={"trainer": {"accelerator": "gpu", "devices": 2}},
+            model={"parameters": 1000, "trainable_parameters": 10},
+            data_sha256="ab" * 32 if number else "",
+        )
+    return folder
+
+
+@pytest.mark.parametrize("venue", ["neurips", "acl", "reforms"])
+def test_says_what_records_say_and_marks_the_rest(venue: str, runs: Path) -> None:
+    text = report_checklist(venue, [runs]).page.read_text(encoding="utf-8")
+    assert "4 runs of 4 configurations" in text
+    assert "1 failed, 2 finished, 1 pruned" in text
+    assert "| A GPU | 4 | 2 h | 4 |" in text, "two devices, two hours, whatever became of the runs"
+    assert "| optimizer.lr | 4 | 0.01 to 1 | 0.01 |" in text
+    assert "Selected by the best mean of val/loss (min)" in text
+    assert "10 of 1,000" in text
+    assert "ab" * 32 in text
+    assert "SHA-256 with its split **Unknown**" in text
+    assert "90.00 %" in text
+    assert "$" not in text
+    assert not re.search(r"\| all \| runs", text), "escaped"
+
+
+def test_replaces_its_own_file_alone(runs: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "notes.md"
+    mine.write_text("# Notes", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not a report"):
+        report_checklist("acl", [runs], mine)
+    with pytest.raises(ConfigError, match=r"ends in \.md"):
+        report_checklist("acl", [runs], tmp_path / "a.html")
+    assert report_checklist("acl", [runs]) == report_checklist("acl", [runs])
+    done = typed("report", runs, "--checklist", "acl", "--open", code=2)
+    assert "leave --open out" in done.stderr
+
+
+def test_refuses_where_nothing_has_finished(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs/a", status="failed")
+    with pytest.raises(AssayError, match="no run has finished"):
+        report_checklist("acl", [tmp_path / "runs"])
+
+
+def test_versions_are_those_installed() -> None:
+    versions = info.machine()["versions"]
+    assert versions["python"] == platform.python_version()
+    assert versions["torch"] == importlib.metadata.version("torch")
+    assert versions["assay"] == importlib.metadata.version("assay")
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "1 CUDA GPU"), (4, "3 more stay idle: device=ddp")])
+def test_with_cuda(count: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = SimpleNamespace(name="H200", total_memory=141 * 2**30, major=9, minor=0)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda _: card.name)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: card)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    assert info.auto_choice()["chooses"] == "cuda:0 (H200)"
+    assert told in info.auto_choice()["why"]
+    gpus = info.machine()["gpu"]
+    assert [name for name in gpus if name.startswith("cuda:")] == [f"cuda:{index}" for index in range(count)]
+    assert gpus["cuda:0"] == "H200, 141 GiB, compute capability 9.0"
+
+
+def test_auto_is_what_lightning_takes() -> None:
+    import lightning as L
+
+    trainer = L.Trainer(accelerator="auto", devices=1, logger=False, enable_checkpointing=False)
+    assert info.auto_choice()["chooses"].partition(":")[0] == trainer.strategy.root_device.type
