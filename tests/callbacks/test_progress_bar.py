@@ -15,8 +15,7 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
-from assay.callbacks.progress_bar import ProgressBar, format_number, group_scalars
-from assay.callbacks.run_log import RunLog
+from assay.callbacks.progress_bar import ProgressBar, RunLog, format_number, group_scalars
 from assay.terminal import Console
 
 if TYPE_CHECKING:

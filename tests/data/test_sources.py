@@ -1,7 +1,16 @@
-"""Data sets of torch and of scikit-learn, synthetic ones, and the digest of samples."""
+"""Arrays, data sets of torch, torchvision and scikit-learn, synthetic ones, and the digest of samples."""
 
 from __future__ import annotations
 
+import functools
+import gzip
+import hashlib
+import importlib
+import io
+import pickle
+import re
+import tarfile
+import warnings
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,18 +18,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn import datasets as bundled  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.linear_model import LinearRegression, LogisticRegression  # type: ignore[import-untyped]  # scikit-learn ships no types
 from torch.utils.data import Dataset, IterableDataset
+from torchvision import datasets  # type: ignore[import-untyped]  # torchvision ships no types
 
+from assay.data.arrays import Arrays
 from assay.data.bundled import Bundled
 from assay.data.custom import Custom
 from assay.data.samples import Samples, Stream
+from assay.data.source_files import read_header
 from assay.data.synthetic import Synthetic
+from assay.data.torchvision_images import TorchvisionImages
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from assay.data.data_module import DataModule
 
@@ -147,7 +161,7 @@ CLASSES = {"breast_cancer": "binary", "iris": "multiclass", "wine": "multiclass"
 def test_what_scikit_learn_has(name: str) -> None:
     source = Bundled(name)  # type: ignore[arg-type]  # one of these names
     samples = source.read()["all"]
-    table = getattr(datasets, f"load_{name}")()
+    table = getattr(bundled, f"load_{name}")()
     assert samples.inputs.dtype == torch.float32
     np.testing.assert_allclose(samples.inputs.numpy(), table.data, rtol=1e-6)
     if name in CLASSES:
@@ -198,3 +212,336 @@ def test_a_stream_is_known_by_its_identity_and_targets() -> None:
     assert len(Stream(SAMPLES, TARGETS)) == 4
     assert sorted(Counter(digests).values()) == [1, 1, 2], "in memory and streamed it is the same data"
     assert digests[0] == digests[3]
+
+
+RNG = np.random.default_rng(0)
+SIZES = {"train": 60, "t10k": 20}
+
+
+def idx(array: np.ndarray[Any, Any]) -> bytes:
+    """The format of Yann LeCun's page: two zeros, type, number of dimensions, sizes big-endian, data."""
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">i4").tobytes() + array.tobytes()
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def write_mnist(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray[Any, Any]]:
+    """The four archives as downloaded; torchvision checks and unpacks them."""
+    folder = root / name / "raw"
+    folder.mkdir(parents=True)
+    arrays, sums = {}, []
+    for part, count in SIZES.items():
+        arrays[f"{part}-images-idx3-ubyte"] = RNG.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        arrays[f"{part}-labels-idx1-ubyte"] = (np.arange(count) % 10).astype(np.uint8)
+    for file, array in arrays.items():
+        content = gzip.compress(idx(array))
+        (folder / f"{file}.gz").write_bytes(content)
+        sums.append((f"{file}.gz", md5(content)))
+    monkeypatch.setattr(getattr(datasets, name), "resources", sums)
+    return arrays
+
+
+def write_cifar(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray[Any, Any]]:
+    """The archive as downloaded: pickled batches, each image as 3,072 bytes, channels first."""
+    reader, label, num_classes = (
+        getattr(datasets, name),
+        "fine_labels" if name == "CIFAR100" else "labels",
+        10,
+    )
+    arrays: dict[str, Any] = {}
+    content: dict[str, bytes] = {}
+    lists: dict[str, list[Any]] = {}
+    for what in ("train_list", "test_list"):
+        lists[what] = []
+        for file, _ in getattr(reader, what):
+            data = RNG.integers(0, 256, (num_classes * 2, 3072), dtype=np.uint8)
+            arrays[file] = data
+            content[file] = pickle.dumps({"data": data, label: list(range(num_classes)) * 2})
+            lists[what].append([file, md5(content[file])])
+    names = [f"kind {index}" for index in range(num_classes)]
+    content[reader.meta["filename"]] = pickle.dumps({reader.meta["key"]: names})
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        for file, packed in content.items():
+            entry = tarfile.TarInfo(f"{reader.base_folder}/{file}")
+            entry.size = len(packed)
+            tar.addfile(entry, io.BytesIO(packed))
+    (root / reader.filename).write_bytes(archive.getvalue())
+    monkeypatch.setattr(reader, "tgz_md5", md5(archive.getvalue()))
+    for what, entries in lists.items():
+        monkeypatch.setattr(reader, what, entries)
+    monkeypatch.setattr(reader, "meta", {**reader.meta, "md5": md5(content[reader.meta["filename"]])})
+    return arrays
+
+
+@pytest.mark.parametrize("name", ["MNIST", "FashionMNIST"])
+def test_idx_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = write_mnist(tmp_path, name, monkeypatch)
+    source = TorchvisionImages(getattr(datasets, name), str(tmp_path))
+    source.prepare()
+    parts = source.read()
+    assert list(parts) == ["train", "test"]
+    for part, file in (("train", "train"), ("test", "t10k")):
+        inputs = parts[part].inputs
+        assert (inputs.dtype, inputs.shape) == (torch.uint8, (SIZES[file], 1, 28, 28))
+        np.testing.assert_array_equal(inputs[:, 0].numpy(), arrays[f"{file}-images-idx3-ubyte"])
+        assert parts[part].targets.tolist() == arrays[f"{file}-labels-idx1-ubyte"].tolist()
+    assert len(source.class_names) == 10
+
+
+@pytest.mark.parametrize("name", ["CIFAR10", "CIFAR100"])
+def test_cifar_batches(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = write_cifar(tmp_path, name, monkeypatch)
+    source = TorchvisionImages(functools.partial(getattr(datasets, name)), str(tmp_path))
+    source.prepare()
+    parts = source.read()
+    train = np.concatenate([data for file, data in arrays.items() if not file.startswith("test")])
+    assert parts["train"].inputs.is_contiguous()
+    np.testing.assert_array_equal(parts["train"].inputs.flatten(1).numpy(), train)
+    assert parts["test"].inputs.shape == (20, 3, 32, 32)
+    assert parts["test"].targets.tolist() == list(range(10)) * 2
+    assert source.class_names[:2] == ("kind 0", "kind 1")
+
+
+@pytest.mark.parametrize("name", ["MNIST", "CIFAR10"])
+def test_missing_files_without_download(name: str, tmp_path: Path) -> None:
+    source = TorchvisionImages(functools.partial(getattr(datasets, name)), str(tmp_path), download=False)
+    source.prepare()
+    with pytest.raises(
+        DataError, match=rf"data\.source\.root={tmp_path}: {name} is missing or damaged"
+    ) as caught:
+        source.read()
+    assert caught.value.hint.startswith("data.source.download=true, or set data.source.root")
+
+
+@pytest.mark.parametrize("name", ["MNIST", "CIFAR10"])
+def test_a_download_that_fails(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr(datasets.MNIST, "mirrors", ["http://127.0.0.1:9/"])
+    source = TorchvisionImages(getattr(datasets, name), str(tmp_path))
+    with pytest.raises(
+        DataError, match=rf"data\.source\.root={tmp_path}: {name} is missing or damaged"
+    ) as caught:
+        source.prepare()
+    assert "no route to host" in caught.value.message
+    assert "data.source.root" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["dots", "absolute", "link", "through a link"])
+def test_an_archive_with_a_member_that_leads_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    importlib.import_module("assay.build.assembly")  # it sets the filter, for data of every kind
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    members: list[tuple[str, str]] = {
+        "dots": [("../outside/evil", "")],
+        "absolute": [(str(outside / "evil"), "")],
+        "link": [("cifar-10-batches-py", str(outside))],
+        "through a link": [("way", "../outside"), ("way/evil", "")],
+    }[kind]
+    with tarfile.open(root / "cifar-10-python.tar.gz", "w:gz") as archive:
+        for name, target in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = (tarfile.SYMTYPE, target) if target else (tarfile.REGTYPE, "")
+            archive.addfile(info)
+    sum_of = md5((root / "cifar-10-python.tar.gz").read_bytes())
+    monkeypatch.setattr(datasets.CIFAR10, "tgz_md5", sum_of)
+    with pytest.raises(DataError, match="CIFAR10 is missing or damaged") as caught:
+        TorchvisionImages(datasets.CIFAR10, str(root)).prepare()
+    if kind != "absolute":  # its leading slash is taken off
+        assert "outside" in caught.value.message or "link to an absolute path" in caught.value.message
+    assert list(outside.iterdir()) == []
+    assert not any(path.is_symlink() for path in root.iterdir())
+
+
+LABELS = np.arange(40) % 3
+
+
+def folder(root: Path, **arrays: Any) -> str:
+    for name, array in arrays.items():
+        np.save(root / f"{name}.npy", array)
+    return str(root)
+
+
+def archive(root: Path, **arrays: Any) -> str:
+    np.savez(root / "data.npz", **arrays)
+    return str(root / "data.npz")
+
+
+def read(source: Arrays) -> Samples:
+    return source.read()["train"]
+
+
+@pytest.mark.parametrize("save", [folder, archive])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float64", "bool"])
+def test_the_type_is_kept(tmp_path: Path, save: Callable[..., str], dtype: str) -> None:
+    inputs = RNG.integers(0, 2, (40, 3, 2)).astype(dtype)
+    source = Arrays(save(tmp_path, inputs=inputs, targets=LABELS))
+    assert read_header(source._root, "inputs") == (inputs.shape, inputs.dtype)
+    samples = read(source)
+    assert samples.inputs.dtype == getattr(torch, dtype)
+    np.testing.assert_array_equal(samples.inputs.numpy(), inputs)
+    assert samples.targets.tolist() == LABELS.tolist()
+    assert (source.task, source.class_names) == ("multiclass", ("0", "1", "2"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"), [(">f4", torch.float32), ("<u2", torch.int32), ("<u4", torch.int64)]
+)
+def test_types_that_torch_lacks_are_converted(tmp_path: Path, dtype: str, kept: torch.dtype) -> None:
+    inputs = RNG.integers(0, 60_000, (40, 3)).astype(dtype)
+    samples = read(Arrays(folder(tmp_path, inputs=inputs, targets=LABELS)))
+    assert samples.inputs.dtype == kept
+    assert samples.inputs.tolist() == inputs.tolist()
+
+
+def test_a_file_is_mapped_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = folder(tmp_path, inputs=RNG.random((40, 5)), targets=LABELS)
+    loaded: list[np.ndarray[Any, Any]] = []
+    open_memmap = np.lib.format.open_memmap
+
+    def spy(*args: Any, **options: Any) -> Any:
+        loaded.append(open_memmap(*args, **options))
+        return loaded[-1]
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", spy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        samples = read(Arrays(root))
+    assert isinstance(loaded[0], np.memmap)
+    assert samples.inputs.data_ptr() == loaded[0].ctypes.data
+    assert samples.targets.data_ptr() == loaded[1].ctypes.data
+    before = (tmp_path / "inputs.npy").read_bytes()
+    samples.inputs.zero_()
+    assert (tmp_path / "inputs.npy").read_bytes() == before
+
+
+def test_parts_of_its_own(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    root = archive(tmp_path, x=RNG.random((40, 5)), y=LABELS, xt=RNG.random((10, 5)), yt=LABELS[:10])
+    datamodule = data_module(Arrays(root, inputs="x", targets="y", test_inputs="xt", test_targets="yt"))
+    datamodule.setup()
+    spec = datamodule.spec
+    assert (spec.num_train, spec.num_val, spec.num_test, spec.num_classes) == (36, 4, 10, 3)
+
+
+TASKS: list[tuple[Any, str, tuple[int, ...], torch.dtype]] = [
+    (LABELS.astype(np.uint8), "multiclass", (40,), torch.int64),
+    (LABELS[:, None], "multiclass", (40,), torch.int64),
+    (LABELS > 0, "binary", (40,), torch.int64),
+    (RNG.integers(0, 2, (40, 4)), "multilabel", (40, 4), torch.int64),
+    (RNG.random((40, 2)) > 0.5, "multilabel", (40, 2), torch.int64),
+    (RNG.random(40), "regression", (40, 1), torch.float32),
+    (RNG.random((40, 2)), "regression", (40, 2), torch.float32),
+]
+
+
+@pytest.mark.parametrize(("targets", "task", "shape", "dtype"), TASKS)
+def test_the_task_goes_by_the_targets(
+    tmp_path: Path, targets: Any, task: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    source = Arrays(folder(tmp_path, inputs=RNG.random((40, 3)), targets=targets))
+    samples = read(source)
+    assert (source.task, samples.targets.shape, samples.targets.dtype) == (task, shape, dtype)
+    np.testing.assert_allclose(
+        samples.targets.numpy(), targets.reshape(shape).astype(samples.targets.numpy().dtype)
+    )
+
+
+@pytest.mark.parametrize("layout", ["NHW", "NHWC"])
+def test_layouts(tmp_path: Path, layout: Any) -> None:
+    images = RNG.integers(0, 256, (40, 5, 6) if layout == "NHW" else (40, 5, 6, 3), dtype=np.uint8)
+    inputs = read(Arrays(folder(tmp_path, inputs=images, targets=LABELS), layout=layout)).inputs
+    expected = images[:, None] if layout == "NHW" else images.transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(inputs.numpy(), expected)
+
+
+POINTS = RNG.random((40, 2))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "message", "hint"),
+    [
+        ({"inputs": POINTS}, {}, "data.source.targets=targets:", "available: inputs"),
+        (
+            {"inputs": POINTS, "targets": LABELS.astype(str)},
+            {},
+            "expected an array of numbers, got <U",
+            "numpy.unique",
+        ),
+        (
+            {"inputs": POINTS * 1j, "targets": LABELS},
+            {},
+            "inputs=inputs: expected an array of numbers, got complex",
+            "",
+        ),
+        ({"inputs": POINTS, "targets": np.array(3)}, {}, "of shape ()", ""),
+        (
+            {"inputs": POINTS, "targets": np.array([{}], object)},
+            {},
+            "data.source.targets=targets",
+            "plain numbers",
+        ),
+        (
+            {"inputs": POINTS[:9], "targets": np.arange(9) * 10**9},
+            {},
+            "go up to 8,000,000,000, but",
+            "",
+        ),
+        (
+            {"inputs": POINTS, "targets": LABELS},
+            {"layout": "NHWC"},
+            "the inputs have shape (40, 2)",
+            "null",
+        ),
+    ],
+)
+def test_arrays_that_cannot_be_used(
+    tmp_path: Path, arrays: Any, options: Any, message: str, hint: str
+) -> None:
+    for save in (folder, archive):
+        with pytest.raises(DataError, match=re.escape(message)) as caught:
+            Arrays(save(tmp_path, **arrays), **options).read()
+        assert hint in caught.value.hint
+
+
+def test_a_damaged_archive_and_arguments_out_of_range(tmp_path: Path) -> None:
+    (tmp_path / "data.npz").write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(DataError, match="cannot be read"):
+        Arrays(str(tmp_path / "data.npz")).read()
+    wrong: Any
+    for wrong in ({"task": "ranking"}, {"test_inputs": "x"}):
+        with pytest.raises(ValueError, match=r"expected|must be set together"):
+            Arrays("somewhere", **wrong)
+
+
+def test_integers_become_numbers_when_asked(tmp_path: Path) -> None:
+    inputs = np.arange(18, dtype=np.uint16).reshape(9, 2)
+    np.savez(tmp_path / "x.npz", inputs=inputs, targets=np.arange(9) % 2)
+    assert not read(Arrays(str(tmp_path / "x.npz"))).inputs.is_floating_point()
+    numbers = read(Arrays(str(tmp_path / "x.npz"), dtype="float32")).inputs
+    assert numbers.dtype == torch.float32
+    np.testing.assert_array_equal(numbers.numpy(), inputs)
+
+
+def test_an_array_that_divides(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    patients = np.resize(list("abcdefgh"), 40)
+    root = folder(
+        tmp_path, inputs=RNG.random((40, 3)), targets=LABELS, patient=patients, wide=np.zeros((40, 2))
+    )
+    datamodule = data_module(Arrays(root), split={"group": "patient"})
+    datamodule.setup()
+    tested = datamodule.subset("test").rows
+    assert set(patients[tested]) & set(patients[datamodule.subset("train").rows]) == set()
+    for name, message in (
+        ("x", "data.split.group=x: .* no such array"),
+        ("wide", "group=wide: expected one value per sample"),
+    ):
+        with pytest.raises(DataError, match=message):
+            data_module(Arrays(root), split={"group": name}).setup()

@@ -93,7 +93,7 @@ def test_each_input_has_the_name_of_its_column(order: list[str]) -> None:
         column, _, category = str(name).partition("=")
         column, _, part = column.removesuffix(" is missing").partition(", ")
         if str(name).endswith("missing"):
-            expected = frame[column].isna()
+            expected: Any = frame[column].isna()
         elif category:
             expected = (frame[column] == category).to_numpy()
         elif part == "elapsed":

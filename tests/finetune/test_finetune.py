@@ -145,7 +145,7 @@ def test_layer_by_layer_from_the_head_down() -> None:
 
 
 def test_says_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match=r"finetune\.every_n_epochs must be 1 or more, got 0"):
+    with pytest.raises(ValueError, match="every_n_epochs=0: expected a number >= 1"):
         Gradual(0)
 
 

@@ -18,8 +18,7 @@ from tests.loop.parity import Case
 from assay.callbacks.ema import EMA
 from assay.callbacks.lr_monitor import LRMonitor
 from assay.callbacks.non_finite import NonFinite
-from assay.callbacks.progress_bar import ProgressBar
-from assay.callbacks.run_log import RunLog
+from assay.callbacks.progress_bar import ProgressBar, RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.callbacks.swa import SWA
 

@@ -1,18 +1,31 @@
+"""Pages and checklists as files."""
+
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
+import platform
 import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas
 import pytest
+from PIL import Image
+from tests.command import typed
 from tests.figure.test_figure import EXAMPLES, HOSTILE
+from tests.making_runs import make_run
+from tests.mounting import room_for
 from typing_extensions import override
 
-from assay.figure.figure import Figure, Line
+from assay.errors import AssayError, ConfigError
+from assay.figure.figure import Bars, Figure, Heatmap, Line
+from assay.report import info
 from assay.report.page import (
     Cards,
     Cell,
@@ -28,9 +41,12 @@ from assay.report.page import (
     thin_figure,
     write,
 )
+from assay.report.report import _csv, report, report_checklist
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.conftest import Trained
 
 
 BLOCKS = (
@@ -145,3 +161,142 @@ def test_no_peak_and_no_end_of_a_line_is_lost() -> None:
     assert line.low is not None
     assert (np.asarray(line.low) == y[x] - 1).all()
     assert figure.caption.startswith("What. Long curves")
+
+
+def test_the_page_lies_in_the_run_and_its_figures_where_asked_for(
+    digits_run: Trained, tmp_path: Path
+) -> None:
+    page, figures, numbers = tmp_path / "a" / "page.html", tmp_path / "figures", tmp_path / "numbers"
+    written = report([digits_run.run_dir], page, png=figures, csv=numbers)
+    assert written.page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [path.stem for path in written.pictures] == list(written.figures)
+    with Image.open(tmp_path / "figures" / "roc.png") as picture:
+        assert picture.width > 600
+    assert [path.stem for path in written.tables] == list(written.figures)
+    matrix = pandas.read_csv(numbers / "confusion_matrix.csv", index_col=0)
+    assert matrix.to_numpy().tolist() == digits_run.record["matrices"]["test/confusion_matrix"]
+
+
+def test_no_name_of_a_figure_becomes_a_formula() -> None:
+    bars = Figure("a", "", (Bars("@series", ["=cmd()", "b"], [-1, 2]),))
+    assert _csv(bars).decode().splitlines()[1] == "'@series,'=cmd(),-1"
+    matrix = Figure("a", "", (Heatmap(np.eye(2, dtype=int), ["+p", "-1"], ["=q", "r"]),))
+    assert _csv(matrix).decode().splitlines() == ["index,'+p,-1", "'=q,1,0", "r,0,1"]
+
+
+@pytest.mark.always("--png DIR-10000")
+@pytest.mark.parametrize(
+    ("option", "room"), [("--out FILE", 1_000_000), ("--png DIR", 10_000), ("--csv DIR", 60)]
+)
+def test_a_full_disk_leaves_nothing_half_written(
+    option: str, room: int, digits_run: Trained, tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text('<!doctype html>\n<html lang="en"> of before')
+    folders = {key: tmp_path for key in ("png", "csv") if option == f"--{key} DIR"}
+    with room_for(room), pytest.raises(AssayError, match="cannot be written") as error:
+        report([digits_run.run_dir], tmp_path / "page.html", **folders)
+    assert error.value.hint == f"{option} writes it somewhere else"
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.stat().st_size > room} == {}
+    assert "of before" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not list(tmp_path.glob(".*")), "nothing is left of what was begun"
+
+
+def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
+    for name, content in (("data.html", "a,b\n"), ("mine.html", "<p>Mine")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(AssayError, match="exists and is not a report; refusing to replace it"):
+            report([digits_run.run_dir], tmp_path / name)
+        assert (tmp_path / name).read_text() == content
+    os.mkfifo(tmp_path / "pipe.html")
+    with pytest.raises(AssayError, match=r"pipe.html exists and is not a report"):  # it waits for nobody
+        report([digits_run.run_dir], tmp_path / "pipe.html")
+    assert (tmp_path / "pipe.html").is_fifo()
+    for _ in range(2):
+        report([digits_run.run_dir], tmp_path / "page.html")
+
+
+MACHINE = {"cpu": "A CPU", "gpus": ["A GPU"], "python": "3.12.1"}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "all | runs"
+    for number, (lr, loss, status) in enumerate(
+        [("0.1", 0.5, "finished"), ("0.01", 0.4, "finished"), ("1.0", 0.1, "pruned"), ("0.5", 9.0, "failed")]
+    ):
+        make_run(
+            folder / str(number),
+            f"optimizer.lr={lr}",
+            status=status,
+            seconds=1800.0,
+            machine=MACHINE,
+            metrics={"val/loss": loss, "test/accuracy": 0.9},
+            best={"monitor": "val/loss", "value": loss, "epoch": 1},
+            config={"trainer": {"accelerator": "gpu", "devices": 2}},
+            model={"parameters": 1000, "trainable_parameters": 10},
+            data_sha256="ab" * 32 if number else "",
+        )
+    return folder
+
+
+@pytest.mark.parametrize("venue", ["neurips", "acl", "reforms"])
+def test_says_what_records_say_and_marks_the_rest(venue: str, runs: Path) -> None:
+    text = report_checklist(venue, [runs]).page.read_text(encoding="utf-8")
+    assert "4 runs of 4 configurations" in text
+    assert "1 failed, 2 finished, 1 pruned" in text
+    assert "| A GPU | 4 | 2 h | 4 |" in text, "two devices, two hours, whatever became of the runs"
+    assert "| optimizer.lr | 4 | 0.01 to 1 | 0.01 |" in text
+    assert "Selected by the best mean of val/loss (min)" in text
+    assert "10 of 1,000" in text
+    assert "ab" * 32 in text
+    assert "SHA-256 with its split **Unknown**" in text
+    assert "90.00 %" in text
+    assert "$" not in text
+    assert not re.search(r"\| all \| runs", text), "escaped"
+
+
+def test_replaces_its_own_file_alone(runs: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "notes.md"
+    mine.write_text("# Notes", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not a report"):
+        report_checklist("acl", [runs], mine)
+    with pytest.raises(ConfigError, match=r"ends in \.md"):
+        report_checklist("acl", [runs], tmp_path / "a.html")
+    assert report_checklist("acl", [runs]) == report_checklist("acl", [runs])
+    done = typed("report", runs, "--checklist", "acl", "--open", code=2)
+    assert "leave --open out" in done.stderr
+
+
+def test_refuses_where_nothing_has_finished(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs/a", status="failed")
+    with pytest.raises(AssayError, match="no run has finished"):
+        report_checklist("acl", [tmp_path / "runs"])
+
+
+def test_versions_are_those_installed() -> None:
+    versions = info.machine()["versions"]
+    assert versions["python"] == platform.python_version()
+    assert versions["torch"] == importlib.metadata.version("torch")
+    assert versions["assay"] == importlib.metadata.version("assay")
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "1 CUDA GPU"), (4, "3 more stay idle: device=ddp")])
+def test_with_cuda(count: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = SimpleNamespace(name="H200", total_memory=141 * 2**30, major=9, minor=0)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda _: card.name)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: card)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    assert info.auto_choice()["chooses"] == "cuda:0 (H200)"
+    assert told in info.auto_choice()["why"]
+    gpus = info.machine()["gpu"]
+    assert [name for name in gpus if name.startswith("cuda:")] == [f"cuda:{index}" for index in range(count)]
+    assert gpus["cuda:0"] == "H200, 141 GiB, compute capability 9.0"
+
+
+def test_auto_is_what_lightning_takes() -> None:
+    import lightning as L
+
+    trainer = L.Trainer(accelerator="auto", devices=1, logger=False, enable_checkpointing=False)
+    assert info.auto_choice()["chooses"].partition(":")[0] == trainer.strategy.root_device.type

@@ -195,7 +195,7 @@ def test_a_task_is_imported_from_a_trusted_package_alone(package: str, key: str)
     [
         (
             "from assay.task.task_of import Binary as Grades",
-            "it is assay.task.task_of.Binary",
+            "it is assay.task.classification.Binary",
             "for example",
         ),
         ("class Grades: pass", f"not a subclass of {TASK_BASE}", "derive"),

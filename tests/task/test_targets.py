@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.datasets import load_wine  # type: ignore[import-untyped]  # no types
 from sklearn.utils.multiclass import type_of_target  # type: ignore[import-untyped]  # as above
+from torch import nn
 from torchmetrics.functional.classification import (
     multilabel_accuracy,
     multilabel_f1_score,
@@ -18,9 +19,12 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.compose.listing import list_options
 from assay.data.spec import Spec
 from assay.errors import DataError
+from assay.model.autoencoder import Autoencoder
+from assay.model.mlp import MLP
 from assay.task.predictions import StoredPredictions
+from assay.task.reconstruction import Reconstruction, SelfSupervised
 from assay.task.segmentation import IGNORED
-from assay.task.task_of import TASKS, SelfSupervised, task_of
+from assay.task.task_of import TASKS, task_of
 
 SIZES = {
     "multiclass": (5, "multiclass"),
@@ -236,3 +240,22 @@ def test_features_are_judged_by_labels_where_there_are_some() -> None:
     problem = task.loss_problem({}, torch.nn.MSELoss)
     assert problem is not None
     assert "loss=nt_xent" in problem[1]
+
+
+TASK = Reconstruction()
+
+
+def test_error_and_latent_vector() -> None:
+    model, inputs = Autoencoder([4], 2, hidden=[3]), torch.randn(5, 4)
+    outputs = model(inputs).detach()
+    found = TASK.described(model, inputs, outputs).detach()
+    error = ((outputs.numpy() - inputs.numpy()) ** 2).mean(1)
+    np.testing.assert_allclose(found[:, 0].numpy(), error, rtol=1e-6)
+    torch.testing.assert_close(found[:, 1:], model.encode(inputs).detach())
+    assert TASK.described(nn.Identity(), inputs, inputs).tolist() == [[0.0]] * 5
+
+
+def test_a_model_without_a_latent_vector() -> None:
+    assert TASK.model_problem(MLP([4], 4)) is not None
+    assert TASK.model_problem(Autoencoder([4], 2)) is None
+    assert TASK.model_problem(nn.Linear(4, 4)) is None, "who names torch's own knows what they do"

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
 from assay.task.segmentation import IGNORED
 
 _MULTIPLIER: Final = 2654435761
@@ -44,8 +45,7 @@ class FlipCrop(nn.Module):
                 f"padding={padding}: expected a number of pixels, such as 4, or a share below 1, such as "
                 "padding=0.125"
             )
-        if not 0.0 <= flip <= 1.0:
-            raise ValueError(f"flip={flip} is not a probability; give a number from 0 to 1, such as flip=0.5")
+        check_numbers("[0, 1]", flip=flip)
         if alternate and flip != 0.5:
             raise ValueError(
                 f"flip={flip}: alternating flips are half of all; use flip=0.5 or alternate=false"

@@ -19,7 +19,7 @@ from typing_extensions import override
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import build, plain_node
 from assay.build.trainer_options import is_rank, requested_devices
-from assay.callbacks.run_log import RunLog
+from assay.callbacks.progress_bar import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import ConfigError, DeviceError

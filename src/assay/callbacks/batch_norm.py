@@ -10,6 +10,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import nn
 from typing_extensions import override
 
+from assay.errors import check_numbers
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ class BatchNormStatistics(L.Callback):
     """
 
     def __init__(self, num_samples: int = 512) -> None:
-        if num_samples < 1:
-            raise ValueError(f"num_samples={num_samples}: expected a number >= 1")
+        check_numbers("[1, inf)", num_samples=num_samples)
         self.num_samples = num_samples
         self._inputs: Tensor | None = None
 

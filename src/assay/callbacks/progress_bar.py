@@ -1,17 +1,23 @@
+"""Progress on the screen and in a run's log: live bars, a line for each epoch, and why a run stopped."""
+
 from __future__ import annotations
 
+import logging
 import math
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
+from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
+from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from rich import progress as rich_progress
 from rich.text import Text
 from torch import Tensor
 from typing_extensions import override
 
 from assay import quoting
+from assay.errors import check_numbers
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -81,7 +87,7 @@ class ProgressBar(LightningProgressBar):
     They are redrawn by time, not by step: a step only stores its number and a reference to its loss and
     checks the time. Only a redraw formats anything or reads from the device.
 
-    The lines of epochs come from `assay.callbacks.run_log`. Only rank 0 shows anything.
+    The lines of epochs come from `assay.callbacks.progress_bar`. Only rank 0 shows anything.
 
     Args:
         refresh_interval: Seconds between two redraws of the live bars, more if they are slow; 0: each step.
@@ -102,11 +108,8 @@ class ProgressBar(LightningProgressBar):
         console: Console | None = None,
     ) -> None:
         super().__init__()
-        if min(refresh_interval, line_interval, min_line_interval) < 0:
-            raise ValueError(
-                f"refresh_interval={refresh_interval}, line_interval={line_interval}, "
-                f"min_line_interval={min_line_interval}: expected seconds >= 0"
-            )
+        intervals = {"refresh_interval": refresh_interval, "min_line_interval": min_line_interval}
+        check_numbers("[0, inf)", **intervals, line_interval=line_interval)
         self.refresh_interval, self.line_interval = refresh_interval, line_interval
         self.min_line_interval = min_line_interval
         if console is not None:
@@ -299,3 +302,113 @@ class ProgressBar(LightningProgressBar):
         bars, self._bars = self._bars, None
         if bars is not None:
             bars.stop()
+
+
+log = logging.getLogger("assay.progress")
+
+
+@runtime_checkable
+class NumbersEpochs(Protocol):
+    """A logger that sets the number of the first epoch."""
+
+    first_epoch: int
+
+
+@final
+class RunLog(Callback):
+    """Writes each epoch's line to the log and the screen, and why a run stopped.
+
+    The line is written when the next epoch begins, since a module may log in its `on_train_epoch_end`.
+    """
+
+    def __init__(self) -> None:
+        self._started = 0.0
+        self._finished: tuple[str, float] | None = None
+        self._stages: tuple[str, ...] = ("train",)
+
+    @override
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Number epochs from 1 in training; a test has the number of trained epochs."""
+        for logger in trainer.loggers:
+            if isinstance(logger, NumbersEpochs):
+                logger.first_epoch = int(stage == "fit")
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._started, self._finished, self._stages = perf_counter(), None, ("train",)
+
+    @override
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._write(trainer)
+        self._started, self._stages = perf_counter(), ("train",)
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._stages = ("train", "val")
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        label = epoch_label(trainer, trainer.current_epoch + 1)
+        self._finished = label, perf_counter() - self._started
+
+    @override
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._write(trainer, last=True)
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
+            if isinstance(callback, EarlyStopping) and _has_stopped(callback):
+                _announce(trainer, f"stopped early: {_stop_reason(callback)}")
+            elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
+                _announce(trainer, "stopped: trainer.max_time is over")
+
+    @override
+    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._finished, self._stages = ("test", perf_counter() - self._started), ("test",)
+        self._write(trainer, last=True)
+
+    @override
+    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._started = perf_counter()
+
+    @override
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        if isinstance(exception, (KeyboardInterrupt, SystemExit)):
+            # After other exceptions, reading from the device may fail.
+            self._write(trainer, last=True)
+
+    def _write(self, trainer: L.Trainer, *, last: bool = False) -> None:
+        finished, self._finished = self._finished, None
+        if finished is None or not trainer.is_global_zero:
+            return
+        groups = group_scalars(trainer.callback_metrics, self._stages)
+        if self._stages == ("test",):
+            groups = {"": groups.get("", {}) | groups.get("test", {})}
+        text = epoch_line(*finished, groups)
+        log.info("%s", text.plain)
+        bar = trainer.progress_bar_callback
+        if isinstance(bar, ProgressBar):
+            bar.write(text, always=last)
+
+
+def _has_stopped(callback: EarlyStopping) -> bool:
+    return callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
+
+
+def _stop_reason(callback: EarlyStopping) -> str:
+    if callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
+        best = float(callback.best_score)
+        return f"{callback.monitor} did not improve on {best:.4g} for {callback.wait_count} validations"
+    return (callback.stopping_reason_message or callback.monitor).removesuffix(" Signaling Trainer to stop.")
+
+
+def _announce(trainer: L.Trainer, text: str) -> None:
+    """Write to the log and the screen, above the live line if there is one."""
+    if not trainer.is_global_zero:
+        return
+    log.info("%s", text)
+    bar = trainer.progress_bar_callback
+    if bar is not None:
+        bar.print(text)
+    else:
+        print(text)

@@ -8,6 +8,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
+from assay.errors import check_numbers
 from assay.splitmix import splitmix64
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ class SeedEachStep(Callback):
     # Lightning's `total.ready` counts a batch twice if a checkpoint was saved in the middle of it.
 
     def __init__(self, seed: int) -> None:
-        if seed < 0:
-            raise ValueError(f"seed={seed}: expected a number >= 0, such as seed=0")
+        check_numbers("[0, inf)", seed=seed)
         self.seed = seed
         self._streams: dict[tuple[str, int], int] = {}
 

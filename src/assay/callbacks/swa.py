@@ -8,6 +8,7 @@ from torch.optim.swa_utils import get_swa_multi_avg_fn
 from typing_extensions import override
 
 from assay.callbacks.ema import copy_counters
+from assay.errors import check_numbers
 
 if TYPE_CHECKING:
     import lightning as L
@@ -33,8 +34,7 @@ class SWA(WeightAveraging):
     """
 
     def __init__(self, start_fraction: float = 0.75) -> None:
-        if not 0.0 <= start_fraction < 1.0:
-            raise ValueError(f"start_fraction={start_fraction}: expected a number in [0, 1), such as 0.75")
+        check_numbers("[0, 1)", start_fraction=start_fraction)
         mean = get_swa_multi_avg_fn()  # type: ignore[no-untyped-call]  # torch has no types there
         super().__init__(use_buffers=True, multi_avg_fn=copy_counters(mean))
         self.start_fraction = start_fraction

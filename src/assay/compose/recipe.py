@@ -17,7 +17,8 @@ from assay.data.source_info import are_vectors, info_of
 from assay.errors import ConfigError
 from assay.model.hf_folder import read_network_settings
 from assay.targets.external_values import ADDRESS, refuse_untyped
-from assay.task.task_of import TASKS, Binary
+from assay.task.classification import Binary
+from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

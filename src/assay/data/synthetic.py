@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, final
 import torch
 
 from assay.data.samples import Samples
+from assay.errors import check_numbers
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class Synthetic:
         self.task, self._task = task, task_of(task)
         if self._task.num_classes not in (None, num_classes):
             raise ValueError(f"num_classes={num_classes}: a {task} task has {self._task.num_classes} classes")
-        if noise < 0:
-            raise ValueError(f"noise={noise}: expected 0 or more")
+        check_numbers("[0, inf)", noise=noise)
         numbers = range(0 if self._task.has_real_targets else num_classes)
         self.class_names = tuple(f"class_{number}" for number in numbers)
         self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes

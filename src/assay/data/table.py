@@ -32,10 +32,11 @@ from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolve_opti
 from assay.data.tokenizer import TextEncoder
 from assay.errors import DataError
 from assay.quoting import format_override, join_first, pluralize
+from assay.task.classification import Binary
 from assay.task.predictions import SIGN, name_outputs
 from assay.task.reconstruction import Reconstruction
 from assay.task.task import describe_subset
-from assay.task.task_of import Binary, task_of
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
+from assay.errors import check_numbers
 from assay.finetune.interface import FineTuning, freezable_names, hold_statistics
 from assay.layer_depth import distances_from_head
 
@@ -30,8 +31,7 @@ class Gradual(FineTuning):
     """
 
     def __init__(self, every_n_epochs: int = 1) -> None:
-        if every_n_epochs < 1:
-            raise ValueError(f"finetune.every_n_epochs must be 1 or more, got {every_n_epochs}; use 1")
+        check_numbers("[1, inf)", every_n_epochs=every_n_epochs)
         self._every = every_n_epochs
         self._first_epoch: dict[str, int] = {}
         """Epoch from which each initially frozen parameter is trained."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
+from assay.errors import check_numbers
 from assay.loss.targets import WeightedLoss, at_least_float32, class_targets, softmax
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ class LDAM(WeightedLoss):
         class_weight: Literal["balanced"] | Sequence[float] | None = None,
     ) -> None:
         super().__init__(class_weight, class_counts)
-        if not (max_margin > 0 and scale > 0):
-            raise ValueError(f"max_margin and scale must be above 0, got {max_margin} and {scale}.")
+        check_numbers("(0, inf)", max_margin=max_margin, scale=scale)
         for index, count in enumerate(class_counts):
             if count < 1:
                 raise ValueError(

@@ -38,15 +38,6 @@ class BitsPerByte(Metric):
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Add a batch of tokens."""
-        if preds.shape[:-1] != target.shape:
-            raise ValueError(
-                f"logits {list(preds.shape)} do not fit tokens {list(target.shape)}: expected [..., C] and "
-                "[...]"
-            )
-        if len(self._token_bytes) not in (0, preds.shape[-1]):
-            raise ValueError(
-                f"there are {preds.shape[-1]} logits for {len(self._token_bytes)} tokens of known length"
-            )
         nats = F.cross_entropy(preds.flatten(0, -2), target.flatten(), reduction="none")
         dtype = torch.float32 if target.device.type == "mps" else torch.float64
         # Not in place: the state starts as float32, so that the module can move to any device.

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from assay.errors import check_numbers
+
 
 @final
 class R2(Metric):
@@ -34,8 +36,7 @@ class R2(Metric):
 
     def __init__(self, num_targets: int = 1) -> None:
         super().__init__()
-        if num_targets < 1:
-            raise ValueError(f"num_targets must be at least 1, got {num_targets}: R² is for regression.")
+        check_numbers("[1, inf)", num_targets=num_targets)
         self.num_targets = num_targets
         for name in ("sum_target", "sum_squared_target", "sum_squared_error"):
             self.add_state(name, default=torch.zeros(num_targets), dist_reduce_fx="sum")

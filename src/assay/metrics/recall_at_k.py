@@ -7,6 +7,8 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
+from assay.errors import check_numbers
+
 _PAIRS_AT_ONCE = 2**24  # 64 MiB of float32 distances
 
 
@@ -34,8 +36,7 @@ class RecallAtK(Metric):
 
     def __init__(self, k: int = 1) -> None:
         super().__init__()
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}.")
+        check_numbers("[1, inf)", k=k)
         self.k = k
         self.add_state("embeddings", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")

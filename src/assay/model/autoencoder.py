@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
 from assay.model.mlp import MLP
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ class Autoencoder(nn.Module):
 
 def check_latent(latent_size: int, input_shape: Sequence[int]) -> None:
     """Refuse a latent size below 1; warn if it is not smaller than the inputs."""
-    if latent_size < 1:
-        raise ValueError(f"model.latent_size must be at least 1, got {latent_size}; use model.latent_size=8")
+    check_numbers("[1, inf)", latent_size=latent_size)
     if latent_size >= (size := math.prod(input_shape)):
         _log.warning(
             "model.latent_size=%d: an input has only %d values, which the model can return unchanged "

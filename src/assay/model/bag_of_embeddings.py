@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import nn
 
+from assay.errors import check_numbers
 from assay.model.checks import check_vocabulary
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ class BagOfEmbeddings(nn.Module):
     def __init__(self, vocab_size: int, num_outputs: int, *, width: int = 128, dropout: float = 0.0) -> None:
         super().__init__()
         check_vocabulary("bag_of_embeddings", vocab_size)
-        if min(num_outputs, width) < 1:
-            raise ValueError(f"width={width}, num_outputs={num_outputs}: expected values >= 1")
+        check_numbers("[1, inf)", width=width, num_outputs=num_outputs)
         self.embedding = nn.Embedding(vocab_size, width, padding_idx=0)
         nn.init.uniform_(self.embedding.weight, -1 / width, 1 / width)
         with torch.no_grad():

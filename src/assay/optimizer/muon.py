@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
 
 import torch
 
+from assay.errors import check_numbers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -56,8 +58,7 @@ class Muon(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
     ) -> None:
-        if eps < 0.0:
-            raise ValueError(f"optimizer.eps must be 0 or more, got {eps}; use optimizer.eps=1e-8")
+        check_numbers("[0, inf)", eps=eps)
         self._adamw_eps = eps
         self._inner: list[torch.optim.Optimizer] = []
         defaults = {

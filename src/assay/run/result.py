@@ -16,7 +16,8 @@ from assay.errors import AssayError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import provide_objects
-from assay.task.task_of import Binary, find_task, task_of
+from assay.task.classification import Binary
+from assay.task.task_of import find_task, task_of
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from assay.quoting import join_first
 from assay.task.figures.class_figures import Classes, Labels
 from assay.task.figures.value_figures import Embeddings
 from assay.task.predictions import ClassPredictions, EmbeddingPredictions, LabelPredictions
-from assay.task.task import Task, check_range, check_trained_classes, wrong_form
+from assay.task.task import LOGIT_KINDS, Task, check_range, check_trained_classes, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,6 +129,27 @@ class Multiclass(SingleLabel):
     suits = "loss=cross_entropy metrics=multiclass"
     loss_kinds = frozenset({"multiclass", "embedding"})
     form = "one class index per sample, [N]"
+
+
+@final
+class Binary(SingleLabel):
+    """One of two classes per sample; the model returns one logit or two values, depending on the loss."""
+
+    name = "binary"
+    suits = "loss=bce_with_logits metrics=binary"
+    loss_kinds = LOGIT_KINDS | {"embedding"}
+    form = "0 or 1 per sample, [N]"
+    num_classes = 2
+
+    @override
+    def hard_targets(self, targets: Tensor) -> Tensor:
+        if targets.is_floating_point() and (targets.ndim == 1 or targets.shape[1] == 1):  # chances of yes
+            return (targets.flatten() >= 0.5).long()
+        return super().hard_targets(targets)
+
+    @override
+    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
+        return 1 if loss_kind == "binary" else super().num_outputs(spec, loss_kind)
 
 
 @final

@@ -1,4 +1,4 @@
-"""Tasks that learn from inputs alone: their base class, and reconstruction by autoencoders."""
+"""Tasks that learn from inputs alone: reconstruction by autoencoders, and self-supervised features."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
-from assay.task.figures.value_figures import Reconstructions
+from assay.task.figures.value_figures import Embeddings, Reconstructions
 from assay.task.predictions import EmbeddingPredictions
 from assay.task.task import Task, check_range
 
@@ -109,3 +109,34 @@ class Reconstruction(FromInputs):
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         return Reconstructions()
+
+
+@final
+class SelfSupervised(FromInputs):
+    """Learns features in which views of one sample are close and those of different samples far apart."""
+
+    name = "self_supervised"
+    suits = "model=simclr loss=nt_xent augment=two_views metrics=retrieval"
+    loss_kinds: ClassVar[frozenset[str]] = frozenset({"views"})
+    unit = ("class, as labels to judge by", "classes, as labels to judge by")
+    kind: ClassVar[Kind | None] = "embeddings"
+    compares_views = True
+
+    @override
+    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
+        """Only for outputs of smoke tests; a model chooses the width of its features."""
+        return 16
+
+    @override
+    def in_words(self, spec: Mapping[str, Any]) -> str:
+        return super().in_words(spec) if spec.get("num_classes") else "no labels"
+
+    @override
+    def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
+        if getattr(loss, "__module__", "").startswith("torch.nn.modules.loss"):
+            return f"{loss.__name__} does not compare views of samples", self.suits
+        return None
+
+    @override
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
+        return Embeddings()

@@ -1,29 +1,23 @@
-"""The built-in tasks by name, and two variants of others."""
+"""The tasks by name: the built-in ones, and custom ones that were imported."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
-
-from typing_extensions import override
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import ConfigError
-from assay.task.classification import Multiclass, Multilabel, SingleLabel
-from assay.task.figures.value_figures import Embeddings
+from assay.task.classification import Binary, Multiclass, Multilabel
 from assay.task.language_modelling import LanguageModelling
 from assay.task.multitask import Multitask, Regression
 from assay.task.predictions import KINDS
-from assay.task.reconstruction import FromInputs, Reconstruction
+from assay.task.reconstruction import Reconstruction, SelfSupervised
 from assay.task.segmentation import Segmentation
-from assay.task.task import LOGIT_KINDS, Task
+from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch import Tensor
-
-    from assay.task.evaluator import Evaluator
-    from assay.task.predictions import Kind, StoredPredictions
+    from assay.task.predictions import Kind
 
 
 def check_interface(task: Task, key: str) -> None:
@@ -46,58 +40,6 @@ def custom_output_kind(module: Any) -> Kind | None:
             key="module._target_",
         )
     return kind
-
-
-@final
-class Binary(SingleLabel):
-    """One of two classes per sample; the model returns one logit or two values, depending on the loss."""
-
-    name = "binary"
-    suits = "loss=bce_with_logits metrics=binary"
-    loss_kinds = LOGIT_KINDS | {"embedding"}
-    form = "0 or 1 per sample, [N]"
-    num_classes = 2
-
-    @override
-    def hard_targets(self, targets: Tensor) -> Tensor:
-        if targets.is_floating_point() and (targets.ndim == 1 or targets.shape[1] == 1):  # chances of yes
-            return (targets.flatten() >= 0.5).long()
-        return super().hard_targets(targets)
-
-    @override
-    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
-        return 1 if loss_kind == "binary" else super().num_outputs(spec, loss_kind)
-
-
-@final
-class SelfSupervised(FromInputs):
-    """Learns features in which views of one sample are close and those of different samples far apart."""
-
-    name = "self_supervised"
-    suits = "model=simclr loss=nt_xent augment=two_views metrics=retrieval"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset({"views"})
-    unit = ("class, as labels to judge by", "classes, as labels to judge by")
-    kind: ClassVar[Kind | None] = "embeddings"
-    compares_views = True
-
-    @override
-    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
-        """Only for outputs of smoke tests; a model chooses the width of its features."""
-        return 16
-
-    @override
-    def in_words(self, spec: Mapping[str, Any]) -> str:
-        return super().in_words(spec) if spec.get("num_classes") else "no labels"
-
-    @override
-    def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
-        if getattr(loss, "__module__", "").startswith("torch.nn.modules.loss"):
-            return f"{loss.__name__} does not compare views of samples", self.suits
-        return None
-
-    @override
-    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Embeddings()
 
 
 _BUILT_IN: Final[Sequence[Task]] = (
