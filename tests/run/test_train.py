@@ -16,8 +16,6 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 from tests.conftest import unchanged_process
 
 import assay
-from assay.build.assembly import Assembly, assemble
-from assay.check.checker import Checker
 from assay.errors import AssayError, ConfigError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
@@ -26,7 +24,7 @@ from assay.report.run_page import run_page
 from assay.run import execute
 from assay.run.evaluate import evaluate
 from assay.run.result import print_run
-from assay.run.train import run_job, train
+from assay.run.train import train
 from assay.task.task_of import task_of
 from assay.terminal import Console
 
@@ -74,29 +72,6 @@ def test_small_steps_take_one_thread(
         torch.set_num_threads(before)
     record = json.loads((result.run_dir / "record.json").read_text(encoding="utf-8"))
     assert record["machine"]["threads"] == threads
-
-
-@pytest.fixture
-def assemblies(monkeypatch: pytest.MonkeyPatch) -> list[Assembly]:
-    """What was run."""
-    made: list[Assembly] = []
-
-    def noted(*args: Any, **kwargs: Any) -> Assembly:
-        made.append(assemble(*args, **kwargs))
-        return made[-1]
-
-    monkeypatch.setattr("assay.run.train.assemble", noted)
-    return made
-
-
-def test_a_run_trains_with_what_was_built_and_read_for_its_check(assemblies: list[Assembly]) -> None:
-    checker = Checker()
-    job = checker.job([*JOB, "~data.spec", "hydra.run.dir=run"])
-    proof = checker.check(job)
-    run_job(job.to_config(), job.overrides, job.choices, proof, raise_errors=True)
-    assert proof.trainer is not None
-    assert assemblies[0].trainer is proof.trainer[0]
-    assert assemblies[0].datamodule is proof.datamodule
 
 
 TINY = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1", "hydra.run.dir=run")
