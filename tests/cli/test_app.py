@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import typer
 import yaml
 from omegaconf import OmegaConf
+from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
+from assay.cli.documents import SCHEMA_VERSION, Document, to_plain
+from assay.cli.verb import report_errors, verb
 from assay.compose.listing import groups
 from assay.errors import AssayError, ConfigError
+from assay.files.atomic import open_atomic, temporary_folder
+from assay.process import Stopped
 from assay.record.provenance import assay_commit
 
 if TYPE_CHECKING:
@@ -22,6 +40,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Trained
     from typer.testing import Result
+
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris"]
 
@@ -66,14 +85,6 @@ def test_debug_lets_an_error_through() -> None:
     assert isinstance(result.exception, AssayError)
 
 
-def test_ctrl_c_before_a_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("assay.check.checker.compose_job", stop)
-    assert typed("train").exit_code == 130
-
-
 def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     text = "# @package _global_\n# Mine.\nseed: x\noptimizer:\n  lr: 7\n"
@@ -88,8 +99,8 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
 
 
 def test_a_sweep_has_a_directory_of_its_own() -> None:
-    for verb in ("train", "check"):
-        assert "hydra.sweep.dir=runs/a b" in typed(verb, "-m", "seed=1,2", "hydra.run.dir=runs/a b").stderr
+    for word in ("train", "check"):
+        assert "hydra.sweep.dir=runs/a b" in typed(word, "-m", "seed=1,2", "hydra.run.dir=runs/a b").stderr
 
 
 _REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}
@@ -102,10 +113,10 @@ _WRONG = {"--out": "{file}", "--png": "{file}", "--csv": "{file}", "--plot": "{f
 
 
 def options_with_a_value() -> Iterator[tuple[str, str]]:
-    for verb, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]  # a group
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]  # a group
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.is_flag:
-                yield verb, parameter.opts[0]
+                yield name, parameter.opts[0]
 
 
 @pytest.mark.parametrize(("verb", "option"), list(options_with_a_value()))
@@ -184,3 +195,199 @@ def test_a_sweep_with_a_job_that_cannot_run_is_not_started(tmp_path: Path) -> No
     assert "error: 1 of 2 jobs cannot run; none was started\n" in result.stderr
     assert "job 1 (" in result.stderr
     assert "\n  metrics." in result.stderr
+
+
+@dataclass(frozen=True)
+class Inner:
+    path: Path
+    value: float
+
+
+def printed(*words: str) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert len(result.stdout.splitlines()) == 1, result.stdout
+    return result.exit_code, json.loads(result.stdout)
+
+
+def only_verb(body: Any) -> int:
+    """What a verb prints on the real descriptors."""
+    own = typer.Typer()
+
+    own.command()(verb(body))
+    with pytest.raises(SystemExit) as ended:
+        own(["--json"])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_what_is_printed_elsewhere_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    def body(document: Document) -> None:
+        print("printed")
+        os.write(1, b"written\n")
+        subprocess.run([sys.executable, "-c", "print('of a child')"], check=True)
+        document.say("x", {"a": 1})
+
+    assert only_verb(body) == 0
+    shown = capfd.readouterr()
+    assert json.loads(shown.out) == {"kind": "x", "schema_version": SCHEMA_VERSION, "a": 1}
+    assert {"printed", "written", "of a child"} <= set(shown.err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (AssayError("no", hint="do"), {"message": "no", "hint": "do", "code": 1}),
+        (
+            ConfigError("is odd", key="a.b", file="conf/a.yaml:7", hint="a.b=1"),
+            {"key": "a.b", "file": "conf/a.yaml", "line": 7, "code": 2, "hint": "a.b=1"},
+        ),
+        (ConfigError("is odd", key="a", file="command line"), {"file": "command line", "line": None}),
+        (KeyError("k"), {"code": 1}),
+        (KeyboardInterrupt(), {"message": "stopped by hand", "code": 130}),
+        (typer.Exit(3), {"code": 3}),
+        (SystemExit("out"), {"code": 1}),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_errors(error: BaseException, told: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+    def body(document: Document) -> None:
+        document.say("x", {"a": 1})
+        raise error
+
+    code = only_verb(body)
+    document = json.loads(capfd.readouterr().out)
+    assert (document["kind"], document["a"], document["error"]["code"]) == ("x", 1, code)
+    assert set(document["error"]) == {"message", "key", "file", "line", "hint", "code"}
+    assert document["error"]["message"]
+    assert told.items() <= document["error"].items()
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_signal_removes_what_is_being_written(tmp_path: Path, *, as_json: bool) -> None:
+    def write_half() -> None:
+        with (
+            report_errors(False, as_json=as_json),
+            temporary_folder(tmp_path / "folder"),
+            open_atomic(tmp_path / "file") as file,
+        ):
+            file.write(b"half")
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(60)
+
+    with pytest.raises(typer.Exit) as ended:
+        write_half()
+    assert ended.value.exit_code == 143
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "words", [["trian"], ["info", "--what"], ["--what"], ["configs", "a", "b"]], ids=" ".join
+)
+def test_a_command_line_that_is_refused(words: list[str]) -> None:
+    code, document = printed(*words)
+    assert (code, document["kind"], document["error"]["code"]) == (2, "error", 2)
+    assert words[-1] in document["error"]["message"] or "argument" in document["error"]["message"]
+    assert not CliRunner().invoke(app, words).stdout, "without --json nothing is on stdout"
+    assert not CliRunner().invoke(app, [*words, "--", "--json"]).stdout, "an argument is not the flag"
+
+
+def test_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "s3cr3t9of2mine7")
+    document = Document()
+    document.say("x", {"a": Inner(Path("b"), float("nan")), "n": np.float32(0.5), "l": (np.arange(2), True)})
+    found = json.loads(document.to_json())
+    assert found["a"] == {"path": "b", "value": "nan"}
+    assert (found["n"], found["l"]) == (0.5, [[0, 1], True])
+    document.say("x", {"text": "a s3cr3t9of2mine7 b", "api_key": "abc", "o": "logger.api_key=abc"})
+    found = json.loads(document.to_json())
+    assert (found["text"], found["api_key"], found["o"]) == ("a *** b", "***", "logger.api_key=***")
+    with pytest.raises(TypeError, match="object"):
+        to_plain(object())
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        (">&-", 1, "error: standard output is closed, but --json prints to it\n"),
+        (">/dev/full", 1, "error: standard output cannot be written: No space left on device\n"),
+        ("| :", 1, ""),
+    ],
+    ids=["closed", "full", "nobody reads"],
+)
+def test_stdout_that_takes_nothing(end: str, code: int, said: str) -> None:
+    bash = shutil.which("bash")
+    assert bash
+    command = f"'{ASSAY[0]}' -c '{ASSAY[2]}' configs device --json {end}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run([bash, "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
+def test_a_reader_that_goes_away() -> None:
+    code = f"'{sys.executable}' -c 'from assay.cli.app import main; main()' configs | head -1"
+    bash = shutil.which("bash")
+    assert bash
+    done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.splitlines() == ["augment"]
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_an_interrupt_behind_an_error_is_one(chained: bool) -> None:
+    def fail() -> None:
+        try:
+            raise Stopped("SIGTERM")
+        except KeyboardInterrupt as stop:
+            raise AssayError("cannot be read") from (ValueError(str(stop)) if chained else None)
+
+    with pytest.raises(typer.Exit) as caught, report_errors(debug=False):
+        fail()
+    assert caught.value.exit_code == 143
+
+
+@pytest.mark.long
+def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
+    main_end, terminal = pty.openpty()
+    command = [*ASSAY, "train", "device=cpu", "data=iris"]
+    process = subprocess.Popen(
+        [*command, "trainer.max_epochs=1000000", "hydra.run.dir=run"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(terminal)
+    shown, sent, end = b"", False, time.monotonic() + 120
+    try:
+        while time.monotonic() < end:
+            if select.select([main_end], [], [], 0.1)[0]:
+                try:
+                    shown += os.read(main_end, 65536)
+                except OSError:  # the other end is closed
+                    break
+            if not sent and b"/1000000" in shown:
+                process.send_signal(signal.SIGINT)
+                sent = True
+        code = process.wait(timeout=30)
+    finally:
+        process.kill()
+        os.close(main_end)
+    text = shown.decode()
+    record = json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))
+    assert (code, record["status"], record["reason"]) == (130, "interrupted", "stopped by hand"), text
+    assert "Traceback" not in text
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0, "the cursor is back"
+    last = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line) for line in text.splitlines()[-4:]]
+    assert [line.split()[0] for line in last] == ["interrupted:", "run", "log", "next"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["+x.api_key=[hunter2secret", "+logger.csv.password=hunter2secret", "seed.token=hunter2secret"],
+)
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_refused_secret_is_not_printed(word: str, more: list[str]) -> None:
+    result = typed("check", "data=iris", "model=linear", word, *more)
+    assert result.exit_code == 2
+    assert "error" in result.output
+    assert "hunter2secret" not in result.output

@@ -175,7 +175,7 @@ def was_stopped(folder: Path, name: str, output: str) -> None:
 
 
 def test_a_command_that_is_told_to_stop(tmp_path: Path) -> None:
-    """For the end of an interpreter of its own see `test_ctrl_c…` of `tests/cli/test_error_report.py`."""
+    """For the end of an interpreter of its own see `test_ctrl_c…` of `tests/cli/test_app.py`."""
     with Forks() as forks:
         forks.start(*ENDLESS, cwd=tmp_path)
         wait_for_rows(forks, tmp_path)

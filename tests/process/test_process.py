@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.sweep.conftest import is_gone, until
 
-from assay.process import STOP_SIGNALS, collect_signals, handle_signals, kill, start, wait
+from assay.process import collect_signals, handle_signals, kill, start, wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,16 +92,6 @@ def test_a_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     assert parent.stdin is not None
     parent.stdin.close()
     until(lambda: is_gone(int(file.read_text())))
-
-
-def test_signals_are_handled_in_the_block_alone() -> None:
-    before = [signal.getsignal(number) for number in STOP_SIGNALS]
-    received: list[int] = []
-    with handle_signals(lambda number, _: received.append(number)) as handled:
-        for number in STOP_SIGNALS:
-            signal.raise_signal(number)
-    assert received == handled == list(STOP_SIGNALS)
-    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
 def test_what_nohup_ignores_stays_ignored() -> None:

@@ -43,13 +43,6 @@ def test_time_level_name_and_message(tmp_path: Path, bare_root: logging.Logger) 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    some\.where: step 3: ü\n", text)
 
 
-def test_goes_on_in_the_same_file(tmp_path: Path, bare_root: logging.Logger) -> None:
-    for word in ("one", "two"):
-        with log_file(tmp_path / "log.txt"):
-            logging.getLogger("a").info(word)
-    assert [line.split()[-1] for line in (tmp_path / "log.txt").read_text().splitlines()] == ["one", "two"]
-
-
 def test_a_logger_that_does_not_propagate_is_heard_once_and_one_that_does_too(
     tmp_path: Path, bare_root: logging.Logger
 ) -> None:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from assay.errors import AssayError, ConfigError, NonFiniteError, display_path
 from assay.record.run_record import (
     SCHEMA_VERSION,
-    Cause,
     Outcome,
     RunRecord,
     Status,
@@ -140,18 +139,6 @@ def test_wrong_types_and_unknown_fields(tmp_path: Path, field: str, value: Any, 
     assert str(tmp_path / "record.json") in caught.value.message
 
 
-def test_how_a_run_ended_is_decided_where_the_exception_is() -> None:
-    one = record()
-    one.failed_by(ConnectionResetError("it is gone"))
-    assert (one.outcome.status, one.cause, one.reason) == (
-        "failed",
-        "machine",
-        "ConnectionResetError: it is gone",
-    )
-    one.interrupted_by("SIGHUP")
-    assert (one.status, one.reason, one.signal) == ("interrupted", "stopped by SIGHUP", "SIGHUP")
-
-
 WHOLE = Outcome("interrupted", "", "stopped", "SIGTERM", {"val/loss": 0.5}, {"monitor": "val/loss"}, 2.5)
 
 
@@ -166,12 +153,6 @@ def test_the_exit_code_of_a_signal_is_that_of_the_shell() -> None:
         by_shell = subprocess.run(["/bin/sh", "-c", ends_itself], check=False).returncode
         assert exit_code("interrupted", name) == exit_code_of(name) == by_shell
     assert exit_code_of("SIGUSR1") == 143, "what asks a run to stop counts as SIGTERM"
-
-
-@pytest.mark.parametrize("cause", get_args(Cause))
-def test_only_what_the_machine_did_may_end_differently(cause: Cause) -> None:
-    expected = cause in ("machine", "killed", "timed_out", "cannot_write")
-    assert Outcome("failed", cause).transient == expected
 
 
 def test_what_is_not_an_outcome_is_refused() -> None:

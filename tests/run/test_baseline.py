@@ -123,16 +123,6 @@ def test_one_that_does_not_suit_is_said_in_the_log(tmp_path: Path) -> None:
     ).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["linear", "gradient_boosting"])
-def test_texts_take_no_baseline_of_numbers(tmp_path: Path, name: str) -> None:
-    rows = [f"{word} {number},{word}" for word in ("good", "bad") for number in range(30)]
-    (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-    source = (f"data.source.path='{tmp_path / 'texts.csv'}'", "data.source.text=text")
-    trained(tmp_path, "data=text_table", *source, "data.source.target=label", f"baseline={name}")
-    log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
-    assert f"there is no baseline: ValueError: baseline={name}: the inputs are texts" in log
-
-
 def test_the_terminal_json_page_and_compare_have_it(tmp_path: Path) -> None:
     with chdir(tmp_path), unchanged_process():
         typed = ["train", "data=iris", "model=mlp", *SHORT]

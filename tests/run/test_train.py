@@ -16,7 +16,6 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 from tests.conftest import unchanged_process
 
 import assay
-from assay.build.assembly import Assembly, assemble
 from assay.check.checker import Checker
 from assay.errors import AssayError, ConfigError
 from assay.record import predictions_file
@@ -76,27 +75,15 @@ def test_small_steps_take_one_thread(
     assert record["machine"]["threads"] == threads
 
 
-@pytest.fixture
-def assemblies(monkeypatch: pytest.MonkeyPatch) -> list[Assembly]:
-    """What was run."""
-    made: list[Assembly] = []
-
-    def noted(*args: Any, **kwargs: Any) -> Assembly:
-        made.append(assemble(*args, **kwargs))
-        return made[-1]
-
-    monkeypatch.setattr("assay.run.train.assemble", noted)
-    return made
-
-
-def test_a_run_trains_with_what_was_built_and_read_for_its_check(assemblies: list[Assembly]) -> None:
+def test_a_run_trains_with_what_was_built_and_read_for_its_check() -> None:
     checker = Checker()
     job = checker.job([*JOB, "~data.spec", "hydra.run.dir=run"])
     proof = checker.check(job)
-    run_job(job.to_config(), job.overrides, job.choices, proof, raise_errors=True)
+    result = run_job(job.to_config(), job.overrides, job.choices, proof, raise_errors=True)
+    trainer: Any = result.trainer
     assert proof.trainer is not None
-    assert assemblies[0].trainer is proof.trainer[0]
-    assert assemblies[0].datamodule is proof.datamodule
+    assert trainer.datamodule is proof.datamodule
+    assert trainer is proof.trainer[0]
 
 
 TINY = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1", "hydra.run.dir=run")

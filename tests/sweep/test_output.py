@@ -159,7 +159,6 @@ def test_a_baseline_that_is_better_than_the_best_job_is_told(
         assert ("baseline  accuracy 90.00 %, more than that job's 50.00 %" in said) is tells
 
 
-ACCURACY = Objective("val/accuracy", "maximize")
 SCORES = {("0.1", 1): 0.5, ("0.1", 2): 0.7, ("0.01", 1): 0.4, ("0.01", 2): 0.45, ("1.0", 1): 0.3}
 
 
@@ -220,10 +219,3 @@ def test_folds_repeat_a_configuration_and_the_interval_is_students() -> None:
     low, high = stats.t.interval(0.95, 2, loc=0.7, scale=stats.sem([0.5, 0.7, 0.9]))
     assert found[["val/loss low", "val/loss high"]].iloc[0].tolist() == pytest.approx([low, high])
     assert found[["val/loss low", "val/loss high"]].iloc[1].isna().all()
-
-
-def test_both_tables_are_written_and_the_second_only_for_seeds(tmp_path: Path) -> None:
-    write_results(SweepResult(tmp_path, tuple(jobs()), (LOSS, ACCURACY), 6))
-    assert "val/accuracy mean" in (tmp_path / "groups.csv").read_text()
-    write_results(SweepResult(tmp_path, tuple(jobs()[::2]), (LOSS,), 3))
-    assert not (tmp_path / "groups.csv").exists()

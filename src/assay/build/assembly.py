@@ -15,8 +15,7 @@ from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.model import build_model, equal_blocks, notes_on_model, num_outputs, pretrained_inputs
-from assay.build.monitor_mode import mode_argument
-from assay.build.node import NOT_ARGUMENTS, build, build_error, build_metrics
+from assay.build.node import NOT_ARGUMENTS, build, build_error, build_metrics, mode_argument
 from assay.build.run_length import add_recipe, notes_on_length, notes_on_pictures, run_length
 from assay.build.trainer import build_loggers, build_trainer, check_device, trainer_nodes
 from assay.checkpoint.checkpoint_file import serializable_part

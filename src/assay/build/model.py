@@ -17,7 +17,6 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, DataError
 from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA, adapted_names, merge
-from assay.layer_depth import lies_in
 from assay.targets.resolve import resolve_class
 from assay.task.task import LOGIT_KINDS, LOSS_KINDS
 from assay.task.task_of import task_of
@@ -121,14 +120,6 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
             f"{option} unfreezes the last layers in epoch {last}, counted from 0, but "
             f"trainer.max_epochs={epochs}: they stay as they are; finetune.every_n_epochs "
             "says when"
-        )
-    head = {name for name, p in model.named_parameters() if p.requires_grad}
-    if OmegaConf.select(config, "param_groups.layer_decay") and all(
-        lies_in(name, tuple(getattr(model, "head_names", ()))) for name in head
-    ):
-        messages.append(
-            f"param_groups.layer_decay changes nothing: {option} trains the head alone, "
-            "which learns with the full lr"
         )
     return messages
 

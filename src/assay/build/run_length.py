@@ -113,13 +113,6 @@ def check_length(config: DictConfig) -> list[str]:
     length = run_length(config, config.spec.num_train)
     if length.total_steps is None:
         _check_unbounded(config, length)
-    least = config.trainer.get("min_steps")
-    if is_whole(least) and length.total_steps is not None and least > length.total_steps:
-        raise ConfigError(
-            f"expected at most the {length.total_steps:,} steps of the run, got {least}",
-            key="trainer.min_steps",
-            hint="a larger trainer.max_epochs or trainer.max_steps; min_steps only keeps early stopping away",
-        )
     if config.data.get("_target_") != OUR_DATA:
         return []  # the batches of custom data are unknown
     size = int(config.data.get("eval_batch_size") or 1) * world_size(config)

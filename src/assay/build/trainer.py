@@ -16,8 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from typing_extensions import override
 
-from assay.build.monitor_mode import mode_argument
-from assay.build.node import build, plain_node
+from assay.build.node import build, mode_argument, plain_node
 from assay.build.trainer_options import is_rank, requested_devices
 from assay.callbacks.progress_bar import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep

@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.monitor_mode import monitors
+from assay.build.node import monitors
 from assay.build.run_length import why_no_validation
 from assay.build.trainer_options import is_rank, num_local_processes, requested_devices
 from assay.callbacks.whitening import Whitening

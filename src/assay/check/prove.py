@@ -30,8 +30,7 @@ from assay.build.model import (
     pretrained_inputs,
     warnings_of,
 )
-from assay.build.monitor_mode import score_directions
-from assay.build.node import build, build_metrics, plain_node
+from assay.build.node import build, build_metrics, plain_node, score_directions
 from assay.build.run_length import check_length, check_plateau, run_length
 from assay.build.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
 from assay.build.trainer_options import may_end_early, world_size

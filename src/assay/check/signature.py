@@ -165,7 +165,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
             )
     root: Any = root_of(node)
     for name, value in _values(node, names):
-        # Which mode suits a monitor: assay.build.monitor_mode.
+        # Which mode suits a monitor: assay.build.node.
         if name != "mode" or not isinstance(node.get("monitor"), str):
             _check_value(source_key(root, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(positional, range(len(positional))):

@@ -21,7 +21,6 @@ from assay.data.limits import NAMES, check_limits
 from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
-from assay.files.symlinks import TEXTS
 from assay.record.run_record import no_run_error
 from assay.targets.annotation import as_typed, check_value
 from assay.targets.external_values import WRITING, is_path
@@ -123,23 +122,12 @@ def check_values(config: DictConfig) -> None:
     if not (is_number(name) or isinstance(name, str)) or not str(name).strip():
         raise ConfigError(f"expected a name, got {as_typed(name)}", key="name", hint="name=my_run")
     if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
-        _check_plateau(config)
+        monitor = value_of(config, "scheduler.monitor")
+        check_value("scheduler.monitor", monitor, Annotated[str, Meta(min_length=1)])
     if value_of(config, "data._target_") == OUR_DATA:
         check_limits({name: value_of(config, f"data.{name}") for name in NAMES})
     check_numbers(config)
     check_trainer(config)
-
-
-def _check_plateau(config: DictConfig) -> None:
-    check_value(
-        "scheduler.monitor", value_of(config, "scheduler.monitor"), Annotated[str, Meta(min_length=1)]
-    )
-    lr = value_of(config, "optimizer.lr")
-    for name in ("min_lr", "eps"):
-        value = value_of(config, f"scheduler.{name}")
-        if is_number(value) and is_number(lr) and value >= lr > 0:
-            message = f"expected less than optimizer.lr={lr}, got {value}: the learning rate would never fall"
-            raise ConfigError(message, key=f"scheduler.{name}", hint=f"scheduler.{name}=0.0")
 
 
 def check_numbers(config: DictConfig) -> None:
@@ -324,8 +312,6 @@ _OURS: Final = ("assay.", "lightning.")
 _FILES: Final = ("path", "file", "filepath")
 """Arguments of theirs that name a file; other paths are folders."""
 _LOCAL: Final = ("sqlite:///", "file://", "file:")
-_OWN: Final = (*TEXTS, "record.json", "log.txt", ".lock", "checkpoints")
-"""What assay itself writes into a run directory, beside its metrics.csv."""
 
 
 def check_output_paths(config: DictConfig) -> None:
@@ -341,10 +327,6 @@ def check_output_paths(config: DictConfig) -> None:
             )
         if why := _why_unwritable(value, is_file=is_file):
             raise ConfigError(f"{value!r}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
-        if is_file and os.path.dirname(value) == run_dir and os.path.basename(value) in _OWN:  # noqa: PTH119, PTH120 - nothing is opened
-            raise ConfigError(
-                "the run itself writes this file", key=key, hint=f"{key}='${{run_dir}}/metrics.csv'"
-            )
 
 
 def check_folder(key: str, path: str) -> None:

@@ -22,7 +22,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
 
 from assay.build.assembly import notes_on_hyper_parameters, notes_on_parts
-from assay.build.monitor_mode import score_directions
+from assay.build.node import score_directions
 from assay.build.trainer_options import is_sharded
 from assay.callbacks.pruning import Pruned
 from assay.check.callbacks import notes_on_averages

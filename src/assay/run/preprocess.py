@@ -41,8 +41,6 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from numpy.typing import NDArray
-
     from assay.data.tabular.table_encoder import TableEncoder
 
 _MODE_OF = {1: "GRAY", 3: "RGB"}
@@ -225,10 +223,6 @@ class Preprocess(nn.Module):
         dtype = getattr(torch, str(self.spec.get("input_dtype") or ""), None)
         return torch.empty(0, *self.input_shape, dtype=dtype if isinstance(dtype, torch.dtype) else None)
 
-    def array_batch(self, array: NDArray[Any]) -> NDArray[Any]:
-        """An array with a dimension for samples, also of a single one."""
-        return array[None] if self._is_single(array.ndim) else array
-
     def picture(self, raw: Any) -> Tensor:
         """A picture as the run's data has them after the transforms, `[1, C, H, W]`."""
         return self._stacked([self._picture_of(raw)])
@@ -288,11 +282,12 @@ class Preprocess(nn.Module):
                 raise DataError(message, hint=f"give numbers [B, {self._wanted}]")
             # torch warns of what it must not change
             tensor = as_tensor(array if array.flags.writeable else array.copy(), "the input")
-        single = self._is_single(tensor.ndim)
+        single = self.is_single(tensor.ndim)
         batch = tensor[None] if single else tensor
         return self.source.in_layout(batch) if self.takes_arrays else batch, single
 
-    def _is_single(self, ndim: int) -> bool:
+    def is_single(self, ndim: int) -> bool:
+        """Whether an array of so many dimensions is one sample."""
         without_channels = self.takes_arrays and self.source.layout == "NHW"
         return 0 < ndim == len(self.input_shape) - without_channels
 
@@ -507,7 +502,8 @@ def _as_it_stands(column: pd.Series[Any]) -> Any:
 
 def _read_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     """Rows of an array, which .npy files are mapped into memory for."""
-    array = preprocess.array_batch(np.atleast_1d(read_inputs(path, preprocess.array_names)))
+    array = np.atleast_1d(read_inputs(path, preprocess.array_names))
+    array = array[None] if preprocess.is_single(array.ndim) else array
     for start in range(0, len(array), size):
         part = array[start : start + size]
         samples, _ = preprocess.samples(part)
