@@ -338,7 +338,7 @@ class Table:
                     hint=f"{mend}leave such rows out ({number} of {len(wrong)})",
                 )
         for name in texts:
-            check_columns(rows, [name], path, option)
+            check_columns(rows, [name], path, option if self.fitted is not None else "text")
             rows = self._drop_blank_texts(rows, name, subset)
         return rows
 

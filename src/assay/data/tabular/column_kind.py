@@ -506,6 +506,8 @@ def _leave_out_unfit(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features
         reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         able = next((name for name in left_out if not frame[name].isna().all()), "")
         keep = f"; to use one: {_override(asked, 'keep', able)}" if able else ""
+        if text := next((name for name in left_out if chosen.kinds[name][0] == "text"), ""):
+            keep += f"; to learn from texts: data=text_table {format_override('data.source.text', text)}"
         chosen.notes.append(f"left out of the features: {reasons}{keep}")
         chosen.names = [name for name in chosen.names if name not in left_out]
 
