@@ -335,8 +335,9 @@ def _run_jobs(
         )
         folds = gather_folds(result)
         write_results(result, folds)
-        with ignore_closed_output(console):
-            print_results(console, result, folds)
+        if sweep.deadline == math.inf:  # a try says itself what came of its runs
+            with ignore_closed_output(console):
+                print_results(console, result, folds)
     return result
 
 
