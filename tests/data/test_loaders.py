@@ -255,7 +255,7 @@ def test_what_is_prepared_at_once_has_the_bits_of_each_batch_by_itself(
     def prepare(some: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         return normalize(some, dtype), task_of(task).batch_targets(wanted, dtype)
 
-    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 13 * inputs[0].numel())
+    monkeypatch.setattr(module, "BLOCK_ELEMENTS", 13 * inputs[0].numel())
     before = [prepare(*batch) for batch in batches_of(inputs, targets, prepare, epochs=1)]
     after = batches_of(inputs, targets, prepare, epochs=2)
     assert [type(batch) for batch in after] == [Prepared] * 9

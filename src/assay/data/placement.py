@@ -46,7 +46,7 @@ def free_device_memory(device: torch.device) -> int:
     return 0
 
 
-_BLOCK_ELEMENTS = 1 << 22
+BLOCK_ELEMENTS = 1 << 22
 _MULTIPLE = 8
 """Of which padded lengths are, so that kernels meet few shapes."""
 
@@ -136,7 +136,7 @@ class Placement:
             for old, first in pairs
         )
         # In blocks: a value does not depend on what lies beside it, and the whole would take memory twice.
-        length = max(1, _BLOCK_ELEMENTS // max(1, samples[0][0].numel()))
+        length = max(1, BLOCK_ELEMENTS // max(1, samples[0][0].numel()))
         for start in range(0, len(inputs), length):
             block = slice(start, start + length)
             prepared = prepare(samples[0][block], samples[1][block])

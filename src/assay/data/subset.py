@@ -19,7 +19,7 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
 )
 from torch.nn.functional import adaptive_avg_pool2d, normalize
 
-from assay.data.placement import free_memory
+from assay.data.placement import BLOCK_ELEMENTS, free_memory
 from assay.data.samples import Samples, Stream, Unfitted
 from assay.errors import DataError
 from assay.quoting import format_override
@@ -341,9 +341,6 @@ def long_tail(indices: Rows, labels: Rows, num_classes: int, ratio: float, seed:
     return np.sort(np.concatenate(sampled))
 
 
-_BLOCK_ELEMENTS = 1 << 22
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Subset:
@@ -378,7 +375,7 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
     """Samples in blocks of a few million values, so that work on them takes bounded memory."""
     if not len(rows):
         return
-    size = max(1, _BLOCK_ELEMENTS // max(1, inputs[0].numel()))
+    size = max(1, BLOCK_ELEMENTS // max(1, inputs[0].numel()))
     for chunk in rows.split(size):  # type: ignore[no-untyped-call]  # torch leaves it untyped
         yield inputs.index_select(0, chunk)
 

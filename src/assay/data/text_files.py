@@ -17,7 +17,7 @@ from assay.data.samples import Samples
 from assay.data.source_files import check_path
 from assay.data.source_info import info_of
 from assay.data.tokenizer import END, Bytes, Tokenizer, check_tokenizer
-from assay.errors import DataError
+from assay.errors import DataError, check_numbers
 from assay.quoting import pluralize
 from assay.task.language_modelling import encode_run_lengths
 
@@ -194,8 +194,7 @@ class TextFiles:
                 f"data.source.vocab_size={vocab_size} is for byte pairs, but the tokens are {tokens}; use "
                 "data.source.vocab_size=null"
             )
-        if context_length < 1:
-            raise ValueError(f"data.source.context_length={context_length}: expected 1 or more")
+        check_numbers("[1, inf)", context_length=context_length)
         self._root, self._pattern = None if root is None else Path(root), pattern
         self._length = context_length
         self._tokens, self._vocab_size = tokens, vocab_size or _VOCAB_SIZE
