@@ -188,8 +188,7 @@ def _unknown_key(
 ) -> ConfigError:
     if key in _RENAMED:
         return ConfigError("unknown key", key=key, hint=f"{_RENAMED[key]}={typed.get(key, '…')}")
-    groups = _groups(loader)
-    keys = _keys(key, groups, overrides, loader)
+    groups, keys = _groups(loader), _keys(key, overrides, loader)
     parent, _, last = key.rpartition(".")
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
@@ -206,9 +205,9 @@ def _unknown_key(
     return ConfigError(f"unknown key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
 
 
-def _keys(beside: str, groups: list[str], overrides: Sequence[str], loader: ConfigLoader) -> list[str]:
+def _keys(beside: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:
     """All keys of the config that the chosen options make: of Hydra's own for one of them, or all others."""
-    choices = [item for item in overrides if "/" in item or item.lstrip("+~").partition("=")[0] in groups]
+    choices = [item for item in overrides if "." not in (name := item.partition("=")[0]) and name != beside]
     try:
         config = loader.load_configuration("train", choices, run_mode=RunMode.RUN)
     except (HydraException, OmegaConfBaseException, ConfigError):
