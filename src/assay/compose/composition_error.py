@@ -66,7 +66,6 @@ _RENAMED: Final = {
 _NO_OPTION: Final = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )
-_MOST_NAMED: Final = 3
 _NETWORK: Final = re.compile(
     r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)"
 )
@@ -164,7 +163,7 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if group == "model" and _NETWORK.match(option):
         hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
-    if not guess and 0 < len(named := _name_what(option, group, options, loader)) <= _MOST_NAMED:
+    if not guess and 0 < len(named := _name_what(option, group, options, loader)) <= 3:
         guess = f"; did you mean {' or '.join(map(repr, named))}?"
     if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
         guess, hint = "; assay does not run launchers and sweepers of Hydra's interface", instead

@@ -70,8 +70,9 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
         return _ELSEWHERE[word]
     names = (last, _ALSO_CALLED.get(last))
     if same := [key for key in all_keys if key.rpartition(".")[2] in names]:
+        inside = [key for key in same if parent and key.startswith(f"{parent}.")]
         return max(
-            same, key=lambda key: (bool(parent) and key.startswith(f"{parent}."), _likeness(key, word))
+            inside or same, key=lambda key: (-abs(key.count(".") - word.count(".")), _likeness(key, word))
         )
     beside = [key for key in all_keys if key.rpartition(".")[0] == parent and parent]
     for among in (beside, all_keys):
