@@ -125,12 +125,19 @@ def test_losses_of_different_kinds_do_not_decide(tmp_path: Path) -> None:
     assert table.ranking.metric == "val/accuracy"
     assert any("not the same quantity" in note for note in compared(tmp_path, sort="val/loss").notes)
     for number, kind in enumerate(("Binary", "Multiclass")):
-        node = {"f1": {"_target_": f"torchmetrics.classification.{kind}F1Score"}}
-        config, choices = {"metrics": {"eval": {"metrics": node}}}, {"metrics": kind}
-        make_run(tmp_path / kind, config=config, choices=choices, metrics={"val/f1": number / 2})
-    table = compared(tmp_path, sort="val/f1:max")
-    assert any("BinaryF1Score, torchmetrics.classification.MulticlassF1" in note for note in table.notes)
+        names = {"f1": "F1Score", "accuracy": "Accuracy", "auroc": "AUROC"}
+        node: dict[str, dict[str, str]] = {
+            name: {"_target_": f"torchmetrics.classification.{kind}{of}"} for name, of in names.items()
+        }
+        node["accuracy"]["average"] = "micro"
+        config = {"metrics": {"eval": {"metrics": node}}, "spec": {"class_names": ["well", "ill"]}}
+        scores = {f"val/{name}": number / 2 for name in names}
+        make_run(tmp_path / "2" / kind, config=config, choices={"metrics": kind}, metrics=scores)
+    table = compared(tmp_path / "2", sort="val/f1:max")
+    assert any("in all rows: val/f1=val/f1 (macro), val/f1 of ill" in note for note in table.notes)
     assert table.best is None
+    for name in ("accuracy", "auroc"):
+        assert compared(tmp_path / "2", sort=f"val/{name}:max").best == 0
 
 
 @pytest.mark.parametrize(

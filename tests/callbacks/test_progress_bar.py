@@ -165,7 +165,7 @@ def test_a_file_gets_one_plain_line_an_epoch() -> None:
 def test_a_long_epoch_tells_how_it_stands() -> None:
     lines = fit_lines(Net(0.01), Batches(60), bar={"line_interval": 0.2}, max_epochs=1)
     assert 2 <= len(lines) < 60, "by the clock, not one a step"
-    pattern = r"epoch 1/1  \d+/60  \d+\.\ds  loss 0\.2500  at most \d+\.\d s left"
+    pattern = r"epoch 1/1  \d+/60  \d+\.\ds  loss 0\.2500  about \d+\.\d s left"
     for line in lines[:-1]:
         assert re.fullmatch(pattern, line), line
 

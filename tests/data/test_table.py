@@ -392,12 +392,28 @@ def test_the_positive_class_can_be_chosen(tmp_path: Path, positive: str | float)
     frame.to_csv(path := tmp_path / "rows.csv", index=False)
     source = Table(str(path), "sick", positive=positive)
     if positive not in ("no", "yes"):
-        with pytest.raises(DataError, match=r"positive=\S+ expected one of two classes, .* classes no, yes"):
+        with pytest.raises(
+            DataError,
+            match=r"positive=\S+ expected a class of a binary task, got binary of the classes no, yes",
+        ):
             source.read()
         return
     targets = source.read()["all"].targets
     assert source.class_names == (("yes", "no") if positive == "no" else ("no", "yes"))
     assert targets.tolist() == (frame["sick"] == positive).astype(int).tolist()
     for target in ("grade", "x"):
-        with pytest.raises(DataError, match=r"but the target has (the classes 1, 3, 4, 2|no classes)"):
+        with pytest.raises(DataError, match=r"got (multiclass of the classes 1, 2, 3, 4|regression)\n"):
             Table(str(path), target, positive="2").read()
+
+
+def test_the_positive_class_does_not_decide_who_is_tested(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    frame = pd.DataFrame({"x": np.arange(60) / 7, "sick": ["yes", "no", "no"] * 20})
+    frame.to_csv(path := tmp_path / "rows.csv", index=False)
+    tested = []
+    for positive in (None, "yes", "no", False):
+        data = data_module(Table(str(path), "sick", positive=positive))
+        data.setup()
+        tested.append(data.splits.rows["test"].tolist())
+    assert tested[1:] == tested[:1] * 3

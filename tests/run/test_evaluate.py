@@ -173,6 +173,7 @@ def test_rows_that_the_model_does_not_take_are_refused(
     [
         ("optimizer.lr=1", "optimizer.lr: this is what the run is made of"),
         ("data.source._target_=os.system", "made of"),
+        ("data.source.keep=[soil]", "data.source.keep: this is what the run is made of"),
         ("data.source.pth=x", "no such key; did you mean 'data.source.path'"),
         ("data.source.path=a,b", "several values"),
         ("data=iris", r"shape \[4\]"),

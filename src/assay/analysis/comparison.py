@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.objective import is_better_low
+from assay.analysis.objective import describe_metric, is_better_low
 from assay.analysis.run import (
     OF_THE_RECORD,
     ConfigValues,
@@ -206,7 +206,8 @@ def _choose_metric(runs: Sequence[Run], metrics: Iterable[str], configs: ConfigV
     named = [name for name in scores if any(name in run.directions for run in runs)]
     common = [name for name in named if all(name in run.metrics for run in runs if run.status == "finished")]
     scored = [name for name in metrics if name.startswith(("val/", "test/"))]
-    return next(filter(None, (*common, metric, *scored, *metrics)), "")
+    alike = [name for name in common if not _unlike_losses(name, runs, configs)]
+    return next(filter(None, (*alike, *common, metric, *scored, *metrics)), "")
 
 
 def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
@@ -227,11 +228,21 @@ def _unlike_losses(metric: str, runs: Sequence[Run], configs: ConfigValues) -> d
     scored = {run.config_fingerprint: run for run in runs if run.score(metric) is not None}
     if metric.endswith("loss"):
         return find_unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in scored.values())
-    if len({str(run.choices.get("metrics")) for run in scored.values()}) == 1:
+    asked = ("metrics", "data.source.positive")
+    typed = [[item for item in run.typed.items() if item[0].startswith(asked)] for run in scored.values()]
+    options = {str(run.choices.get("metrics")) for run in scored.values()}
+    if len(options) == 1 and all(items == typed[0] for items in typed):
         return {}
-    keys = [f"metrics.eval.metrics.{metric.rpartition('/')[2]}.{name}" for name in ("_target_", "average")]
-    terms = [{key: value_of(run, key, configs) or "–" for key in keys} for run in scored.values()]
-    return find_unlike_losses((None, of_run) for of_run in terms)
+    return find_unlike_losses((None, {metric: _quantity(metric, run, configs)}) for run in scored.values())
+
+
+def _quantity(metric: str, run: Run, configs: ConfigValues) -> str:
+    """A metric with what it is of, such as `val/f1 of ill`; the AUROC of two classes is that of either."""
+    node = f"metrics.eval.metrics.{metric.rpartition('/')[2]}"
+    keys = (f"{node}._target_", f"{node}.average", "spec.class_names")
+    target, average, names = (value_of(run, key, configs) or "" for key in keys)
+    positive = names.strip("[]").rpartition(",")[2].strip()
+    return metric if target.endswith("AUROC") else describe_metric(metric, target, average, positive)
 
 
 _WRITTEN: Final = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)

@@ -119,6 +119,8 @@ class ProgressBar(LightningProgressBar):
         self._label, self._done, self._total = "", 0, math.inf
         self._epoch = ""  # label of the current epoch, during training
         self._started = 0.0
+        self._fit_began = 0.0, 0
+        """When training began in this process, and after how many batches: validation counts, too."""
         self._next_redraw = math.inf  # while nothing is shown
         self._loss: Any = None
         self._last_line = -math.inf
@@ -156,6 +158,7 @@ class ProgressBar(LightningProgressBar):
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._last_line, self._skipped = -math.inf, None
+        self._fit_began = perf_counter(), self._run_progress()[0]
         # A run may be resumed within an epoch.
         self._begin_epoch(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.completed)
 
@@ -279,9 +282,9 @@ class ProgressBar(LightningProgressBar):
             seconds = perf_counter() - self._started
             total_text = f"/{self._total:.0f}" if self._total < math.inf else ""
             trained, all_batches = self._run_progress()
-            if all_batches and self._label == self._epoch:
-                left = seconds / self._done * (all_batches - trained)
-                shown += f"  at most {quoting.format_duration(left)} left"
+            if all_batches and self._label == self._epoch and trained > self._fit_began[1]:
+                pace = (perf_counter() - self._fit_began[0]) / (trained - self._fit_began[1])
+                shown += f"  about {quoting.format_duration(pace * (all_batches - trained))} left"
             self.print(f"{self._label}  {self._done}{total_text}  {seconds:.1f}s  {shown}".rstrip())
         ended = perf_counter()
         # All redraws together take at most 5 % of the time.

@@ -21,6 +21,7 @@ from assay.data.limits import NAMES, check_limits
 from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
+from assay.files.symlinks import RESULTS, TEXTS
 from assay.record.run_record import no_run_error
 from assay.targets.annotation import as_typed, check_value
 from assay.targets.external_values import WRITING, is_path
@@ -312,6 +313,8 @@ _OURS: Final = ("assay.", "lightning.")
 _FILES: Final = ("path", "file", "filepath")
 """Arguments of theirs that name a file; other paths are folders."""
 _LOCAL: Final = ("sqlite:///", "file://", "file:")
+_OWN: Final = (*TEXTS, *RESULTS, "record.json", "encoder.json", "log.txt", ".lock", "checkpoints")
+"""What assay itself writes into a run directory, beside its metrics.csv."""
 
 
 def check_output_paths(config: DictConfig) -> None:
@@ -327,6 +330,11 @@ def check_output_paths(config: DictConfig) -> None:
             )
         if why := _why_unwritable(value, is_file=is_file):
             raise ConfigError(f"{value!r}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
+        inside = os.path.relpath(value, run_dir).partition(os.sep)[0]
+        if is_file and inside in _OWN:
+            raise ConfigError(
+                "the run itself writes this file", key=key, hint=f"{key}='${{run_dir}}/metrics.csv'"
+            )
 
 
 def check_folder(key: str, path: str) -> None:

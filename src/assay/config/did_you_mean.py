@@ -48,6 +48,7 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     longer = sorted((name for name in names if word and name.startswith(word.removesuffix("s"))), key=len)
     close = [name for name in names if name == _ALSO_CALLED.get(word)] or swapped or longer
     close = close or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = close or [name for name in names if len(name) > 2 and word.startswith(name)]  # validation: val
     return f"{before}did you mean {close[0]!r}?" if close else ""
 
 
@@ -62,7 +63,8 @@ def list_names(candidates: Iterable[str], word: str = "") -> str:
 
 def guess_key(word: str, keys: Iterable[str]) -> str:
     """The full key that an unread key was probably meant to be, or a command; empty where none is near."""
-    all_keys = [key for key in keys if not key.rpartition(".")[2].startswith("_")]
+    of_logger = word.startswith("logger")  # which has a path, too
+    all_keys = [key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))]
     parent, _, last = word.rpartition(".")
     if not parent and word in _RESUME:
         return "assay resume RUN continues a run"
@@ -71,9 +73,7 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     names = (last, _ALSO_CALLED.get(last))
     if same := [key for key in all_keys if key.rpartition(".")[2] in names]:
         inside = [key for key in same if parent and key.startswith(f"{parent}.")]
-        return max(
-            inside or same, key=lambda key: (-abs(key.count(".") - word.count(".")), _likeness(key, word))
-        )
+        return max(inside or same, key=lambda key: (key == last, _depth_and_likeness(key, word)))
     beside = [key for key in all_keys if key.rpartition(".")[0] == parent and parent]
     for among in (beside, all_keys):
         leaves = {
@@ -85,5 +85,5 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")
 
 
-def _likeness(key: str, word: str) -> float:
-    return difflib.SequenceMatcher(None, key, word).ratio()
+def _depth_and_likeness(key: str, word: str) -> tuple[int, float]:
+    return -abs(key.count(".") - word.count(".")), difflib.SequenceMatcher(None, key, word).ratio()

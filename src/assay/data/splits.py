@@ -186,6 +186,12 @@ class Splits:
         return digest.hexdigest()
 
 
+def _labels(source: Source, targets: Tensor) -> NDArray[np.int64]:
+    """Classes to divide samples by, which does not depend on the one that is positive."""
+    labels: NDArray[np.int64] = targets.numpy()
+    return 1 - labels if getattr(source, "is_reversed", False) else labels
+
+
 def read_splits(
     source: Source,
     split: Split,
@@ -212,7 +218,9 @@ def read_splits(
         task.check(subset, data.targets, class_names)
     undivided = "all" in parts
     training = parts.pop("all" if undivided else "train")
-    labels = training.targets.numpy() if source_task.by_class and training.targets.ndim == 1 else None
+    labels = (
+        _labels(source, training.targets) if source_task.by_class and training.targets.ndim == 1 else None
+    )
     try:
         # The source has divided a stream itself.
         rows, notes = divide(training, parts, split if stream is None else Split(0, 0), labels)

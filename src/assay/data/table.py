@@ -56,20 +56,25 @@ class TableTargets:
         task: str,
         names: Sequence[str],
         values: Mapping[str, Collection[Any]],
-        positive: str | None = None,
+        positive: str | float | bool | None = None,
     ) -> None:
         self._task, self._names = task_of(task), list(names)
         self.notes: list[str] = []
+        self.is_reversed = False
+        """Whether the positive class would not come last by its name or number."""
         self._classes: dict[str, list[Any]] = {}
         for name, classes in values.items():
             is_mixed = len({type(value) for value in classes}) > 1
             ordered = sorted(classes, key=str if is_mixed else None)
-            self._classes[name] = sorted(ordered, key=lambda value: str(value) == positive)
+            self._classes[name] = sorted(ordered, key=lambda value: _is_class(positive, str(value)))
+            self.is_reversed = self._classes[name] != ordered
         self.class_names = self._output_names()
-        if positive is not None and (task != Binary.name or positive not in self.class_names):
-            classes = f"the classes {join_first(self.class_names)}" if self._task.by_class else "no classes"
+        if positive is None:
+            return
+        if task != Binary.name or not any(_is_class(positive, name) for name in self.class_names):
+            classes = f" of the classes {join_first(sorted(self.class_names))}" if self.class_names else ""
             raise DataError(
-                f"data.source.positive={positive}: expected one of two classes, but the target has {classes}",
+                f"data.source.positive={positive}: expected a class of a binary task, got {task}{classes}",
                 hint="data.source.positive=null takes the last of two in alphabetical order",
             )
 
@@ -133,6 +138,14 @@ class TableTargets:
         return exact
 
 
+def _is_class(positive: str | float | bool | None, name: str) -> bool:
+    """Whether `positive` means a class; YAML reads yes as true, and 1 may be written 1.0."""
+    if isinstance(positive, bool):
+        return name.casefold() in (("true", "yes") if positive else ("false", "no"))
+    text = f"{positive:g}" if isinstance(positive, float) else positive
+    return name == text
+
+
 def class_columns(task: str, names: Sequence[str], frame: pd.DataFrame) -> list[str]:
     """The targets that are classes, not numbers."""
     if task_of(task).has_heads:
@@ -183,6 +196,7 @@ class Table:
         lowercase: Fold capital letters, and compatible forms of characters.
 
     Attributes:
+        is_reversed: Whether `positive` has put the two classes in another order; rows are divided as without.
         text_encoder: Makes token ids of the texts; None without them.
         targets: Columns to predict.
         file_options: How files are read, for `read_table`.
@@ -216,7 +230,7 @@ class Table:
         na_values: Sequence[str | float] = (),
         sheet: str | None = None,
         max_categories: int | None = 100,
-        positive: str | float | None = None,
+        positive: str | float | bool | None = None,
         text: str | None = None,
         tokenizer: Kind | Literal["auto"] = "auto",
         vocab_size: int = 8192,
@@ -234,10 +248,14 @@ class Table:
         if text is not None:
             if text in self.targets:
                 raise ValueError(f"text={text!r}: expected a column other than the target")
-            if features is not None or exclude or keep or categories:
+            of_columns = (features, day_first, *exclude, *keep, *categories)
+            if any(value is not None for value in of_columns) or missing != "impute" or max_categories != 100:
                 raise ValueError(
-                    f"text={text!r}: expected no features, exclude, keep and categories beside it"
+                    f"text={text!r}: expected no options of other columns beside it, such as features, keep, "
+                    "missing and max_categories"
                 )
+            if target is None:
+                raise ValueError("target=None: expected the name of a column")
             self.text_encoder = TextEncoder(
                 text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
             )
@@ -253,7 +271,8 @@ class Table:
             "sheet": sheet,
         }
         self._impute, self._max_categories = missing == "impute", max_categories
-        self._positive = None if positive is None else str(positive)
+        self._positive = positive
+        self.is_reversed = False
         self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = ()
         self._notes: tuple[str, ...] = ()
@@ -301,7 +320,7 @@ class Table:
         positive = self._positive if self.fitted is None else None  # else classes go by their names
         targets = TableTargets(self.task, self.targets, classes, positive)
         self._note(*targets.notes)
-        self.class_names = targets.class_names
+        self.class_names, self.is_reversed = targets.class_names, targets.is_reversed
         named, subsets = (*self.split_columns.values(), *hints), {}
         for subset, frame in frames.items():
             raw, encoded, rows = frame[chosen.names], targets.encode(frame), _row_names(frame)

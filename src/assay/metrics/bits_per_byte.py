@@ -38,6 +38,8 @@ class BitsPerByte(Metric):
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Add a batch of tokens."""
+        if preds.shape[:-1] != target.shape:
+            raise ValueError(f"expected logits {[*target.shape, 'C']}, got {list(preds.shape)}")
         nats = F.cross_entropy(preds.flatten(0, -2), target.flatten(), reduction="none")
         dtype = torch.float32 if target.device.type == "mps" else torch.float64
         # Not in place: the state starts as float32, so that the module can move to any device.

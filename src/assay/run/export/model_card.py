@@ -71,6 +71,7 @@ def _column_row(column: Mapping[str, Any]) -> tuple[str, str, Any]:
     start = str(column.get("start")).removesuffix("T00:00:00")
     units = {"elapsed": f", days since {start}", "day_of_week": ", 0 is Monday"}
     missing = "NaN comes out" if column["missing"] is None else column["missing"]
+    missing = f"{missing}, and is marked" if column.get("marked") else missing
     return column["name"], f"{column['kind']}{units.get(str(column.get('part')), '')}", missing
 
 
@@ -276,6 +277,7 @@ def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
     entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:
         entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
+        entry |= {"marked": True} if column.marks_gaps else {}
         if column.kind == "category":
             entry["categories"] = list(column.codes)[:_ALL_CODES]
             entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
