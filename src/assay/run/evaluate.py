@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 
     from assay.task.predictions import StoredPredictions
 
-_LEARNED: Final = ("features", "exclude", "keep", "max_categories", "positive", "tokenizer", "vocab_size")
+_LEARNED: Final = (
+    *("features", "exclude", "keep", "max_categories", "positive"),
+    *("tokenizer", "vocab_size", "max_length", "lowercase"),
+)
 """Of a table: what the run has learned of its columns and texts stays."""
 _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
 
