@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import operator
 import re
@@ -14,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.objective import describe_metric, is_better_low
+from assay.analysis.objective import describe_metric, is_better_low, metric_keys
 from assay.analysis.run import (
     OF_THE_RECORD,
     ConfigValues,
@@ -199,15 +200,13 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
 
 def _choose_metric(runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues) -> str:
     monitors = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
-    metric = monitors[0][0] if monitors else ""
-    if metric and not _unlike_losses(metric, runs, configs):
-        return metric
+    metric: str = monitors[0][0] if monitors else ""
     scores = [name for name in metrics if name.startswith("val/") and not name.endswith("loss")]
     named = [name for name in scores if any(name in run.directions for run in runs)]
     common = [name for name in named if all(name in run.metrics for run in runs if run.status == "finished")]
     scored = [name for name in metrics if name.startswith(("val/", "test/"))]
-    alike = [name for name in common if not _unlike_losses(name, runs, configs)]
-    return next(filter(None, (*alike, *common, metric, *scored, *metrics)), "")
+    alike = (name for name in (metric, *common) if name and not _unlike_losses(name, runs, configs))
+    return next(filter(None, itertools.chain(alike, common, [metric], scored, metrics)), "")
 
 
 def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
@@ -238,8 +237,7 @@ def _unlike_losses(metric: str, runs: Sequence[Run], configs: ConfigValues) -> d
 
 def _quantity(metric: str, run: Run, configs: ConfigValues) -> str:
     """A metric with what it is of, such as `val/f1 of ill`; the AUROC of two classes is that of either."""
-    node = f"metrics.eval.metrics.{metric.rpartition('/')[2]}"
-    keys = (f"{node}._target_", f"{node}.average", "spec.class_names")
+    keys = (*metric_keys(metric.rpartition("/")[2]), "spec.class_names")
     target, average, names = (value_of(run, key, configs) or "" for key in keys)
     positive = names.strip("[]").rpartition(",")[2].strip()
     return metric if target.endswith("AUROC") else describe_metric(metric, target, average, positive)

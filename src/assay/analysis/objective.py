@@ -151,6 +151,11 @@ def format_score(name: str, value: float) -> str:
     return f"{100 * value:.2f} %" if is_share(name) else format_number(value)
 
 
+def metric_keys(name: str) -> tuple[str, str]:
+    """Where a config says the class of a metric of evaluation, and what it averages over."""
+    return f"metrics.eval.metrics.{name}._target_", f"metrics.eval.metrics.{name}.average"
+
+
 def describe_metric(name: str, target: str, average: str, positive: str) -> str:
     """A metric's name, and what it averages over or of which class it is.
 

@@ -86,8 +86,7 @@ class ProgressBar(LightningProgressBar):
 
     They are redrawn by time, not by step: a step only stores its number and a reference to its loss and
     checks the time. Only a redraw formats anything or reads from the device.
-
-    The lines of epochs come from `assay.callbacks.progress_bar`. Only rank 0 shows anything.
+    The lines of epochs come from `RunLog`. Only rank 0 shows anything.
 
     Args:
         refresh_interval: Seconds between two redraws of the live bars, more if they are slow; 0: each step.

@@ -163,14 +163,14 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if group == "model" and _NETWORK.match(option):
         hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
-    if not guess and 0 < len(named := _name_what(option, group, options, loader)) <= 3:
+    if not guess and 0 < len(named := _find_mentions(option, group, options, loader)) <= 3:
         guess = f"; did you mean {' or '.join(map(repr, named))}?"
     if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
         guess, hint = "; assay does not run launchers and sweepers of Hydra's interface", instead
     return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
 
 
-def _name_what(word: str, group: str, options: Sequence[str], loader: ConfigLoader) -> list[str]:
+def _find_mentions(word: str, group: str, options: Sequence[str], loader: ConfigLoader) -> list[str]:
     """The options whose description names a word: `data=table` reads a CSV file."""
     repository = cast("Any", loader).repository
     pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)

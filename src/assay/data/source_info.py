@@ -34,6 +34,7 @@ class SourceInfo:
             of a `table` (`file_options` and `targets`).
         has_encoder: Whether a run keeps what was learned from the training subset to encode its inputs.
         divides_itself: Whether the source cuts its samples into subsets, and not `data.split`.
+        learned: Arguments for training alone: an evaluation keeps what the run has learned.
     """
 
     paths: tuple[SourcePath, ...] = ()
@@ -41,6 +42,7 @@ class SourceInfo:
     raw_input: Literal["", "arrays", "pictures", "table"] = ""
     has_encoder: bool = False
     divides_itself: bool = False
+    learned: tuple[str, ...] = ()
 
 
 def info_of(source: object) -> SourceInfo:
@@ -151,6 +153,10 @@ def _find_shards_task(source: dict[str, Any]) -> str:
         return ""
 
 
+_OF_TABLES: Final = (
+    *("features", "exclude", "keep", "max_categories", "positive"),
+    *("tokenizer", "vocab_size", "max_length", "lowercase"),
+)
 _BUILT_IN: Final = {
     "assay.data.arrays.Arrays": SourceInfo(
         (SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),),
@@ -174,12 +180,14 @@ _BUILT_IN: Final = {
         _find_table_task,
         "table",
         has_encoder=True,
+        learned=_OF_TABLES,
     ),
     "assay.data.table_shards.TableShards": SourceInfo(
         (SourcePath("path", "a folder of .parquet or .arrow files", "file or folder", or_url=True),),
         _find_shards_task,
         "table",
         has_encoder=True,
+        learned=_OF_TABLES,
     ),
     "assay.data.text_files.TextFiles": SourceInfo(
         (SourcePath("root", "a folder of text files, or one such file", "file or folder"),),

@@ -61,7 +61,6 @@ class TableTargets:
         self._task, self._names = task_of(task), list(names)
         self.notes: list[str] = []
         self.is_reversed = False
-        """Whether the positive class would not come last by its name or number."""
         self._classes: dict[str, list[Any]] = {}
         for name, classes in values.items():
             is_mixed = len({type(value) for value in classes}) > 1
@@ -69,9 +68,8 @@ class TableTargets:
             self._classes[name] = sorted(ordered, key=lambda value: _is_class(positive, str(value)))
             self.is_reversed = self._classes[name] != ordered
         self.class_names = self._output_names()
-        if positive is None:
-            return
-        if task != Binary.name or not any(_is_class(positive, name) for name in self.class_names):
+        is_known = task == Binary.name and any(_is_class(positive, name) for name in self.class_names)
+        if positive is not None and not is_known:
             classes = f" of the classes {join_first(sorted(self.class_names))}" if self.class_names else ""
             raise DataError(
                 f"data.source.positive={positive}: expected a class of a binary task, got {task}{classes}",

@@ -14,6 +14,7 @@ from assay.analysis.objective import (
     describe_threshold,
     format_score,
     is_share,
+    metric_keys,
 )
 from assay.analysis.read_runs import Curve, read_curves, read_runs
 from assay.analysis.run import is_config, typed_values
@@ -89,8 +90,7 @@ def run_page(run_dir: Path) -> Page:
     names = predictions.class_names if predictions is not None else ()
 
     def in_words(metric: str) -> str:
-        node = f"metrics.eval.metrics.{metric}"
-        target, average = values.get(f"{node}._target_", ""), values.get(f"{node}.average", "")
+        target, average = (values.get(key, "") for key in metric_keys(metric))
         return describe_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
 
     drawn = curve_figures(curves, in_words, checkpoint)

@@ -53,11 +53,6 @@ if TYPE_CHECKING:
 
     from assay.task.predictions import StoredPredictions
 
-_LEARNED: Final = (
-    *("features", "exclude", "keep", "max_categories", "positive"),
-    *("tokenizer", "vocab_size", "max_length", "lowercase"),
-)
-"""Of a table: what the run has learned of its columns and texts stays."""
 _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
 
 
@@ -66,9 +61,9 @@ def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path |
     parsed = parse_overrides(overrides, "one evaluation", "data.source.path=FILE")
     given = {one.key_or_group: one for one in parsed}
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
-    is_table = str(OmegaConf.select(config, "data.source._target_")).startswith("assay.data.table")
+    learned = source_info(config).learned
     for key in given:
-        _check_key(key, ours=ours, is_learned=is_table and key.rpartition(".")[2] in _LEARNED)
+        _check_key(key, learned, ours=ours)
     if (device := given.pop("device", None)) is not None:
         choose_device(config, str(device.value()))
     if "data" in given:
@@ -82,13 +77,13 @@ def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path |
     return any(key.partition(".")[2].partition(".")[0] not in _LOADING for key in given)
 
 
-def _check_key(key: str, *, ours: bool, is_learned: bool) -> None:
+def _check_key(key: str, learned: Sequence[str], *, ours: bool) -> None:
     root, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     fine = key in ("data", "device") or (
         root == "data" and (not ours or name == "source" or rest in _LOADING) and "_target_" not in key
     )
-    if not fine or is_learned:
+    if not fine or key.rpartition(".")[2] in learned:
         raise ConfigError(
             "this is what the run is made of, or nothing that an evaluation reads",
             key=key,
