@@ -58,6 +58,9 @@ class Module(L.LightningModule):
         piece: What `training_step` takes of a batch once it is augmented; None for the whole batch.
     """
 
+    skips_stand_ins = True
+    """Tells the datamodule that batches beyond a rank's share may come, see `BatchOrder`."""
+
     def __init__(
         self,
         *,
@@ -95,6 +98,7 @@ class Module(L.LightningModule):
         self.finetune = finetune
         self.piece: slice | None = None
         self._step = _Step()
+        self._eval_order: Any = None  # a BatchOrder, which says which batches are stand-ins
         if channels_last:
             self.model.to(memory_format=torch.channels_last)
 
@@ -120,20 +124,25 @@ class Module(L.LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Track a validation batch."""
-        del batch_idx
-        self.val_tracker.update(*self.evaluated(batch))
+        observed = self.evaluated(batch)
+        self._track(self.val_tracker, observed, batch_idx)
 
     def test_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
         """Track a test batch."""
-        del batch_idx
         observed = self.evaluated(batch)
-        self.test_tracker.update(*observed)
+        self._track(self.test_tracker, observed, batch_idx)
         predictions, targets = self.scored(observed), observed[2]
         if not self.task.reconstructs:
             return {"predictions": predictions, "targets": targets}
         (inputs, labels), scale = _unpack(batch), self._target_scale
         outputs = predictions if scale is None else scale.standardize(predictions)
         return {"predictions": self.task.described(self.model, inputs, outputs), "targets": labels}
+
+    def _track(self, tracker: Tracker, observed: Observation, batch_idx: int) -> None:
+        if self._eval_order is None or self._eval_order.counts(batch_idx):
+            tracker.update(*observed)
+        else:
+            tracker.take_stand_in(*observed[1:])
 
     def evaluated(self, batch: Any) -> Observation:
         """Loss, outputs and targets of a batch that is not trained on, as the trackers take them."""
@@ -243,6 +252,14 @@ class Module(L.LightningModule):
     def on_train_epoch_end(self) -> None:
         """Log the epoch's training metrics."""
         self._finish(self.train_tracker)
+
+    def on_validation_epoch_start(self) -> None:
+        """Note which batches are of this rank's share."""
+        self._eval_order = getattr(self.trainer.val_dataloaders, "order", None)
+
+    def on_test_epoch_start(self) -> None:
+        """Note which batches are of this rank's share."""
+        self._eval_order = getattr(self.trainer.test_dataloaders, "order", None)
 
     def on_validation_epoch_end(self) -> None:
         """Log the validation metrics."""

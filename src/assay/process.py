@@ -30,7 +30,7 @@ COLLECT: Final = (10_000, 20, 20)
 """Thresholds of the garbage collector: a job begins with hundreds of thousands of objects that stay."""
 _PARENT: Final = "ASSAY_PARENT"
 _GRACE: Final = 10.0
-"""Seconds that the others have to end when one has died."""
+"""Seconds that processes have to end when one has died, or once a second signal has come."""
 _LOOK_EVERY: Final = 1.0
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -84,20 +84,28 @@ def wait(
     signals: Sequence[signal.Signals],
     on_failure: Callable[[int, int], None] = lambda *_: None,
 ) -> list[int]:
-    """Wait for processes; signals are passed on, and the third Ctrl-C kills them."""
-    passed, deadline = 0, math.inf
+    """Wait for processes; signals are passed on.
+
+    After the second one they have ten seconds, for they may wait for each other; the third Ctrl-C kills them.
+    """
+    passed = 0
+    deadline = math.inf
+    told = False
     while None in [process.poll() for process in children]:
         for number in signals[passed:]:
             passed += 1
             last = signals[:passed].count(signal.SIGINT) > _PATIENT
             for process in children:
                 kill(process) if last else process.send_signal(number)
+            if passed == _PATIENT:
+                deadline = min(deadline, time.monotonic() + _GRACE)
         failed = [number for number, process in enumerate(children) if process.returncode]
-        if deadline == math.inf and failed:
+        if failed and not told:
+            told = True
             on_failure(failed[0], children[failed[0]].returncode)
             # One that a signal has ended takes none yet, and so has not begun what the others wait for.
             waiting = not any(process.returncode == -number for process in children for number in signals)
-            deadline = time.monotonic() + (_GRACE if waiting else 0.0)
+            deadline = min(deadline, time.monotonic() + (_GRACE if waiting else 0.0))
             for process in children:
                 process.terminate()
         if time.monotonic() > deadline:

@@ -68,6 +68,24 @@ def test_evaluation_sees_every_sample_exactly_once(options: dict[str, Any], epoc
 
 
 @settings(max_examples=100, deadline=None)
+@given(options=ORDERS, start=st.integers(0, 9))
+def test_evaluating_ranks_take_equally_many_batches_and_count_every_sample_once(
+    options: dict[str, Any], start: int
+) -> None:
+    orders = ranks(options, stand_ins=True)
+    assert all(len(order.batches(0)) == len(order) for order in orders)
+    assert all(len(order.batches(0, start)) == max(0, len(order) - start) for order in orders)
+    counted = [
+        row
+        for order in orders
+        for number, batch in enumerate(order.batches(0))
+        for row in batch.tolist()
+        if order.counts(number)
+    ]
+    assert sorted(counted) == list(range(options["num_samples"]))
+
+
+@settings(max_examples=100, deadline=None)
 @given(options=ORDERS, epoch=st.integers(0, 5), drop_last=st.booleans())
 def test_training_ranks_have_equally_many_batches_of_equal_sizes(
     options: dict[str, Any], epoch: int, drop_last: bool

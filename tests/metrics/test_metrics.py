@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from omegaconf import OmegaConf
 from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # scikit-learn ships no types
+from tests.forks import Forks
+from tests.metrics import sharing_ranks
 from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
@@ -536,3 +539,18 @@ def test_curves_are_kept_in_the_record(train: Train) -> None:
     assert np.sum(matrices["train/confusion"]) > 300
     assert "test/roc" not in metrics
     assert not any("roc" in name.split("/") for name in run.rows[0])
+
+
+def test_ranks_without_a_sample_take_part_in_each_collective(tmp_path: Path) -> None:
+    with Forks() as forks:
+        forks.start(cwd=tmp_path, module="tests.metrics.sharing_ranks")
+        assert forks.wait().code == 0, (tmp_path / "output.txt").read_text()
+    alone = {kind: sharing_ranks.computed(kind, 0) for kind in sharing_ranks.KINDS}
+    for rank in range(sharing_ranks.SIZE):
+        found = json.loads((tmp_path / f"rank{rank}.json").read_text())
+        for kind, values in alone.items():
+            for name, value in values.items():
+                np.testing.assert_allclose(found[kind][name], value, rtol=1e-6, err_msg=f"{kind} {name}")
+    predictions, targets = (column.numpy() for column in sharing_ranks.samples("multiclass"))
+    expected = sk.roc_auc_score(targets, predictions, multi_class="ovr", average="macro")
+    assert alone["multiclass"]["val/auroc"] == pytest.approx(expected)

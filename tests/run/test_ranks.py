@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -76,18 +77,23 @@ def test_the_store_is_for_this_machine_alone_and_ranks_die_with_their_launcher(
     wait_for(lambda: not any(map(psutil.pid_exists, pids(tmp_path))))
 
 
-def test_signals_in_turns_are_passed_on_and_the_launcher_waits(waiting: Forks, tmp_path: Path) -> None:
-    launcher(waiting).terminate()
-    wait_for(lambda: len(list(tmp_path.glob("told*"))) == 2)
-    launcher(waiting).terminate()
-    for rank in (0, 1):
-        (tmp_path / f"told{rank}").unlink()
+def test_a_signal_is_passed_on_and_the_launcher_waits(waiting: Forks, tmp_path: Path) -> None:
     launcher(waiting).terminate()
     wait_for(lambda: len(list(tmp_path.glob("told*"))) == 2)
     assert not waiting.has_ended()
     (tmp_path / "go").touch()
     assert waiting.wait().code == 0
     assert (tmp_path / "output.txt").read_text().strip() == "SIGTERM"
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_second_signal_ends_ranks_that_hang(waiting: Forks, tmp_path: Path, number: str) -> None:
+    launcher(waiting).terminate()
+    wait_for(lambda: len(list(tmp_path.glob("told*"))) == 2)
+    launcher(waiting).send_signal(getattr(signal, number))
+    assert waiting.wait().code == 0
+    assert (tmp_path / "output.txt").read_text().strip() == "SIGTERM"
+    assert not any(map(psutil.pid_exists, pids(tmp_path)))
 
 
 def test_when_the_second_dies_the_first_is_told(waiting: Forks, tmp_path: Path) -> None:
@@ -258,3 +264,33 @@ def test_one_file_has_what_both_ranks_predicted(run_dir: Path) -> None:
     assert again.keys == predictions.keys
     np.testing.assert_allclose(again.outputs, predictions.outputs, atol=1e-6)
     assert found.metrics == pytest.approx({name: record.metrics[name] for name in found.metrics}, rel=1e-5)
+
+
+@pytest.mark.parametrize(("devices", "size"), [(3, 512), pytest.param(2, 1, marks=pytest.mark.long)])
+def test_ranks_with_fewer_validation_or_test_samples_than_others(
+    tmp_path: Path, devices: int, size: int
+) -> None:
+    """Three ranks share one sample, or two ranks three of them one by one, with a model that has buffers."""
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(64, 2)).round(3)
+    subsets = ["train"] * 60 + ["val"] + ["test"] * 3
+    lines = [f"{a},{b},{'yes' if a > 0 else 'no'},{name}" for (a, b), name in zip(rows, subsets, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,y,split", *lines]) + "\n")
+    words = (
+        *("train", "data=table", f"data.source.path={tmp_path / 'rows.csv'}", "data.source.target=y"),
+        *("data.split.column=split", "device=ddp_cpu", f"trainer.devices={devices}", "trainer.max_epochs=1"),
+        *("data.batch_size=8", f"data.eval_batch_size={size}", "callbacks=[checkpoint]"),
+    )
+    with Forks() as forks:
+        ended = forks.command(*words, cwd=tmp_path)
+    assert ended.code == 0, (tmp_path / "output.txt").read_text()
+    [path] = tmp_path.rglob("record.json")
+    predictions = predictions_file.read(path.parent / predictions_file.FILE)
+    assert len(predictions.keys) == 3
+    chances = np.asarray(predictions.outputs, np.float64)[:, -1]
+    record = json.loads(path.read_text())
+    expected = sk.log_loss(predictions.targets, chances, labels=[0, 1])
+    assert record["metrics"]["test/loss"] == pytest.approx(expected, rel=1e-5)
+    alone = evaluate(path.parent).metrics
+    assert alone["test/accuracy"] == record["metrics"]["test/accuracy"]
+    assert alone["test/loss"] == pytest.approx(record["metrics"]["test/loss"], rel=1e-5)

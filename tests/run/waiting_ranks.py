@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from assay import process
 from assay.run.gang import Gang
 from assay.run.train import launch
 from assay.run.world import World
@@ -14,6 +15,7 @@ from assay.process import end_with_parent
 place = pathlib.Path(sys.argv[5])
 end_with_parent()
 store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, lambda *_: (place / f"told{os.environ['RANK']}").touch())
 (place / f"pid{os.environ['RANK']}").write_text(str(os.getpid()))
 end = time.monotonic() + 60
@@ -25,6 +27,7 @@ while time.monotonic() < end and not (place / "go").exists():
 def main() -> None:
     """Launch them in the current folder, where they say who they are, and print how they ended."""
     place = Path.cwd()
+    process._GRACE = 3.0  # type: ignore[misc]  # the test waits for it
     (place / "rank.py").write_text(RANK, encoding="utf-8")
     python = place / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{place}/rank.py" "$@"\n', encoding="utf-8")

@@ -45,7 +45,7 @@ from assay.check.callbacks import (
 )
 from assay.check.optimization import follow_lr, unfinished_schedule_warnings
 from assay.check.report import Proof, Report
-from assay.check.sharded import check_sharded, in_shards, memory_in_shards
+from assay.check.sharded import check_sharded, check_shares, in_shards, memory_in_shards
 from assay.check.signature import check_signatures
 from assay.check.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay.check.step import (
@@ -247,6 +247,7 @@ class Prover:
         """The trainer, and the warnings raised while it is built."""
         check_callbacks(config)
         check_sharded(config)
+        check_shares(config)
         # The metrics say how what the callbacks follow is better.
         made_from = trainer_nodes(config)
         nodes = [*made_from, plain_node(config, "metrics")]

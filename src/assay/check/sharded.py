@@ -13,7 +13,7 @@ from assay.build.trainer_options import is_sharded, world_size
 from assay.check.callbacks import classes_in
 from assay.check.step import StepError, build_fake_module, take_step
 from assay.config.serialize import value_of
-from assay.config.unread_keys import OUR_DATA
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.device.fsdp2 import FSDP2
 from assay.errors import ConfigError
 from assay.targets.optional_packages import require
@@ -63,7 +63,6 @@ def check_sharded(config: DictConfig) -> None:
     for key, kind in classes_in(config):
         averages = issubclass(kind, WeightAveraging)
         _refuse(averages, key, "an average is a whole copy of the model, and no device has it whole", "null")
-    _check_batches(config)
 
 
 def _refuse(wrong: bool, key: str, message: str, instead: str = "false") -> None:
@@ -71,18 +70,19 @@ def _refuse(wrong: bool, key: str, message: str, instead: str = "false") -> None
         raise ConfigError(f"{message} (device=fsdp2)", key=key, hint=f"{key}={instead}")
 
 
-def _check_batches(config: DictConfig) -> None:
-    """Each process has to evaluate as many batches: in each it gathers weights of all others."""
-    if config.data.get("_target_") != OUR_DATA:
+def check_shares(config: DictConfig) -> None:
+    """Refuse a custom module whose processes would evaluate different numbers of batches, and wait."""
+    if config.data.get("_target_") != OUR_DATA or config.module._target_ == OUR_MODULE:
         return
-    processes, size = world_size(config), int(config.data.eval_batch_size)
+    processes = world_size(config)
+    size = int(config.data.eval_batch_size)
     for subset in ("val", "test"):
         samples: Any = config.spec[f"num_{subset}"] or 0
         fewest, most = samples // processes, -(-samples // (size * processes))
         if samples and fewest < most:
             raise ConfigError(
                 f"{processes} processes cannot share {samples:,} {subset} samples so that each has as many "
-                "batches (device=fsdp2)",
+                "batches, which a custom LightningModule needs",
                 key="data.eval_batch_size" if fewest else "trainer.devices",
                 hint="data.eval_batch_size=2" if fewest else f"trainer.devices={samples}",
             )

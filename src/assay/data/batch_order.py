@@ -63,7 +63,8 @@ class BatchOrder:
 
     # Training (`even=True`) gives every rank equally many batches of equal size; what is missing comes from
     # the start of the epoch's order, or is left out with `drop_last`. Evaluation sees every sample exactly
-    # once over all ranks, so that metrics are exact.
+    # once over all ranks, so that metrics are exact. A rank whose share ends early then gets the first sample
+    # once more (`stand_ins`), which it does not count: the others wait for it in each collective.
 
     num_samples: int
     batch_size: int
@@ -71,6 +72,7 @@ class BatchOrder:
     shuffle: bool = False
     drop_last: bool = False
     even: bool = False
+    stand_ins: bool = False
     rank: int = 0
     world_size: int = 1
     lengths: Tensor | None = field(default=None, compare=False, repr=False)
@@ -79,6 +81,10 @@ class BatchOrder:
     def __len__(self) -> int:
         step = self.batch_size * self.world_size
         return self.num_samples // step if self.drop_last else -(-self.num_samples // step)
+
+    def counts(self, batch: int) -> bool:
+        """Whether a batch of this rank is of its share, and no stand-in."""
+        return not self.stand_ins or batch * self.world_size + self.rank < self.num_samples
 
     def epoch(self, epoch: int) -> Tensor:
         """The order of all samples in one epoch, the same on every rank."""
@@ -105,9 +111,12 @@ class BatchOrder:
         if self.lengths is not None and self.shuffle and self.even:
             order = self._group_by_length(order, self.lengths, epoch)
         rows = order[self.rank :: self.world_size]
+        stand_in = order[: int(self.stand_ins)]
         if of is not None:
             rows = of.index_select(0, rows)
-        return [chunk for chunk in self._cut(rows)[start:] if len(chunk)]
+            stand_in = of.index_select(0, stand_in)
+        chunks = [chunk if len(chunk) else stand_in for chunk in self._cut(rows)[start:]]
+        return [chunk for chunk in chunks if len(chunk)]
 
     def _cut(self, rows: Tensor) -> Sequence[Tensor]:
         """The rows of one rank in batches; evened out, so that no rank has a batch less than another."""

@@ -303,6 +303,7 @@ class DataModule(L.LightningDataModule):
         return loader
 
     def _order(self, num_samples: int, *, train: bool, **others: Any) -> BatchOrder:
+        module = self.trainer.lightning_module if self.trainer else None
         return BatchOrder(
             num_samples=num_samples,
             batch_size=self.batch_size if train else self.eval_batch_size,
@@ -310,6 +311,7 @@ class DataModule(L.LightningDataModule):
             shuffle=train and self.shuffle,
             drop_last=train and self._drops_last(),
             even=train,
+            stand_ins=not train and getattr(module, "skips_stand_ins", False),
             rank=self.trainer.global_rank if self.trainer else 0,
             world_size=self._world_size(),
             **others,

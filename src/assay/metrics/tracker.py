@@ -58,6 +58,7 @@ class Tracker:
         self.metrics = metrics.clone(prefix=f"{stage}/")
         self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
         """Loss, predictions and targets of each batch."""
+        self._stand_in: tuple[Tensor, Tensor] | None = None
         self._loss_sum: Tensor | None = None
         self._count = self._bytes = 0
         self._most_steps = _MOST_STEPS if stage == "train" else math.inf
@@ -69,6 +70,10 @@ class Tracker:
         self._bytes += predictions.nbytes + targets.nbytes
         if self._bytes >= _MOST_BYTES or len(self._pending) >= self._most_steps:
             self.flush()
+
+    def take_stand_in(self, predictions: Tensor, targets: Tensor) -> None:
+        """Take a batch that does not count: it shows what the states of an empty share look like."""
+        self._stand_in = predictions, targets
 
     @torch.no_grad()
     def flush(self) -> None:
@@ -84,10 +89,27 @@ class Tracker:
         self._count += sum(sizes)
         if len(self.metrics):
             self._move_metrics(losses.device)
-            predictions, targets = map(torch.cat, columns)
-            predictions = predictions.float() if predictions.dtype != torch.float64 else predictions
-            self.metrics.update(predictions if self._predict is None else self._predict(predictions), targets)
+            self._update_metrics(*map(torch.cat, columns))
         self._pending, self._bytes = [], 0
+
+    def _update_metrics(self, predictions: Tensor, targets: Tensor) -> None:
+        predictions = predictions.float() if predictions.dtype != torch.float64 else predictions
+        self.metrics.update(predictions if self._predict is None else self._predict(predictions), targets)
+
+    @torch.no_grad()
+    def _shape_empty_states(self) -> None:
+        """Give the states of an empty share the dtypes and dimensions of the others, which are gathered."""
+        if self._count or self._stand_in is None:
+            return
+        self._update_metrics(*self._stand_in)
+        for metric in self.metrics.values(copy_state=False):
+            for name, default in metric._defaults.items():
+                value = getattr(metric, name)
+                if isinstance(value, list):
+                    empty: Any = [torch.atleast_1d(part)[:0] for part in value]
+                else:
+                    empty = default.to(value).expand_as(value).clone()
+                setattr(metric, name, empty)
 
     def compute(self, device: torch.device | None = None) -> dict[str, Any]:
         """Return loss and metrics of all batches since the last reset, over all ranks."""
@@ -99,6 +121,7 @@ class Tracker:
             pair[0], pair[1] = self._loss_sum, self._count
         if len(self.metrics):
             self._move_metrics(device)
+            self._shape_empty_states()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(pair)
         if not pair[1]:
@@ -114,6 +137,7 @@ class Tracker:
     def reset(self) -> None:
         """Forget everything."""
         self._pending, self._bytes = [], 0
+        self._stand_in = None
         self._loss_sum, self._count = None, 0
         self.metrics.reset()
 

@@ -67,13 +67,21 @@ class KeepPredictions(Callback):
         module, data = cast("Any", pl_module), cast("Any", trainer).datamodule
         self._task, self._kind = task_of(data.spec.task), module.prediction_kind
         order = cast("Any", trainer).test_dataloaders.order
-        self._order, self._num_samples = iter(order.batches(0)), order.num_samples
+        counted = (rows for batch, rows in enumerate(order.batches(0)) if order.counts(batch))
+        self._order, self._num_samples = counted, order.num_samples
+        self._counts = order.counts
 
     @override
     def on_test_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        *_: Any,
     ) -> None:
-        if self.problem:
+        if self.problem or not self._counts(batch_idx):
             return
         try:
             self._take(outputs)

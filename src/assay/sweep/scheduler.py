@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from assay.record.run_record import Outcome, reason_of
 from assay.sweep.job_spec import JobSpec
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from assay.check.report import Report
@@ -222,15 +222,14 @@ class Scheduler:
     def _stop_running(self) -> None:
         """Have the running jobs save and end on the first signal to stop, and end at once on the second."""
         why = self._stop_reason
-        at_once = signal.SIGINT in self._signals[1:]
-        wanted_signal = "SIGKILL" if at_once else "SIGTERM" if why else ""
+        wanted_signal = "SIGKILL" if len(self._signals) > 1 else "SIGTERM" if why else ""
         if wanted_signal == self._signal_sent:
             return
         if not self._signal_sent and wanted_signal == "SIGTERM" and self._running:
             self._watcher.print_message(f"{why}: the running jobs stop after their step (Ctrl-C: at once)")
         self._signal_sent = wanted_signal
         for number in self._running:
-            self._launcher.stop(number, now=at_once)
+            self._launcher.stop(number, now=wanted_signal == "SIGKILL")
 
 
 def make_job_record(number: int, job: Job, token: str) -> JobRecord:

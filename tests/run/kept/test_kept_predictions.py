@@ -204,7 +204,7 @@ def evaluated_on(task: str, loader: Any) -> Any:
 
 def gathered(rank: int, world_size: int, max_bytes: int = 10**6, limit: int = 1000) -> KeepPredictions:
     """What one process has gathered when its test is over."""
-    order = BatchOrder(NUM, batch_size=2, rank=rank, world_size=world_size)
+    order = BatchOrder(NUM, batch_size=2, rank=rank, world_size=world_size, stand_ins=True)
     trainer = evaluated_on("multiclass", SimpleNamespace(order=order))
     keep = KeepPredictions(max_bytes)
     keep.on_test_start(trainer, MODULE)
@@ -216,10 +216,12 @@ def gathered(rank: int, world_size: int, max_bytes: int = 10**6, limit: int = 10
     return keep
 
 
-@pytest.mark.parametrize("max_bytes", [10**6, 300])
-def test_several_processes_come_to_the_same_as_one(max_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("max_bytes", "size"), [(10**6, 3), (300, 3), (10**6, NUM + 2)])
+def test_several_processes_come_to_the_same_as_one(
+    max_bytes: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = gathered(0, 1, max_bytes)
-    every = [gathered(rank, 3, max_bytes) for rank in range(3)]
+    every = [gathered(rank, size, max_bytes) for rank in range(size)]
     sent = [(one.problem, one.num_seen, one._kept) for one in every]
 
     def gather(into: list[Any], own: Any) -> None:
@@ -227,7 +229,7 @@ def test_several_processes_come_to_the_same_as_one(max_bytes: int, monkeypatch: 
         into[:] = sent
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
-    trainer: Any = SimpleNamespace(world_size=3, is_global_zero=True)
+    trainer: Any = SimpleNamespace(world_size=size, is_global_zero=True)
     every[0].on_test_end(trainer, trainer)
     one, other = (keep.predictions("abc", NAMES, "test") for keep in (alone, every[0]))
     assert one.keys == other.keys
