@@ -108,6 +108,19 @@ def test_what_another_process_may_be_writing_stays(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_bytes() == b"half"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
+def test_a_folder_in_use_stays_however_old_it_is(tmp_path: Path) -> None:
+    """The time of a folder does not change while files in it grow: of a reproduction that takes days."""
+    with temporary_folder(tmp_path / "x") as folder:
+        (folder / "weights").touch()
+        os.utime(folder, (0, 0))
+        assert remove_unfinished(tmp_path) == []
+        with temporary_folder(tmp_path / "x"):
+            assert len(names(tmp_path)) == 2
+        assert (folder / "weights").exists()
+    assert names(tmp_path) == []
+
+
 def test_a_write_that_takes_a_part_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: genuine(descriptor, data[:3]))

@@ -20,8 +20,7 @@ import torch
 import torchvision  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.source_files import cache_folder, cache_limit
-from assay.files.atomic import remove_unfinished, temporary_name, write_text
-from assay.record.run_lock import fcntl
+from assay.files.atomic import fcntl, remove_unfinished, temporary_name, write_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import re
 import shutil
 import time
 import uuid
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+fcntl: Final[Any] = None if os.name == "nt" else importlib.import_module("fcntl")
+"""Locks of files, which Windows does not have."""
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _DAY = 86_400.0
 """Seconds after which a temporary file is a leftover of a process that was killed."""
@@ -88,14 +91,36 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
-    """Make a folder beside a path, removed when the block is left; leftovers of killed processes go first."""
+    """Make a folder beside a path, removed when the block is left; leftovers of killed processes go first.
+
+    It is locked: what is written in it does not change its time, by which leftovers are known.
+    """
     remove_unfinished(path.parent, path.name)
     folder = temporary_name(path)
     folder.mkdir(mode)
     try:
-        yield folder
+        with _try_lock(folder):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _try_lock(folder: Path) -> Iterator[bool]:
+    """Lock a folder; False where a living process has locked it."""
+    if fcntl is None:
+        yield True
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        is_free = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # any other one: a file system without locks
+            is_free = not isinstance(error, BlockingIOError)
+        yield is_free
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -138,7 +163,14 @@ def remove_unfinished(folder: Path, name: str = "", *, older_than: float = _DAY)
         if not match or name not in ("", match["name"]) or path.is_symlink():
             continue
         with suppress(OSError):  # gone, or another user's
-            if time.time() - path.stat().st_mtime >= older_than:
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
-                removed.append(path)
+            if time.time() - path.stat().st_mtime < older_than:
+                continue
+            if path.is_dir():
+                with _try_lock(path) as is_free:
+                    if not is_free:
+                        continue
+                    shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+            removed.append(path)
     return removed

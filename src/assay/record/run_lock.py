@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import socket
 import threading
 import time
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError, explain_write_errors
-from assay.files.atomic import temporary_name
+from assay.files.atomic import fcntl, temporary_name
 from assay.files.symlinks import open_append, read_whole
 from assay.terminal import printable
 
@@ -32,7 +31,6 @@ _PATIENCE: Final = 6.0
 """Seconds: what loads data for a process that was killed looks every five whether it is still there."""
 log = logging.getLogger(__name__)
 _held: set[int] = set()
-fcntl: Any = None if os.name == "nt" else importlib.import_module("fcntl")  # Windows has no such locks
 
 
 @contextmanager
