@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hydra import compose as hydra_compose
@@ -26,10 +26,14 @@ from assay.compose.compose import (
 from assay.compose.hydra_node import SWEEP_PARTS, check_hydra
 from assay.compose.origin import name_source
 from assay.compose.recipe import settle_recipe
+from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.sweep.session import plan_sweep
 from assay.targets.trust import Trust, trust_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_is_what_hydra_itself_composes() -> None:
@@ -137,6 +141,56 @@ def test_a_job_is_what_it_is_alone(typed: list[str]) -> None:
     for job in jobs:
         alone = compose([*map(str, job.hydra.overrides.hydra), *map(str, job.hydra.overrides.task)])
         assert everything_in(job) == everything_in(alone)
+
+
+BASE = ["data=wine", "model=mlp", "callbacks=[default,ema]"]
+
+
+@pytest.fixture(scope="module")
+def composers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[JobComposer, JobComposer, list[str]]]:
+    """One of a sweep, one of a single run, and every key that a composed or completed job has."""
+    with loader() as hydra:
+        trusted = trust_for(hydra, [])
+        sweep = JobComposer(hydra, trusted, tmp_path_factory.mktemp("sweep"))
+        alone = JobComposer(hydra, trusted)
+        trees = alone.compose(BASE), OmegaConf.create(alone.job(BASE).config)
+        keys = {entry.key for tree in trees for entry in walk(tree)}
+        yield sweep, alone, sorted(key for key in keys if not key.startswith("hydra."))
+
+
+def answer_of(composer: JobComposer, overrides: list[str]) -> tuple[str, str]:
+    """The fingerprint of a job, or the key and message of its error."""
+    try:
+        return "", composer.job(overrides).fingerprint
+    except ConfigError as error:
+        return error.key, error.message
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    number=st.integers(0, 10**6),
+    value=st.sampled_from(["3", "0.5", "auto", "null", "true", "x", "[1]"]),
+    plus=st.sampled_from(["", "++"]),
+)
+def test_a_sweep_accepts_the_keys_that_a_single_run_accepts(
+    composers: tuple[JobComposer, JobComposer, list[str]], number: int, value: str, plus: str
+) -> None:
+    sweep, alone, keys = composers
+    overrides = [*BASE, f"{plus}{keys[number % len(keys)]}={value}"]
+    assert answer_of(sweep, overrides) == answer_of(alone, overrides)
+
+
+@pytest.mark.parametrize("plus", ["", "+"])
+def test_the_recipe_of_a_model_is_typed_below_the_model(
+    composers: tuple[JobComposer, JobComposer, list[str]], plus: str
+) -> None:
+    assert answer_of(composers[0], [*BASE, f"{plus}recipe.lr=0.05"])[0] == "recipe.lr"
+    with pytest.raises(ConfigError) as caught:
+        compose_job([*BASE, f"{plus}recipe.lr=0.05"])
+    assert (caught.value.key, caught.value.hint) == ("recipe.lr", "model.recipe.lr=0.05")
+    assert compose_job([*BASE, str(caught.value.hint)]).config["recipe"]["lr"] == 0.05
 
 
 def test_what_waits_for_the_data_can_be_typed_inside_of_a_list(tmp_path: Path) -> None:

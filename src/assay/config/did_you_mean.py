@@ -70,6 +70,8 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
         return "assay resume RUN continues a run"
     if not parent and _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
         return _ELSEWHERE[word]
+    if whole := [key for key in all_keys if key.endswith(f".{word}")]:
+        return min(whole, key=len)
     names = (last, _ALSO_CALLED.get(last))
     if same := [key for key in all_keys if key.rpartition(".")[2] in names]:
         inside = [key for key in same if parent and key.startswith(f"{parent}.")]

@@ -40,7 +40,7 @@ OF_MODULE: Final = (
 TOP: Final = (
     *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
-    *("trusted_packages", "predictions", "finetune", "baseline", "recipe"),
+    *("trusted_packages", "predictions", "finetune", "baseline"),
 )
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
