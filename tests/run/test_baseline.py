@@ -23,9 +23,12 @@ from tests.conftest import unchanged_process
 from typer.testing import CliRunner
 
 import assay
+from assay.check.checker import Checker
 from assay.cli.app import app
+from assay.errors import ConfigError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
+from assay.run import execute
 from assay.run.baseline import advise
 from assay.run.kept_predictions import best_threshold
 
@@ -116,11 +119,52 @@ def test_there_may_be_none(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     assert not [name for name in result.metrics if name.startswith("baseline/")]
 
 
-def test_one_that_does_not_suit_is_said_in_the_log(tmp_path: Path) -> None:
-    assert trained(tmp_path, "data=iris", "baseline=tfidf").baseline == {}
-    assert "there is no baseline: ValueError: baseline=tfidf: the inputs are not texts" in (
-        tmp_path / "run" / "log.txt"
-    ).read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        (("data=iris", "baseline=tfidf"), "the inputs are not texts"),
+        (("data=iris", "baseline=mean"), "the targets are not numbers"),
+        (("data=iris", "baseline=last_value"), "the targets are not numbers"),
+        (("data=diabetes", "baseline=majority"), "the targets are numbers"),
+        (("data=wine_multitask", "baseline=linear"), "task multitask has no baseline"),
+        (("data=digits_segmentation", "baseline=linear"), "masks are compared with"),
+        (("data=stdlib_docs", "baseline=linear"), "the inputs are texts"),
+        (("data=iris", "baseline=linear", "data.split.test=0"), "there are no test samples"),
+        (("data=iris", "baseline=linear", "predictions.max_megabytes=0"), "keeps nothing to compare with"),
+    ],
+)
+def test_a_named_one_that_does_not_suit_is_refused(overrides: tuple[str, ...], why: str) -> None:
+    checker = Checker()
+    with pytest.raises(ConfigError, match=f"expected a baseline that suits the data, got .*{why}") as caught:
+        checker.check(checker.job(overrides))
+    assert (caught.value.key, caught.value.hint) == ("baseline", "baseline=auto")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("data=iris", "baseline=majority"),
+        ("data=diabetes", "baseline=mean"),
+        ("data=diabetes", "baseline=linear"),
+    ],
+)
+def test_a_named_one_that_suits_is_accepted(overrides: tuple[str, ...]) -> None:
+    checker = Checker()
+    checker.check(checker.job(overrides))
+
+
+def test_one_that_fails_is_said_on_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("two test samples have one name")
+
+    monkeypatch.setattr(execute, "add_baseline", fail)
+    result = trained(tmp_path, "data=iris")
+    note = "could not compute the baseline: ValueError: two test samples have one name"
+    assert result.baseline == {}
+    assert [one for one in result.notes if one.startswith(note)]
+    assert note in capsys.readouterr().out
 
 
 def test_the_terminal_json_page_and_compare_have_it(tmp_path: Path) -> None:

@@ -232,4 +232,4 @@ def test_what_fails_is_said_and_ends_no_run(train: Train, monkeypatch: pytest.Mo
     monkeypatch.setattr(execute, "to_matplotlib", fails)
     run = train(*WINE, "logger=[tensorboard]")
     assert run.result.status == "finished"
-    assert "the record lacks something" in (run.run_dir / "log.txt").read_text()
+    assert "could not complete the run record" in (run.run_dir / "log.txt").read_text()

@@ -67,6 +67,7 @@ from assay.errors import ConfigError
 from assay.quoting import format_bytes
 from assay.targets.objects import name_of
 from assay.targets.resolve import resolve_class
+from assay.task.task_of import task_of
 from assay.torch_internals import FakeTensorMode
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class Prover:
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
         kind = resolve_class("loss", config.loss)
         check_fit(config, kind)
+        _check_baseline(config)
         with open_dict(config):
             config.spec.num_outputs = num_outputs(config, kind)
         nodes = self._signatures(config)
@@ -335,6 +337,36 @@ def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, 
             entry.parent["validate_args"] = True
     metrics = build_metrics(copied)
     return loss, try_parts(copied, loss, metrics, build(copied, "augment")), score_directions(config, metrics)
+
+
+def _check_baseline(config: DictConfig) -> None:
+    """Refuse a named baseline that cannot be computed from this data; `auto` takes one that can."""
+    name = config.get("baseline") or "none"
+    if name in ("auto", "none"):
+        return
+    task, spec = task_of(config.spec.task), config.spec
+    texts = bool(spec.get("vocab_size"))
+    message = ""
+    if task.has_heads or task.learns_from_inputs:
+        message = f"task {task.name} has no baseline"
+    elif task.has_masks and name != "majority":
+        message = "masks are compared with the most frequent class alone"
+    elif task.has_real_targets and name == "majority":
+        message = "the targets are numbers"
+    elif not task.has_real_targets and name in ("mean", "last_value"):
+        message = "the targets are not numbers"
+    elif not task.has_masks and (name == "tfidf") != texts and name not in ("majority", "mean"):
+        message = f"the inputs are {'texts' if texts else 'not texts'}"
+    elif config.data.get("_target_") == OUR_DATA and not spec.num_test:
+        message = "there are no test samples"
+    elif not value_of(config, "predictions.max_megabytes"):
+        message = "predictions.max_megabytes=0 keeps nothing to compare with"
+    if message:
+        raise ConfigError(
+            f"expected a baseline that suits the data, got {name}: {message}",
+            key="baseline",
+            hint="baseline=auto",
+        )
 
 
 def _batch(config: DictConfig, trial: SmokeResult, precision: str) -> Batch:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from assay.task.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
-_LACKS: Final = "the record lacks something"
+_LACKS: Final = "could not complete the run record"
 _LONG: Final = 60.0
 """Seconds of training from which on a run says how it would have been shorter."""
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
@@ -197,6 +197,17 @@ def _best_effort(failure: str, take: Callable[..., Any], *arguments: Any) -> Any
         return None
 
 
+def _try(record: RunRecord, message: str, function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function; a failure is a note of the run, which has been trained all the same."""
+    try:
+        function(*arguments)
+    except Exception as error:
+        note = f"{message}: {reason_of(error)}"
+        log.warning("%s", note, exc_info=error)
+        record.notes.append(note)
+        print_lines([("note", note)])
+
+
 def _save(record: RunRecord, run_dir: Path) -> None:
     try:
         record.save(run_dir)
@@ -259,8 +270,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             record.warnings = _best_effort(_LACKS, kept_predictions.warnings_of, predictions) or []
             for warning in record.warnings:
                 log.warning("%s", warning)
-            _best_effort("there is no baseline", add_baseline, assembly, record, predictions)
-            _best_effort("no threshold is chosen", add_threshold, assembly, record, predictions)
+            _try(record, "could not compute the baseline", add_baseline, assembly, record, predictions)
+            _try(record, "could not choose a threshold", add_threshold, assembly, record, predictions)
             _best_effort(_LACKS, log_results, assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
     _note_precision(assembly, record, seconds)
