@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, final
 import lightning as L
 import torch
 
-from assay.loss.targets import at_least_float32
+from assay.errors import ConfigError
+from assay.loss.targets import at_least_float32, has_terms, loss_terms
 from assay.metrics.tracker import LARGEST, Tracker, count_numbers, is_scalar, to_nested_lists
 from assay.optimizer.fused_layout import keep_layout
 from assay.task.task import Task
+from assay.torch_internals import widest_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from assay.task.predictions import Kind
 
     Batch = tuple[Tensor, Tensor]
-    Observation = tuple[Tensor, Tensor, Tensor]
+    Observation = tuple[Tensor, Tensor, Tensor, Tensor | None]
+    """Loss, outputs, targets, and the weight of the loss; see `assay.loss.targets.loss_terms`."""
 
 
 log = logging.getLogger("assay")
@@ -56,6 +59,8 @@ class Module(L.LightningModule):
         task: As given.
         finetune: As given.
         piece: What `training_step` takes of a batch once it is augmented; None for the whole batch.
+        test_scores: What the stored predictions of the test tell, by `Score.metric`; it replaces what the
+            metrics have computed.
     """
 
     skips_stand_ins = True
@@ -82,9 +87,12 @@ class Module(L.LightningModule):
         # Of many steps at once; a loss that learns says something else after each.
         self._predicts_later = not loss.state_dict()
         later = self._predictions if self._predicts_later else None
-        self.train_tracker = Tracker(metrics["train"], "train", later)
-        self.val_tracker = Tracker(metrics["eval"], "val", later)
-        self.test_tracker = Tracker(metrics["eval"], "test", later)
+        num_terms = getattr(loss, "num_terms", 1)
+        self.train_tracker = Tracker(metrics["train"], "train", later, num_terms)
+        self.val_tracker = Tracker(metrics["eval"], "val", later, num_terms)
+        self.test_tracker = Tracker(metrics["eval"], "test", later, num_terms)
+        self.test_scores: dict[str, float] = {}
+        self._has_terms = has_terms(loss)
         self.matrices: dict[str, list[Any]] = {}
         self._optimizer, self._scheduler, self._schedule = optimizer, scheduler, dict(schedule or {})
         self._augment, self._param_groups = augment, param_groups
@@ -142,7 +150,7 @@ class Module(L.LightningModule):
         if self._eval_order is None or self._eval_order.counts(batch_idx):
             tracker.update(*observed)
         else:
-            tracker.take_stand_in(*observed[1:])
+            tracker.take_stand_in(*observed[1:3])
 
     def evaluated(self, batch: Any) -> Observation:
         """Loss, outputs and targets of a batch that is not trained on, as the trackers take them."""
@@ -154,7 +162,7 @@ class Module(L.LightningModule):
         project = getattr(self.model, "project", None)
         compared = self(views) if project is None else project(self(views))
         loss: Tensor = self.loss(compared, samples)
-        return loss.detach(), features.detach(), targets
+        return loss.detach(), features.detach(), targets, None
 
     @torch.no_grad()
     def reconstructed(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,23 +205,28 @@ class Module(L.LightningModule):
 
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
         outputs = self(inputs)
-        scale = self._target_scale
-        loss: Tensor = (
-            self.compared(outputs, targets)
-            if scale is None
-            else self.loss(at_least_float32(outputs), scale.standardize(targets))
-        )
+        loss, weight = self._terms(outputs, targets)
         seen = outputs.detach() if outputs.requires_grad else outputs
         if not self._predicts_later:
             seen = self._predictions(seen)
-        return loss, (loss.detach() if loss.requires_grad else loss, seen, self.task.hard_targets(targets))
+        observed_loss = loss.detach() if loss.requires_grad else loss
+        observed = observed_loss, seen, self.task.hard_targets(targets), weight
+        return loss.sum() if loss.ndim else loss, observed
+
+    def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+        if self._target_scale is not None:
+            outputs, targets = at_least_float32(outputs), self._target_scale.standardize(targets)
+        elif self._for_loss is not None:
+            outputs, targets = self._for_loss(outputs, targets)
+        return (
+            loss_terms(self.loss, outputs, targets)
+            if self._has_terms
+            else (self.loss(outputs, targets), None)
+        )
 
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of outputs, in the form that the task gives them for it."""
-        if self._for_loss is not None:
-            outputs, targets = self._for_loss(outputs, targets)
-        loss: Tensor = self.loss(outputs, targets)
-        return loss
+        return self._terms(outputs, targets)[0].sum()
 
     def on_train_start(self) -> None:
         """Freeze what is frozen in the epoch that training begins or goes on in."""
@@ -238,16 +251,25 @@ class Module(L.LightningModule):
             taken.losses = []
         if taken.observed is None:
             return
-        loss, _, targets = taken.observed
-        taken.losses.append((loss, len(targets)))
+        loss, _, targets, weight = taken.observed
+        taken.losses.append((loss, len(targets) if weight is None else weight))
         self.train_tracker.update(*taken.observed)
         taken.forget()
         step_done = (batch_idx + 1) % accumulated == 0 or trainer.is_last_batch
-        if step_done and trainer.global_step % trainer.log_every_n_steps == 0 and trainer.is_global_zero:
-            total = sum(float(loss) * size for loss, size in taken.losses)
-            mean = total / sum(size for _, size in taken.losses)
-            for logger in trainer.loggers:
+        if step_done and trainer.global_step % trainer.log_every_n_steps == 0:
+            mean = self._mean_step_loss()
+            for logger in trainer.loggers if trainer.is_global_zero else ():
                 logger.log_metrics({"train/loss_step": mean}, step=trainer.global_step)
+
+    def _mean_step_loss(self) -> float:
+        """The loss of the optimizer step over the samples of all ranks."""
+        sums: Any = 0
+        for loss, weight in self._step.losses:
+            wide = loss.to(widest_float(loss.device))
+            sums = sums + torch.stack([wide * weight, torch.zeros_like(wide) + weight])
+        if self.trainer.world_size > 1:
+            torch.distributed.all_reduce(sums)
+        return float((sums[0] / sums[1]).sum())
 
     def on_train_epoch_end(self) -> None:
         """Log the epoch's training metrics."""
@@ -272,7 +294,21 @@ class Module(L.LightningModule):
     def _finish(self, tracker: Tracker) -> None:
         values = tracker.compute(self.device)
         tracker.reset()
+        if tracker is self.test_tracker:
+            for name, score in tracker.scores.items():
+                if score in self.test_scores and f"test/{name}" in values:
+                    value = torch.tensor(self.test_scores[score], dtype=widest_float(self.device))
+                    values[f"test/{name}"] = value.to(self.device)
+            self.test_scores = {}
         plain = {name: value for name, value in values.items() if is_scalar(value)}
+        trainer: Any = self.trainer
+        for monitor in {getattr(callback, "monitor", None) for callback in trainer.callbacks} & plain.keys():
+            if tracker.is_undefined(str(monitor), plain[str(monitor)]):
+                raise ConfigError(
+                    f"{monitor} is undefined: the {tracker.stage} subset lacks a class that it needs",
+                    key="callbacks",
+                    hint="monitor val/loss, or split the data differently (data.split)",
+                )
         # The values are the same on every rank already; sync_dist only tells Lightning so.
         self.log_dict(
             plain, on_step=False, on_epoch=True, sync_dist=self.trainer.world_size > 1, batch_size=1
@@ -326,8 +362,8 @@ class _Step:
     __slots__ = ("augmented", "losses", "observed", "raw")
 
     def __init__(self) -> None:
-        self.losses: list[tuple[Tensor, int]] = []
-        """Of the batches that the optimizer step accumulates, each with its number of samples."""
+        self.losses: list[tuple[Tensor, Any]] = []
+        """Of the batches that the optimizer step accumulates, each with its weight."""
         self.forget()
 
     def forget(self) -> None:
@@ -338,9 +374,10 @@ class _Step:
 
 def _join(one: Observation, other: Observation) -> Observation:
     """What was observed of two pieces of a batch, as of one."""
-    sizes = len(one[2]), len(other[2])
-    loss = (one[0] * sizes[0] + other[0] * sizes[1]) / sum(sizes)
-    return loss, torch.cat([one[1], other[1]]), torch.cat([one[2], other[2]])
+    first, second = (torch.as_tensor(len(of[2])) if of[3] is None else of[3] for of in (one, other))
+    loss = (one[0] * first + other[0] * second) / (first + second)
+    weight = None if one[3] is None else first + second
+    return loss, torch.cat([one[1], other[1]]), torch.cat([one[2], other[2]]), weight
 
 
 def _unpack(batch: Any) -> Batch:

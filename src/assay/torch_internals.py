@@ -61,6 +61,11 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
+def widest_float(device: torch.device) -> torch.dtype:
+    """Return the widest floating-point type of a device; `mps` has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:
     """Set `mark` to 1 where a number is not finite, as the scaler of mixed precision does; nothing waits."""
     torch._amp_foreach_non_finite_check_and_unscale_(tensors, mark, one)

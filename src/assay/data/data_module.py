@@ -241,7 +241,9 @@ class DataModule(L.LightningDataModule):
         )
         if self.splits.stream is None and self._global_batch_size is None:
             left_out += "; data.drop_last=false trains them too"
-        return (*source, *self.splits.notes, *self._scale_notes, *([left_out] if remainder else []))
+        lacking = [note for subset in ("val", "test") for note in self.splits.note_lacking(subset)]
+        notes = (*source, *self.splits.notes, *lacking, *self._scale_notes)
+        return (*notes, left_out) if remainder else notes
 
     @property
     def batch_size(self) -> int:

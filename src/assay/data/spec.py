@@ -249,7 +249,6 @@ class FittedPreprocessing:
         unknown = [name for label, name in enumerate(names) if name not in indices and label in present]
         if unknown:
             raise _unknown_error("class", unknown, trained_names)
-        self._note_lacking([name for name in indices if name not in names])
         new = torch.tensor([indices.get(name, -1) for name in names])
         return {subset: new[values] for subset, values in targets.items()}
 
@@ -261,7 +260,6 @@ class FittedPreprocessing:
                 f"{', '.join(trained_names[:10])}",
                 hint=f"number and name them alike: data.source.class_names=[{','.join(trained_names)}]",
             )
-        self._note_lacking(trained_names[len(names) :])
         missing = len(trained_names) - len(names)
         return {  # of a stream they are the pixels of each class
             subset: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
@@ -276,12 +274,6 @@ class FittedPreprocessing:
             raise DataError(message, hint=f"labels: {', '.join(self.spec.class_names)}")
         order = torch.tensor([names.index(name) for name in self.spec.class_names])
         return {subset: values.index_select(1, order) for subset, values in targets.items()}
-
-    def _note_lacking(self, names: Sequence[str]) -> None:
-        if names:
-            self.notes.append(
-                f"the data has no class {', '.join(names)}: scores averaged over the classes mean little"
-            )
 
     def _with_encoder(self, data: _Data) -> _Data:
         if not isinstance(data, Unfitted):

@@ -16,6 +16,8 @@ from assay.data.source_info import info_of
 from assay.data.spec import Spec
 from assay.data.subset import Split, blocks, divide, find_copies, long_tail, note_ignored_columns
 from assay.errors import DataError
+from assay.quoting import join_first
+from assay.task.evaluator import LEFT_OUT
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
@@ -146,6 +148,14 @@ class Splits:
         if num_train < batch_size:  # last: too few may follow from what is wrong above
             message = f"data.batch_size={batch_size}: there are only {num_train} training samples"
             raise DataError(message, hint=f"data.batch_size={num_train}, or data.drop_last=false")
+
+    def note_lacking(self, subset: str) -> list[str]:
+        """Name the classes or labels without a sample in a subset."""
+        lacking = self.task.lacking(self.targets(subset), self.class_names) if len(self.rows[subset]) else []
+        if not lacking:
+            return []
+        names = f"{self.task.unit[0]} {join_first(lacking)}"
+        return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"]
 
     def describe(self, first: Tensor, mean: Numbers, std: Numbers, **others: Any) -> Spec:
         """The spec of these subsets."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from assay.errors import check_numbers
 from assay.loss.cross_entropy import CrossEntropy
-from assay.loss.targets import at_least_float32, is_mean_over_samples
+from assay.loss.targets import at_least_float32, is_mean_over_samples, loss_terms
 from assay.task.classification import Multiclass
 from assay.task.predictions import parse_heads
 from assay.task.task import LOGIT_KINDS
@@ -61,14 +61,25 @@ class Multitask(nn.Module):
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the losses over a batch, and add them up."""
+        return self.terms(outputs, targets)[0].sum()
+
+    @property
+    def num_terms(self) -> int:
+        """Number of heads."""
+        return len(self.heads)
+
+    def terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of each head and its weight; see `assay.loss.targets.loss_terms`."""
         outputs = at_least_float32(outputs)
-        total = outputs.new_zeros(())
+        losses, weights = [], []
         for head, loss in zip(self.heads, self.losses, strict=True):
             of_head = head.targets_of(targets)
             if self.mean and not head.class_names:
                 of_head = (of_head - self.mean[head.column]) / self.std[head.column]
-            total = total + self.weights[head.name] * loss(head.of(outputs), of_head)
-        return total
+            value, weight = loss_terms(loss, head.of(outputs), of_head)
+            losses.append(self.weights[head.name] * value)
+            weights.append(torch.full_like(value, len(targets)) if weight is None else weight)
+        return torch.stack(losses), torch.stack(weights)
 
     @property
     def mean_over_samples(self) -> bool:

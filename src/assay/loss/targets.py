@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,31 @@ def is_mean_over_samples(loss: nn.Module) -> bool:
     means = getattr(loss, "reduction", None) in ("mean", "batchmean")
     of_torch = type(loss).__module__.startswith("torch.nn.")
     return of_torch and means and getattr(loss, "weight", None) is None
+
+
+def loss_terms(loss: nn.Module, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the loss of a batch and its weight in the mean over several batches.
+
+    Returns:
+        A scalar and a scalar; of a loss that is a sum of terms with a mean each, `[K]` and `[K]`. No weight:
+        that of a batch is its number of samples.
+    """
+    terms: Any = getattr(loss, "terms", None)
+    if terms is not None:
+        value, weight = terms(outputs, targets)
+        return value, weight
+    value = loss(outputs, targets)
+    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or loss.reduction != "mean":
+        return value, None
+    if targets.is_floating_point():
+        return value, None
+    weight = torch.ones_like(value).expand(outputs.shape[1]) if loss.weight is None else loss.weight
+    return value, class_shares(weight, targets, loss.ignore_index).sum()
+
+
+def has_terms(loss: nn.Module) -> bool:
+    """Return whether `loss_terms` may return more than the loss of a batch."""
+    return hasattr(loss, "terms") or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
 
 
 def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> tuple[Tensor, Tensor]:
@@ -164,6 +189,15 @@ class WeightedLoss(nn.Module, ABC):
         self.class_weight = (
             torch.ones_like(self.class_weight) if weight is None else weight.to(self.class_weight)
         )
+
+    def terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the loss of a batch and, with class weights, the sum of its weights; see `loss_terms`."""
+        value = self(outputs, targets)
+        if not self.has_class_weight:
+            return value, None
+        logits, targets = class_targets(outputs, targets, pixels=True)
+        weight = self.class_weight.to(logits.dtype)
+        return value, total_weight(class_shares(weight, targets, getattr(self, "ignore_index", -100)))
 
     def weight_of(self, logits: Tensor) -> Tensor | None:
         """Return the weights `[C]` in the dtype of logits `[B, C]`; None if all classes count the same."""

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 
 from assay.task.language_modelling import decode_run_lengths
+from assay.torch_internals import widest_float
 
 
 @final
@@ -41,9 +42,8 @@ class BitsPerByte(Metric):
         if preds.shape[:-1] != target.shape:
             raise ValueError(f"expected logits {[*target.shape, 'C']}, got {list(preds.shape)}")
         nats = F.cross_entropy(preds.flatten(0, -2), target.flatten(), reduction="none")
-        dtype = torch.float32 if target.device.type == "mps" else torch.float64
         # Not in place: the state starts as float32, so that the module can move to any device.
-        self.bits = self.bits + nats.sum(dtype=dtype) / math.log(2)
+        self.bits = self.bits + nats.sum(dtype=widest_float(target.device)) / math.log(2)
         if len(self._token_bytes):
             self._token_bytes = self._token_bytes.to(target.device)
             self.num_bytes = self.num_bytes + self._token_bytes[target].sum()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import final
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from assay.errors import check_numbers
+from assay.torch_internals import widest_float
 
 
 @final
@@ -14,9 +16,9 @@ class R2(Metric):
     """R² = 1 − Σ(y − ŷ)² / Σ(y − ȳ)², averaged over targets, as scikit-learn's `r2_score`.
 
     `torchmetrics.R2Score` takes sums of squares below 1e-4 for 0 and answers 1, and adds in float32, which
-    leaves few digits where the mean is far larger than the spread. Here sums are float64 (float32 on `mps`,
-    which has no float64). A target that never varies scores 1 if it is met exactly, else 0. NaN for fewer
-    than two samples.
+    leaves few digits where the mean is far larger than the spread. Here squares are of distances from the
+    mean so far (Chan, Golub and LeVeque 1983), in float64 (float32 on `mps`). A target that never varies
+    scores 1 if it is met exactly, else 0. NaN for fewer than two samples.
 
     Args:
         num_targets: T, numbers to predict per sample, at least 1.
@@ -29,18 +31,15 @@ class R2(Metric):
     higher_is_better = True
     full_state_update = False
 
-    sum_target: Tensor
-    sum_squared_target: Tensor
-    sum_squared_error: Tensor
-    total: Tensor
+    sums: Tensor
+    """Of each target: samples, mean, squared distances from it, squared errors, least and greatest value."""
 
     def __init__(self, num_targets: int = 1) -> None:
         super().__init__()
         check_numbers("[1, inf)", num_targets=num_targets)
         self.num_targets = num_targets
-        for name in ("sum_target", "sum_squared_target", "sum_squared_error"):
-            self.add_state(name, default=torch.zeros(num_targets), dist_reduce_fx="sum")
-        self.add_state("total", default=torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+        empty = [0.0, 0.0, 0.0, 0.0, torch.inf, -torch.inf]
+        self.add_state("sums", torch.tensor(empty).repeat(num_targets, 1).T, dist_reduce_fx=None)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Add a batch."""
@@ -49,20 +48,33 @@ class R2(Metric):
                 f"R² needs predictions and targets [B, {self.num_targets}], got {list(preds.shape)} and "
                 f"{list(target.shape)}."
             )
-        dtype = torch.float32 if target.device.type == "mps" else torch.float64
+        if not len(target):
+            return
+        dtype = widest_float(target.device)
         target = target.reshape(-1, self.num_targets).to(dtype)
         error = target - preds.reshape(-1, self.num_targets).to(dtype)
-        # Not in place: the states start as float32, so that the module can move to any device.
-        self.sum_target = self.sum_target + target.sum(dim=0)
-        self.sum_squared_target = self.sum_squared_target + target.square().sum(dim=0)
-        self.sum_squared_error = self.sum_squared_error + error.square().sum(dim=0)
-        self.total = self.total + target.shape[0]
+        count, mean = torch.full_like(target[0], len(target)), target.mean(dim=0)
+        squares = (target - mean).square().sum(dim=0), error.square().sum(dim=0)
+        batch = torch.stack([count, mean, *squares, *target.aminmax(dim=0)])
+        # Not in place: the state starts as float32, so that the module can move to any device.
+        self.sums = _add(self.sums.to(dtype), batch)
 
     def compute(self) -> Tensor:
-        """R², averaged over targets: a float32 scalar."""
-        spread = self.sum_squared_target - self.sum_target.square() / self.total
-        rounding = torch.finfo(spread.dtype).eps * self.total * self.sum_squared_target
-        score = 1 - self.sum_squared_error / spread
-        constant = (self.sum_squared_error == 0).to(score.dtype)
-        score = torch.where(spread > rounding, score, constant)
-        return torch.where(self.total < 2, torch.nan, score.mean()).float()
+        """R², averaged over targets: a scalar."""
+        # With several ranks the sums of each.
+        total, _, spread, error, low, high = functools.reduce(
+            _add, self.sums.reshape(-1, 6, self.num_targets)
+        )
+        varies = high > low
+        score = torch.where(varies, 1 - error / torch.where(varies, spread, 1), (error == 0).to(error.dtype))
+        return torch.where(total[0] < 2, torch.nan, score.mean())
+
+
+def _add(first: Tensor, second: Tensor) -> Tensor:
+    """Combine the sums of two sets of samples, `[6, T]` each."""
+    count = (first[0] + second[0]).clamp_min(1)
+    move = second[1] - first[1]
+    mean = first[1] + move * second[0] / count
+    spread = first[2] + second[2] + move.square() * first[0] * second[0] / count
+    lowest, highest = torch.minimum(first[4], second[4]), torch.maximum(first[5], second[5])
+    return torch.stack([first[0] + second[0], mean, spread, first[3] + second[3], lowest, highest])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from torch import Tensor
 
-from assay.torch_internals import tree_leaves, tree_map
+from assay.metrics.over_classes import average_present, count_classes, score_of, separate_classes
+from assay.metrics.per_target import ByHead
+from assay.torch_internals import tree_leaves, tree_map, widest_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchmetrics import MetricCollection
+    from torchmetrics import Metric, MetricCollection
 
 LARGEST: Final = 100_000
 """Most numbers of a matrix or curve that a record stores."""
@@ -49,24 +52,44 @@ _MOST_STEPS, _MOST_BYTES = 64, 1 << 20
 
 @final
 class Tracker:
-    """A `MetricCollection` and the mean loss of a stage."""
+    """A `MetricCollection` and the mean loss of a stage.
+
+    Attributes:
+        scores: `Score.metric` of the metrics that stored predictions tell as well, by name.
+    """
 
     def __init__(
-        self, metrics: MetricCollection, stage: str, predict: Callable[[Tensor], Tensor] | None = None
+        self,
+        metrics: MetricCollection,
+        stage: str,
+        predict: Callable[[Tensor], Tensor] | None = None,
+        num_terms: int = 1,
     ) -> None:
-        self.stage, self._predict = stage, predict
+        self.stage, self._predict, self._num_terms = stage, predict, num_terms
         self.metrics = metrics.clone(prefix=f"{stage}/")
-        self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
-        """Loss, predictions and targets of each batch."""
+        named = {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
+        by_head = isinstance(metrics, ByHead)
+        self.scores = {
+            name: f"{head}/{score}" if (head := by_head and name.rpartition("/")[0]) else score
+            for name, metric in named.items()
+            if (score := score_of(metric))
+        }
+        averages = {name: separate_classes(metric) for name, metric in named.items()}
+        self._averages = {name: average for name, average in averages.items() if average}
+        self._pending: list[tuple[Tensor, Tensor | None, Tensor, Tensor]] = []
+        """Loss and its weight, predictions and targets of each batch."""
         self._stand_in: tuple[Tensor, Tensor] | None = None
         self._loss_sum: Tensor | None = None
-        self._count = self._bytes = 0
+        self._count: Any = 0
+        self._bytes = 0
         self._most_steps = _MOST_STEPS if stage == "train" else math.inf
         self._device: torch.device | None = None
 
-    def update(self, loss: Tensor, predictions: Tensor, targets: Tensor) -> None:
-        """Add one batch."""
-        self._pending.append((loss, predictions, targets))
+    def update(
+        self, loss: Tensor, predictions: Tensor, targets: Tensor, weight: Tensor | None = None
+    ) -> None:
+        """Add one batch, whose loss has a weight, or that of its number of samples."""
+        self._pending.append((loss, weight, predictions, targets))
         self._bytes += predictions.nbytes + targets.nbytes
         if self._bytes >= _MOST_BYTES or len(self._pending) >= self._most_steps:
             self.flush()
@@ -80,13 +103,19 @@ class Tracker:
         """Update the metrics with the pending batches."""
         if not self._pending:
             return
-        each_loss, *columns = zip(*self._pending, strict=True)
+        each_loss, each_weight, *columns = zip(*self._pending, strict=True)
         losses = torch.stack(each_loss)
-        losses = losses.to(torch.float64 if losses.device.type != "mps" else torch.float32)
+        losses = losses.to(widest_float(losses.device))
         sizes = [len(targets) for targets in columns[1]]
-        total = (losses * torch.tensor(sizes, device=losses.device)).sum()
+        if all(weight is None for weight in each_weight):
+            total = (losses * torch.tensor(sizes, device=losses.device)).sum()
+            self._count += sum(sizes)
+        else:
+            pairs = zip(each_weight, sizes, strict=True)
+            weights = torch.stack([losses.new_tensor(size) if one is None else one for one, size in pairs])
+            total = (losses * weights).sum(0)
+            self._count = self._count + weights.to(losses.dtype).sum(0)
         self._loss_sum = total if self._loss_sum is None else self._loss_sum + total
-        self._count += sum(sizes)
         if len(self.metrics):
             self._move_metrics(losses.device)
             self._update_metrics(*map(torch.cat, columns))
@@ -99,7 +128,7 @@ class Tracker:
     @torch.no_grad()
     def _shape_empty_states(self) -> None:
         """Give the states of an empty share the dtypes and dimensions of the others, which are gathered."""
-        if self._count or self._stand_in is None:
+        if self._loss_sum is not None or self._stand_in is None:
             return
         self._update_metrics(*self._stand_in)
         for metric in self.metrics.values(copy_state=False):
@@ -116,18 +145,36 @@ class Tracker:
         self.flush()
         if device is None:
             device = torch.device("cpu") if self._loss_sum is None else self._loss_sum.device
-        pair = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device)
+        losses = torch.zeros(2, self._num_terms, dtype=widest_float(device), device=device)
         if self._loss_sum is not None:
-            pair[0], pair[1] = self._loss_sum, self._count
+            losses[0], losses[1] = self._loss_sum, self._count
         if len(self.metrics):
             self._move_metrics(device)
             self._shape_empty_states()
+        counts = [count_classes(self._metric(name)).to(losses) for name in self._averages]
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(pair)
-        if not pair[1]:
+            everything = torch.cat([losses.flatten(), *(one.flatten() for one in counts)])
+            torch.distributed.all_reduce(everything)
+            sums = torch.split(everything, [one.numel() for one in (losses, *counts)])
+            losses, *counts = (one.view(2, -1) for one in sums)
+        if not losses[1].any():
             return {}
-        computed: dict[str, Any] = self.metrics.compute() if len(self.metrics) else {}
-        return {f"{self.stage}/loss": (pair[0] / pair[1]).float(), **computed}
+        computed: dict[str, Any] = {}
+        if len(self.metrics):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="No (positive|negative) samples")
+                computed = self.metrics.compute()
+        for (name, average), count in zip(self._averages.items(), counts, strict=True):
+            key = f"{self.stage}/{name}"
+            computed[key] = average_present(self._metric(name), computed[key], count, average)
+        return {f"{self.stage}/loss": (losses[0] / losses[1]).sum().float(), **computed}
+
+    def is_undefined(self, name: str, value: Any) -> bool:
+        """Return whether a value is that of a metric of a class or label of which there was no sample."""
+        return name.removeprefix(f"{self.stage}/") in self._averages and math.isnan(value)
+
+    def _metric(self, name: str) -> Metric:
+        return dict(self.metrics.items(keep_base=True, copy_state=False))[name]
 
     def _move_metrics(self, device: torch.device) -> None:
         if device != self._device:  # list states grow with the epoch
@@ -154,8 +201,9 @@ class Tracker:
             "updates": {name: metric._update_count for name, metric in metrics.items()},
             # Not flushed here: sums over other blocks would differ in the last bits.
             "pending": {
-                "batches": [pair for _, *pair in self._pending],
+                "batches": [pair for _, _, *pair in self._pending],
                 "losses": [loss for loss, *_ in self._pending],
+                "weights": [weight for _, weight, *_ in self._pending],
             },
         }
 
@@ -165,10 +213,19 @@ class Tracker:
         self._loss_sum, self._count = state["loss_sum"], state["count"]
         pending = state["pending"]
         self._pending = [
-            (loss.to(device), predictions.to(device), targets.to(device))
-            for loss, (predictions, targets) in zip(pending["losses"], pending["batches"], strict=True)
+            (
+                loss.to(device),
+                None if weight is None else weight.to(device),
+                *(one.to(device) for one in pair),
+            )
+            for loss, weight, pair in zip(
+                pending["losses"],
+                pending.get("weights") or [None] * len(pending["losses"]),
+                pending["batches"],
+                strict=True,
+            )
         ]
-        self._bytes = sum(predictions.nbytes + targets.nbytes for _, predictions, targets in self._pending)
+        self._bytes = sum(one.nbytes for _, _, *pair in self._pending for one in pair)
         self._device = None  # the states may be on another device
         for name, metric in self.metrics.items(keep_base=True, copy_state=False):
             saved = state["metrics"].get(str(name), {})

@@ -47,7 +47,7 @@ from assay.report.page import (
 )
 from assay.targets.resolve import import_task
 from assay.targets.trust import project_packages
-from assay.task.evaluator import LEVEL, num_draws
+from assay.task.evaluator import LEFT_OUT, LEVEL, num_draws
 from assay.task.figures.class_figures import TRUE_CLASS
 from assay.task.task_of import task_of
 from assay.terminal import shorten
@@ -149,6 +149,7 @@ def _score_blocks(
     if predictions is not None:
         blocks += _try_blocks(lambda: _score_cards(predictions))
     blocks += _logged_scores(record, at_best, title)
+    blocks += [Note(note, "") for note in record.notes if note.endswith(LEFT_OUT)]
     return blocks or [Note("The run has logged no metrics.", "warn")]
 
 
@@ -246,8 +247,9 @@ def _score_cards(predictions: StoredPredictions) -> list[Block]:
     total = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
     caption = (
         f"On {num_samples:,} {predictions.subset} samples{total}. Below each score its {100 * LEVEL:.0f} % "
-        f"interval, by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): how "
-        "it would vary with another test set of this size, not with another seed."
+        f"interval, Wilson's of shares of samples, else by the percentile bootstrap over the samples "
+        f"({num_draws(num_samples):,} draws): how it would vary with another test set of this size, not "
+        "with another seed."
     )
     return [Cards(cards, caption)]
 

@@ -111,7 +111,9 @@ def _verdict(
         points(targets[draw], predictions.outputs[draw]) - points(targets[draw], outputs[draw])
         for draw in draws
     ]
-    difference, noise = model_points - value, float(np.std(moves))
+    if not np.isfinite(model_points):
+        raise ValueError(f"{score} is undefined for these test samples")
+    difference, noise = model_points - value, float(np.nanstd(moves))
     ahead = "" if abs(difference) <= 2 * noise else "run" if difference > 0 else "baseline"
     return {
         "name": name,
@@ -144,7 +146,7 @@ def _choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
         seen = targets.any(0)  # a label that no sample has is in no mean
         if targets.ndim > 1:
             targets, positive = targets[:, seen], positive[:, seen]
-        return float(metrics.average_precision_score(targets, positive)) if seen.any() else 0.0
+        return float(metrics.average_precision_score(targets, positive)) if seen.any() else float("nan")
 
     return "average_precision", average_precision
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -266,8 +265,7 @@ def _test(
     assembly = Assembly(build_module(config, trainer), data, trainer, config)
     with explain_misfit(path, run_dir):
         assembly.module.load_state_dict(read_weights(path))
-    with collect_predictions(assembly) as keep, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="No (positive|negative) samples in targets")
+    with collect_predictions(assembly) as keep:
         trainer.test(assembly.module, datamodule=data, verbose=False)
     subset = data.tested if isinstance(data, DataModule) else "test"
     metrics = {
@@ -277,6 +275,7 @@ def _test(
     if not metrics:
         raise AssayError("nothing was tested: the module logs no scores in its test_step")
     notes = list(trained.notes) if trained is not None else []
+    notes += data.splits.note_lacking(subset) if isinstance(data, DataModule) else []
     if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
         notes += _score_differences(metrics, record.metrics)
     elif not same and subset in ("all", "train"):

@@ -129,16 +129,33 @@ class KeepPredictions(Callback):
         self._pending = []
 
     @override
-    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Gather the ranks' predictions, and have the module log the scores that they tell."""
         self._flush()
-        if trainer.world_size == 1:
-            return
-        gathered: list[Any] = [None] * trainer.world_size
-        torch.distributed.all_gather_object(gathered, (self.problem, self.num_seen, self._kept))
-        self.problem = next((problem for problem, *_ in gathered if problem), "")
-        self.num_seen = sum(count for _, count, _ in gathered)
-        first = trainer.is_global_zero
-        self._kept = [block for *_, blocks in gathered for block in blocks] if first else []
+        if trainer.world_size > 1:
+            gathered: list[Any] = [None] * trainer.world_size
+            torch.distributed.all_gather_object(gathered, (self.problem, self.num_seen, self._kept))
+            self.problem = next((problem for problem, *_ in gathered if problem), "")
+            self.num_seen = sum(count for _, count, _ in gathered)
+            self._kept = [block for *_, blocks in gathered for block in blocks]
+        if isinstance(pl_module, Module) and not self.problem:
+            data: Any = cast("Any", trainer).datamodule
+            pl_module.test_scores = self._scores(data.spec.class_names or data.spec.target_names)
+        if not trainer.is_global_zero:
+            self._kept = []
+
+    def _scores(self, class_names: Sequence[str]) -> dict[str, float]:
+        """Scores of all predictions by `Score.metric`; none if only some are kept."""
+        predictions = self.predictions(class_names, [""] * self._num_samples, "test")
+        if predictions.num_evaluated or predictions.targets is None:
+            return {}
+        try:
+            return {score.metric: score.value for score in self._task.scores(predictions) if score.metric}
+        except Exception as error:  # of a custom task
+            log.warning(
+                "the scores are those of the metrics: %s fails: %s", self._task.name, describe_error(error)
+            )
+            return {}
 
     def positions(self) -> Tensor:
         """Of the samples that are kept, in the part that was tested: int64, ascending."""

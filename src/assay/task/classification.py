@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 
+def _check_counts(task: Task, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+    """Refuse classes or labels without a training sample."""
+    unit, units = task.unit
+    counts = {subset: task.count_classes(values, class_names) for subset, values in targets.items()}
+    check_trained_classes(counts, class_names, units)
+    if empty := task.lacking(targets["train"], class_names):
+        message = f"data: no training sample of {unit}: {join_first(empty)}"
+        raise DataError(message, hint=f"remove the empty {unit}, or add samples (data.source)")
+
+
 class SingleLabel(Task):
     """Targets are class indices, int64 `[N]`; soft ones float `[B, C]`, each row a distribution."""
 
@@ -63,11 +73,7 @@ class SingleLabel(Task):
                 "is nothing to distinguish",
                 hint="choose another target, or add samples of other classes (data.source)",
             )
-        counts = {subset: self.count_classes(values, class_names) for subset, values in targets.items()}
-        check_trained_classes(counts, class_names)
-        if empty := [name for name, count in zip(class_names, counts["train"], strict=True) if not count]:
-            message = f"data: no training sample of class: {join_first(empty)}"
-            raise DataError(message, hint="remove the empty class, or add samples (data.source)")
+        _check_counts(self, targets, class_names)
 
     @override
     def count_classes(self, targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
@@ -175,6 +181,10 @@ class Multilabel(Task):
         if targets.ndim != 2:
             raise wrong_form(self, subset, targets)
         check_range(subset, targets, 1, "multi-hot targets")
+
+    @override
+    def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        _check_counts(self, targets, class_names)
 
     @override
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LEVEL: Final = 0.95
 """Share of the resampled values within an interval."""
+LEFT_OUT: Final = "means over the classes leave it out where its score is undefined"
+"""What a note says of a class or label without samples."""
 _MOST_DRAWS, _FEWEST_DRAWS, _WORK = 1000, 200, 5_000_000
 
 
@@ -31,41 +34,77 @@ class Score:
     """A score of a model on its test samples.
 
     Attributes:
-        name: Such as `accuracy`.
+        name: Such as `f1 (macro)`.
         value: On these samples; NaN if undefined.
-        low: Lower end of the interval of `LEVEL`, by the percentile bootstrap (Efron and Tibshirani 1993,
-            chapter 13) over test samples; NaN if there is none.
-        high: Upper end.
+        interval: Returns the ends of the interval of `LEVEL`; NaN if there is none.
+        metric: What it is in the terms of torchmetrics, such as `F1Score macro`, see
+            `assay.metrics.over_classes.score_of`; a metric of the config that is the same has this value
+            after the test. Empty: no metric is.
     """
 
     name: str
     value: float
-    low: float
-    high: float
+    interval: Callable[[], tuple[float, float]] = lambda: (np.nan, np.nan)
+    metric: str = ""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.interval()[1]
 
 
-def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_samples: int) -> list[Score]:
-    """Scores with their intervals.
+def bootstrapped(
+    statistic: Callable[[NDArray[Any]], Mapping[str, float]],
+    num_samples: int,
+    metrics: Mapping[str, str] | None = None,
+    shares: Mapping[str, NDArray[Any]] | None = None,
+) -> list[Score]:
+    """Scores with intervals, which are computed when they are first asked for.
 
     Args:
         statistic: Maps how often each sample was drawn, float64 `[N]`, to scores by name. With ones it
             returns the scores themselves.
         num_samples: N; below two there are no intervals.
+        metrics: `Score.metric` of the scores, by name.
+        shares: Scores that are the share of samples which are right, by name: whether each is, bool. Their
+            interval is Wilson's; that of others is the percentile bootstrap (Efron and Tibshirani 1993,
+            chapter 13) over samples, unless all draws agree.
     """
-    values = statistic(np.ones(num_samples))
-    if num_samples < 2:
-        return [Score(name, value, np.nan, np.nan) for name, value in values.items()]
-    drawn = [statistic(weights) for weights in _bootstrap_weights(num_samples)]
-    scores = []
-    for name, value in values.items():
-        column = np.array([draw[name] for draw in drawn])
+
+    @functools.cache
+    def draws() -> list[Mapping[str, float]]:
+        return [statistic(weights) for weights in _bootstrap_weights(num_samples)]
+
+    def interval(name: str, value: float) -> tuple[float, float]:
+        if shares and name in shares:
+            return _wilson(shares[name])
+        column = np.array([draw[name] for draw in draws()]) if num_samples > 1 else np.empty(0)
         column = column[np.isfinite(column)]
-        enough = len(column) > 0 and np.isfinite(value)
-        low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)) if enough else (np.nan, np.nan)
-        if not low <= value <= high:  # drawing samples twice moves the score itself, as of calibration
-            low = high = np.nan
-        scores.append(Score(name, float(value), float(low), float(high)))
-    return scores
+        if not len(column) or not np.isfinite(value):
+            return np.nan, np.nan
+        low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+        # Drawing samples twice may move the score itself, as of calibration.
+        is_interval = low < high and low <= value <= high
+        return (float(low), float(high)) if is_interval else (np.nan, np.nan)
+
+    return [
+        Score(name, float(value), functools.partial(interval, name, value), (metrics or {}).get(name, ""))
+        for name, value in statistic(np.ones(num_samples)).items()
+    ]
+
+
+def _wilson(is_right: NDArray[Any]) -> tuple[float, float]:
+    from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no stubs
+
+    if not len(is_right):
+        return np.nan, np.nan
+    ends = binomtest(int(is_right.sum()), len(is_right)).proportion_ci(LEVEL, method="wilson")
+    return float(ends.low), float(ends.high)
 
 
 def num_draws(num_samples: int) -> int:

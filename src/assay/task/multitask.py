@@ -13,7 +13,13 @@ from assay.quoting import format_number
 from assay.task.classification import Multiclass
 from assay.task.evaluator import Evaluator
 from assay.task.figures.value_figures import Values
-from assay.task.predictions import EmbeddingPredictions, MultitaskPredictions, ValuePredictions, parse_heads
+from assay.task.predictions import (
+    EmbeddingPredictions,
+    MultitaskPredictions,
+    ValuePredictions,
+    metric_keys,
+    parse_heads,
+)
 from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
@@ -127,6 +133,14 @@ class Multitask(Task):
             _task_of_head(head).check_subsets(head_targets, head.class_names)
 
     @override
+    def lacking(self, targets: Tensor, class_names: Sequence[str]) -> list[str]:
+        return [
+            f"{head.name}={name}"
+            for head in parse_heads(class_names)
+            for name in _task_of_head(head).lacking(head.targets_of(targets), head.class_names)
+        ]
+
+    @override
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
         return not parse_heads(class_names)[column].class_names
 
@@ -176,9 +190,15 @@ class Heads(Evaluator):
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
+        by_head = _split_by_head(predictions)
+        prefixes = metric_keys([head.name for head, _ in by_head])
         return [
-            replace(score, name=f"{head.name}/{score.name}")
-            for head, of_head in _split_by_head(predictions)
+            replace(
+                score,
+                name=f"{head.name}/{score.name}",
+                metric=score.metric and f"{prefix}/{score.metric}",
+            )
+            for prefix, (head, of_head) in zip(prefixes, by_head, strict=True)
             for score in _task_of_head(head).scores(of_head)
         ]
 

@@ -169,6 +169,13 @@ class Task(ABC):
         """Return how many samples, or pixels, each class or label has."""
         return tuple((targets >= 0.5).sum(0).tolist())
 
+    def lacking(self, targets: Tensor, class_names: Sequence[str]) -> list[str]:
+        """Return the classes or labels without a sample."""
+        if self.size_key != "num_classes" or self.learns_from_inputs or not len(targets):
+            return []
+        counts = self.count_classes(targets, class_names)
+        return [name for name, count in zip(class_names, counts, strict=False) if not count]
+
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
         """Whether the loss may see a column of the targets standardised."""
         return self.has_real_targets
@@ -371,12 +378,14 @@ def check_range(subset: str, targets: Tensor, highest: int, unit: str) -> None:
         )
 
 
-def check_trained_classes(counts: Mapping[str, Sequence[int]], class_names: Sequence[str]) -> None:
-    """Refuse classes that another subset has and training lacks."""
+def check_trained_classes(
+    counts: Mapping[str, Sequence[int]], class_names: Sequence[str], units: str = "classes"
+) -> None:
+    """Refuse classes or labels that another subset has and training lacks."""
     anywhere = [any(of_subset) for of_subset in zip(*counts.values(), strict=True)]
     rows = zip(class_names, anywhere, counts["train"], strict=True)
     if lacking := [name for name, is_present, count in rows if is_present and not count]:
         raise DataError(
-            f"data: the test or validation subset has classes that training lacks: {join_first(lacking)}",
+            f"data: the test or validation subset has {units} that training lacks: {join_first(lacking)}",
             hint="data.split.seed=1 splits them differently; or add training samples (data.source)",
         )

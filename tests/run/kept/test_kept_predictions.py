@@ -199,7 +199,7 @@ MODULE: Any = SimpleNamespace(prediction_kind="probabilities")
 def evaluated_on(task: str, loader: Any) -> Any:
     """What is asked of a trainer."""
     data = SimpleNamespace(spec=SimpleNamespace(task=task))
-    return SimpleNamespace(test_dataloaders=loader, datamodule=data, world_size=1)
+    return SimpleNamespace(test_dataloaders=loader, datamodule=data, world_size=1, is_global_zero=True)
 
 
 def gathered(rank: int, world_size: int, max_bytes: int = 10**6, limit: int = 1000) -> KeepPredictions:
@@ -212,7 +212,7 @@ def gathered(rank: int, world_size: int, max_bytes: int = 10**6, limit: int = 10
         if index < limit:
             outputs = {"predictions": OUTPUTS[rows], "targets": TARGETS[rows]}
             keep.on_test_batch_end(trainer, MODULE, outputs, None, index)
-    keep.on_test_end(trainer, MODULE)
+    keep.on_test_epoch_end(trainer, MODULE)
     return keep
 
 
@@ -230,7 +230,7 @@ def test_several_processes_come_to_the_same_as_one(
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     trainer: Any = SimpleNamespace(world_size=size, is_global_zero=True)
-    every[0].on_test_end(trainer, trainer)
+    every[0].on_test_epoch_end(trainer, trainer)
     one, other = (keep.predictions("abc", NAMES, "test") for keep in (alone, every[0]))
     assert one.keys == other.keys
     np.testing.assert_array_equal(one.outputs, other.outputs)

@@ -61,6 +61,12 @@ class Ranking:
             return float(area), float(new_true @ precision / true[-1])
 
 
+def mean_over_present(scores: NDArray[Any]) -> float:
+    """Average the scores of the classes or labels for which they are defined, not NaN; NaN without any."""
+    present = np.isfinite(scores)
+    return float(scores[present].mean()) if present.any() else float("nan")
+
+
 def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
     """Return a function of weights: the unweighted mean AUROC of several decisions."""
     kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
@@ -70,8 +76,7 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
     def mean(weights: NDArray[Any]) -> float:
         if not rankings or (is_large and (weights != 1).any()):
             return float("nan")
-        areas = [ranking.scores(weights)[0] for ranking in rankings]
-        return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
+        return mean_over_present(np.array([ranking.scores(weights)[0] for ranking in rankings]))
 
     return mean
 
@@ -159,9 +164,13 @@ _MOST_CONFUSIONS: Final = 10
 
 
 def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the rates of each class or label, from counts of samples; NaN where undefined."""
+    """Return the rates of each class or label, from counts of samples; NaN where undefined.
+
+    The precision of a class that has samples and is never predicted is 0, as in scikit-learn.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {"precision": hits / predicted, "recall": hits / actual, "F1": 2 * hits / (actual + predicted)}
+        precision = np.where(predicted > 0, hits / predicted, np.where(actual > 0, 0.0, np.nan))
+        return {"precision": precision, "recall": hits / actual, "F1": 2 * hits / (actual + predicted)}
 
 
 def _rate_bars(
@@ -170,8 +179,11 @@ def _rate_bars(
     """Draw the rates of each class or label; also return their order, lowest F1 first."""
     scores = {name: np.nan_to_num(rate) for name, rate in _rates(hits, actual, predicted).items()}
     worst = np.argsort(np.where(actual > 0, scores["F1"], np.inf), kind="stable")
+    worst = worst[actual[worst] + predicted[worst] > 0]
+    absent = len(names) - len(worst)
+    caption = f"{absent} without samples, true or predicted, are left out." if absent else ""
     title = f"Precision, recall and F1 per {kind}"
-    return score_bars(f"per_{kind}", title, scores, names, worst, support=actual), worst
+    return score_bars(f"per_{kind}", title, scores, names, worst, support=actual, caption=caption), worst
 
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
@@ -262,6 +274,26 @@ def score_bars(
     return Figure(name, title, bars, shares="y", y_range=(0, 1.02), is_wide=is_wide, caption=caption)
 
 
+_CLASS_METRICS: Final = {
+    "accuracy": "Accuracy",
+    "f1": "F1Score",
+    "precision": "Precision",
+    "recall": "Recall",
+    "auroc": "AUROC",
+    "average precision": "AveragePrecision",
+    "f1 (macro)": "F1Score macro",
+    "f1 (micro)": "F1Score micro",
+    "precision (macro)": "Precision macro",
+    "recall (macro)": "Recall macro",
+    "balanced accuracy": "Recall macro",
+    "auroc (macro)": "AUROC macro",
+    "exact match": "ExactMatch",
+}
+"""`Score.metric` of each score."""
+_OF_SECOND: Final = ("f1", "precision", "recall", "average precision")
+"""Scores of the second of two classes."""
+
+
 @final
 class Classes(Evaluator):
     """Evaluates one class per sample."""
@@ -278,6 +310,13 @@ class Classes(Evaluator):
         auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
         second = f" of {predictions.class_names[1]}" if order is not None else ""
         confidence = _confidence_and_truth(outputs, targets)
+        metrics, shares = _CLASS_METRICS, {"accuracy": is_right}
+        if order is not None:
+            metrics = {
+                f"{name}{second}" if name in _OF_SECOND else name: metric for name, metric in metrics.items()
+            }
+            shares[f"precision{second}"] = is_right[preds == 1]
+            shares[f"recall{second}"] = is_right[targets == 1]
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             hits = np.bincount(targets[is_right], weights[is_right], num_classes)
@@ -288,15 +327,16 @@ class Classes(Evaluator):
                     scores[f"{name.lower()}{second}"] = rates[name][1]
                 scores["auroc"], scores[f"average precision{second}"] = order.scores(weights)
             else:
-                scores["f1 (macro)"] = np.nanmean(rates["F1"])
-                scores["balanced accuracy"] = np.nanmean(rates["recall"])
+                scores["f1 (macro)"] = mean_over_present(rates["F1"])
+                scores["precision (macro)"] = mean_over_present(rates["precision"])
+                scores["balanced accuracy"] = mean_over_present(rates["recall"])
                 scores["auroc (macro)"] = auroc(weights)
             if chances:
                 scores["log loss"] = (loss * weights).sum() / weights.sum()
                 scores["calibration error"] = calibration_error(*confidence, weights)
             return {name: float(value) for name, value in scores.items()}
 
-        return bootstrapped(statistic, len(targets))
+        return bootstrapped(statistic, len(targets), metrics, shares)
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
@@ -369,15 +409,18 @@ class Labels(Evaluator):
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             total = weights.sum()
             counts = [weights @ of for of in of_labels]
+            rates = _rates(*counts)
             return {
-                "f1 (macro)": float(np.nan_to_num(_rates(*counts)["F1"]).mean()),
+                "f1 (macro)": mean_over_present(rates["F1"]),
+                "precision (macro)": mean_over_present(rates["precision"]),
+                "recall (macro)": mean_over_present(rates["recall"]),
                 "f1 (micro)": float(_rates(*(count.sum() for count in counts))["F1"]),
                 "accuracy": float(weights @ share / total),
                 "exact match": float(weights @ exact / total),
                 "auroc (macro)": auroc(weights),
             }
 
-        return bootstrapped(statistic, len(targets))
+        return bootstrapped(statistic, len(targets), _CLASS_METRICS, {"exact match": exact})
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
@@ -418,6 +461,12 @@ class Labels(Evaluator):
 
 
 _MOST_SAID: Final = 4
+_MASK_METRICS: Final = {
+    "mean iou": "JaccardIndex macro",
+    "mean dice": "F1Score macro",
+    "pixel accuracy": "Accuracy",
+}
+"""`Score.metric` of each score."""
 
 
 def class_iou(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
@@ -445,14 +494,14 @@ class Masks(Evaluator):
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             matrix = (weights @ confusions).reshape(num_classes, num_classes)
-            dice = _rates(matrix.diagonal(), matrix.sum(1), matrix.sum(0))["F1"]
-            dice = dice[np.isfinite(dice)]
-            iou, total = dice / (2 - dice), matrix.sum()
-            means = [float(of.mean()) if len(of) else float("nan") for of in (iou, dice)]
-            accuracy = float(matrix.trace() / total) if total else float("nan")
-            return {"mean iou": means[0], "mean dice": means[1], "pixel accuracy": accuracy}
+            iou, total = class_iou(matrix, num_classes)[0], matrix.sum()
+            return {
+                "mean iou": mean_over_present(iou),
+                "mean dice": mean_over_present(2 * iou / (1 + iou)),
+                "pixel accuracy": float(matrix.trace() / total) if total else float("nan"),
+            }
 
-        return bootstrapped(statistic, len(confusions))
+        return bootstrapped(statistic, len(confusions), _MASK_METRICS)
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:

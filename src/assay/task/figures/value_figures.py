@@ -23,6 +23,7 @@ from assay.task.evaluator import (
     token_warnings,
     value_warnings,
 )
+from assay.task.predictions import metric_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _MOST_TARGETS: Final = 4
 _NUM_BINS: Final = 24
+_METRICS: Final = {"r2": "R2", "mae": "MeanAbsoluteError", "rmse": "MeanSquaredError root"}
+"""`Score.metric` of each score."""
 
 
 def histogram(
@@ -98,14 +101,22 @@ class Values(Evaluator):
         preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         error, squares = np.abs(preds - true), (preds - true) ** 2
-        centred = true - true.mean(0)
+        centred = np.where(np.ptp(true, axis=0) > 0, true - true.mean(0), 0)
+        prefixes = [f"{key}/" for key in metric_keys(names)] if len(names) > 1 else [""]
+        metrics = {"r2 (mean)": "R2"}
+        for name, prefix in zip(names, prefixes, strict=True):
+            of = f" of {name}" if prefix else ""
+            metrics |= {f"{score}{of}": f"{prefix}{metric}" for score, metric in _METRICS.items()}
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             total = weights.sum()
             lost = weights @ squares
-            spread = weights @ centred**2 - (weights @ centred) ** 2 / total
-            with np.errstate(divide="ignore", invalid="ignore"):
-                r2 = np.where(spread > 0, 1 - lost / spread, np.nan)
+            second = weights @ centred**2
+            spread = second - (weights @ centred) ** 2 / total
+            varies = spread > 1e-12 * second  # else it is the error of rounding
+            # Of a target that does not vary as in scikit-learn.
+            r2 = np.where(varies, 1 - lost / np.where(varies, spread, 1), lost == 0)
+            r2 = np.where(len(true) > 1, r2, np.nan)
             scores = {} if len(names) == 1 else {"r2 (mean)": float(np.mean(r2))}
             for index, name in enumerate(names[:_MOST_TARGETS]):
                 of = f" of {name}" if len(names) > 1 else ""
@@ -114,7 +125,7 @@ class Values(Evaluator):
                 scores[f"rmse{of}"] = float(np.sqrt(lost[index] / total))
             return scores
 
-        return bootstrapped(statistic, len(true))
+        return bootstrapped(statistic, len(true), metrics)
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
@@ -176,7 +187,7 @@ class Tokens(Evaluator):
             mean = float(weights @ bits / weights.sum())
             return {"perplexity": float(2**mean), "bits_per_token": mean}
 
-        return bootstrapped(statistic, len(bits))
+        return bootstrapped(statistic, len(bits), {"perplexity": "Perplexity"})
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
@@ -283,7 +294,11 @@ class Embeddings(Evaluator):
         if is_right is None:
             return []
         right = is_right.astype(float)
-        return bootstrapped(lambda weights: {"recall@1": float(weights @ right / weights.sum())}, len(right))
+
+        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+            return {"recall@1": float(weights @ right / weights.sum())}
+
+        return bootstrapped(statistic, len(right), {"recall@1": "RecallAtK"}, {"recall@1": is_right})
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:

@@ -1,0 +1,115 @@
+"""Metrics of torchmetrics that average over classes or labels: only over those for which they are defined."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torchmetrics.utilities.data import dim_zero_cat
+
+from assay.task.segmentation import IGNORED
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torchmetrics import Metric
+
+_KIND: Final = re.compile("^(Binary|Multiclass|Multilabel)")
+_USUAL: Final[dict[str, Any]] = {
+    "threshold": 0.5,
+    "top_k": 1,
+    "zero_division": 0,
+    "multidim_average": "global",
+    "thresholds": None,
+    "max_fpr": None,
+    "num_outputs": 1,
+    "k": 1,
+    "ignore_index": IGNORED,
+}
+"""Options with which a metric is what its name says."""
+
+
+def score_of(metric: Metric) -> str:
+    """Name what a metric computes as `Score.metric` does; empty if no stored score is the same.
+
+    >>> from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+    >>> score_of(MulticlassF1Score(3, average="macro")), score_of(MulticlassAccuracy(3, average="micro"))
+    ('F1Score macro', 'Accuracy')
+    >>> score_of(MulticlassF1Score(3, average="macro", top_k=2))
+    ''
+    """
+    name, average = type(metric).__name__, getattr(metric, "average", None) or ""
+    is_usual = all(getattr(metric, option, usual) in (usual, None) for option, usual in _USUAL.items())
+    if not is_usual or not type(metric).__module__.startswith(("torchmetrics.", "assay.metrics.")):
+        return ""
+    kind = _KIND.sub("", name)
+    if name == "MulticlassAccuracy" and average == "macro":
+        return "Recall macro"
+    if kind == "Accuracy":
+        return "" if average in {"weighted", "none"} else kind
+    if kind == "MeanSquaredError" and not metric.squared:
+        return "MeanSquaredError root"
+    return f"{kind} {average}".strip()
+
+
+def separate_classes(metric: Metric) -> str | None:
+    """Have a metric return the score of each class for their mean, where torchmetrics counts 0 / 0 as 0.
+
+    Returns:
+        How `average_present` is to average them; None for a metric that is to stay as it is.
+    """
+    options: Any = metric
+    name, kind = type(metric).__name__, _KIND.sub("", type(metric).__name__)
+    is_whole = getattr(metric, "multidim_average", "global") == "global"
+    of_torchmetrics = type(metric).__module__.startswith("torchmetrics.")
+    if not of_torchmetrics or not is_whole or getattr(metric, "ignore_index", None) is not None:
+        return None
+    is_curve = kind in ("AUROC", "AveragePrecision")
+    is_rate = kind == "Recall" or name == "MulticlassAccuracy"
+    is_rate |= kind in ("Precision", "F1Score", "FBetaScore") and not name.startswith("Multiclass")
+    average = "macro" if name.startswith("Binary") else getattr(metric, "average", None)
+    if not (is_curve or is_rate) or average not in (("macro", "weighted") if is_curve else ("macro",)):
+        return None
+    options.average = "none"
+    return str(average)
+
+
+def count_classes(metric: Metric) -> Tensor:
+    """Count the samples of each class or label by which a metric is defined, and all samples: `[2, C]`.
+
+    Precision and F1 are defined by samples of a class or taken for it, as in scikit-learn.
+    """
+    states: Any = metric
+    if hasattr(metric, "tp"):
+        false = 0 if type(metric).__name__.endswith(("Recall", "Accuracy")) else states.fp
+        counts = torch.stack([states.tp + states.fn + false, states.tp + states.fn + states.fp + states.tn])
+    elif states.thresholds is not None:
+        by_target = states.confmat[0].sum(-1)
+        counts = torch.stack([by_target[..., 1], by_target.sum(-1)])
+    else:
+        num_classes: Any = getattr(metric, "num_classes", None)
+        size: int = num_classes or getattr(metric, "num_labels", 1)
+        if not len(states.target):
+            return torch.zeros(2, size, device=metric.device)
+        target = dim_zero_cat(states.target)
+        positives = target.bincount(minlength=size) if num_classes else (target == 1).reshape(-1, size).sum(0)
+        counts = torch.stack([positives, torch.full_like(positives, len(target))])
+    return counts.reshape(2, -1)
+
+
+def average_present(metric: Metric, scores: Tensor, counts: Tensor, average: str) -> Tensor:
+    """Average the scores of the classes or labels for which they are defined; NaN without any.
+
+    Args:
+        metric: Of which they are; an AUROC needs samples of the others as well.
+        scores: `[C]`; of a binary metric one number.
+        counts: From `count_classes`, over all ranks.
+        average: From `separate_classes`.
+    """
+    seen, total = counts
+    is_defined = seen > 0
+    if type(metric).__name__.endswith("AUROC"):
+        is_defined &= seen < total
+    weights = is_defined * (seen if average == "weighted" else torch.ones_like(seen))
+    mean: Tensor = (torch.where(is_defined, scores.reshape(-1), 0) * weights).sum() / weights.sum()
+    return mean

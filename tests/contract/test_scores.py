@@ -1,0 +1,209 @@
+"""One score has one value: terminal, record, metrics.csv, page, `eval` and `compare`, and scikit-learn."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
+from tests.command import documented, typed
+
+from assay.analysis.objective import format_score
+from assay.record import predictions_file
+from assay.report.page import Cards, Note
+from assay.report.run_page import run_page
+from assay.run.evaluate import evaluate
+from assay.run.result import format_scores
+from assay.task.evaluator import LEFT_OUT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train
+
+    from assay.task.predictions import StoredPredictions
+
+MLP = (
+    *("model=mlp", "optimizer.lr=0.01", "trainer.max_epochs=3", "callbacks=[checkpoint,last_checkpoint]"),
+    *("data.batch_size=16", "data.eval_batch_size=7"),
+)
+
+
+def table(kind: str, folder: Path) -> tuple[str, ...]:
+    """Overrides for two tables; the second, which is tested, lacks a class or a label."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(160, 3)), columns=list("abc"))
+    noisy = frame + draw.normal(size=frame.shape) / 2
+    score = noisy["a"] + noisy["b"]
+    lacks = np.zeros(160, bool)
+    targets = ["y"]
+    if kind == "multiclass":
+        frame["y"] = np.array(list("kmnz"))[np.digitize(score, [-1, 0.3, 1.4])]
+        lacks = frame["y"] == "z"
+    elif kind == "binary":
+        frame["y"] = np.where(score > 0.5, "yes", "no")
+    elif kind == "one class alone":
+        frame["y"] = np.where(score > 0.5, "yes", "no")
+        lacks = frame["y"] == "yes"
+    elif kind == "multilabel":
+        targets = ["l0", "l1", "rare"]
+        for name, column in zip(targets, noisy, strict=True):
+            frame[name] = (noisy[column] > (1.2 if name == "rare" else 0)).astype(int)
+        lacks = frame["rare"] == 1
+    elif kind == "regression":
+        frame["y"] = score * 10 + 300
+    else:
+        targets = ["grade", "price"]
+        frame["grade"] = np.array(list("kmnz"))[np.digitize(score, [-1, 0.3, 1.4])]
+        frame["price"] = score * 10 + 300
+        lacks = frame["grade"] == "z"
+    test = frame[~lacks].tail(50)
+    test.to_csv(folder / "test.csv", index=False)
+    frame.drop(test.index).to_csv(folder / "train.csv", index=False)
+    target = targets[0] if len(targets) == 1 else f"[{','.join(targets)}]"
+    more = ("data.source.task=multilabel",) if kind == "multilabel" else ()
+    path, test_path = f"data.source.path={folder}/train.csv", f"data.source.test_path={folder}/test.csv"
+    return "data=table", path, test_path, f"data.source.target={target}", *more
+
+
+def defined(columns: list[tuple[Any, Any, Any]], score: Any) -> float:
+    """The mean over columns of (target, score, guess) for which scikit-learn knows a score."""
+    return float(np.nanmean([score(*column) for column in columns]))
+
+
+def area(is_true: Any, score: Any, _: Any) -> float:
+    return float(sk.roc_auc_score(is_true, score)) if 0 < is_true.sum() < len(is_true) else np.nan
+
+
+def rate(function: Any, zero_division: Any = np.nan) -> Any:
+    def score(is_true: Any, _: Any, guess: Any) -> float:
+        return float(function(is_true, guess, zero_division=zero_division))
+
+    return score
+
+
+def precision(is_true: Any, _: Any, guess: Any) -> float:
+    return float(sk.precision_score(is_true, guess, zero_division=0.0 if is_true.any() else np.nan))
+
+
+def of_columns(columns: list[tuple[Any, Any, Any]]) -> dict[str, float]:
+    return {
+        "precision": defined(columns, precision),
+        "recall": defined(columns, rate(sk.recall_score)),
+        "f1": defined(columns, rate(sk.f1_score)),
+        "auroc": defined(columns, area),
+    }
+
+
+def of_values(true: Any, values: Any) -> dict[str, float]:
+    mae, mse = sk.mean_absolute_error(true, values), sk.mean_squared_error(true, values)
+    return {"mae": float(mae), "rmse": float(mse) ** 0.5, "r2": float(sk.r2_score(true, values))}
+
+
+def by_scikit_learn(kind: str, predictions: StoredPredictions) -> dict[str, float]:
+    outputs, true = predictions.outputs.astype(float), predictions.targets
+    assert true is not None
+    guess = outputs.argmax(1)
+    if kind == "multiclass":
+        columns = [(true == label, outputs[:, label], guess == label) for label in range(outputs.shape[1])]
+        return {"accuracy": float(sk.accuracy_score(true, guess)), **of_columns(columns)}
+    if kind == "one class alone":
+        return {"accuracy": float(sk.accuracy_score(true, guess))}
+    if kind == "binary":
+        found = of_columns([(true == 1, outputs[:, 1], guess == 1)])
+        average = float(sk.average_precision_score(true, outputs[:, 1]))
+        return {"accuracy": float(sk.accuracy_score(true, guess)), "average_precision": average, **found}
+    if kind == "multilabel":
+        labels = range(outputs.shape[1])
+        columns = [(true[:, label] == 1, outputs[:, label], outputs[:, label] > 0.5) for label in labels]
+        return {"accuracy": float(((outputs > 0.5) == true).mean()), **of_columns(columns)}
+    if kind == "regression":
+        return of_values(true, outputs)
+    grade = outputs[:, :4].argmax(1)
+    f1 = sk.f1_score(true[:, 0], grade, average="macro")
+    of_price = {f"price/{name}": value for name, value in of_values(true[:, 1], outputs[:, 4]).items()}
+    return {"grade/accuracy": float(sk.accuracy_score(true[:, 0], grade)), "grade/f1": float(f1), **of_price}
+
+
+NAMES = {
+    "precision": r"precision( \(macro\)| of yes)?",
+    "recall": r"recall of yes|recall \(macro\)|balanced accuracy",
+    "average_precision": r"average precision of yes",
+}
+
+
+def on_page(run_dir: Path) -> dict[str, str]:
+    sections = run_page(run_dir).sections
+    (cards,) = (block for section in sections for block in section.blocks if isinstance(block, Cards))
+    return {name: value for name, value, _ in cards.cards}
+
+
+@pytest.mark.parametrize(
+    "kind", ["multiclass", "binary", "one class alone", "multilabel", "regression", "multitask"]
+)
+def test_each_score_has_one_value(kind: str, train: Train, tmp_path: Path) -> None:
+    run = train(*table(kind, tmp_path), *MLP)
+    metrics, predictions = run.record["metrics"], predictions_file.read(run.run_dir / predictions_file.FILE)
+    expected = by_scikit_learn(kind, predictions)
+    page, terminal = on_page(run.run_dir), format_scores(run.result.metrics, "test")
+    again = evaluate(run.run_dir).metrics
+    exit_code, compared = documented("compare", run.run_dir)
+    assert exit_code == 0
+    (row,) = compared["rows"]
+    assert expected.keys() <= {name.removeprefix("test/") for name in metrics}
+    for name, value in expected.items():
+        recorded = metrics[f"test/{name}"]
+        assert recorded == pytest.approx(value, abs=1e-9), name
+        assert run.column(f"test/{name}") == [recorded]
+        assert again[f"test/{name}"] == recorded
+        assert f"{name} {format_score(name, recorded)}" in terminal
+        head, _, score = name.rpartition("/")
+        pattern = NAMES.get(score, score + r"( \(macro\)| of yes)?")
+        pattern = f"{head}/{pattern}" if head else pattern
+        shown = [text for card, text in page.items() if re.fullmatch(pattern, card)]
+        assert shown == [format_score(name, value)], (name, page)
+        mean = row["scores"].get(f"test/{name}")
+        assert mean is None or mean["mean"] == recorded
+    if kind == "one class alone":
+        undefined = ("recall", "auroc", "average_precision")
+        assert {name: metrics[f"test/{name}"] for name in undefined} == dict.fromkeys(undefined, "nan")
+        assert page["auroc"] == page["recall of yes"] == "undefined"
+    lacks = kind in ("multiclass", "one class alone", "multilabel", "multitask")
+    assert sum(note.endswith(LEFT_OUT) for note in run.record["notes"]) == lacks
+    notes = [block for section in run_page(run.run_dir).sections for block in section.blocks]
+    assert sum(isinstance(block, Note) and block.text.endswith(LEFT_OUT) for block in notes) == lacks
+
+
+def test_a_configured_metric_keeps_its_own_definition(train: Train, tmp_path: Path) -> None:
+    run = train(
+        *table("multiclass", tmp_path),
+        *MLP,
+        "metrics.eval.metrics.f1.average=weighted",
+        "+metrics.eval.metrics.kappa={_target_:torchmetrics.classification.MulticlassCohenKappa,num_classes:4}",
+    )
+    predictions = predictions_file.read(run.run_dir / predictions_file.FILE)
+    true, guess = predictions.targets, predictions.outputs.argmax(1)
+    metrics = run.record["metrics"]
+    assert metrics["test/f1"] == pytest.approx(sk.f1_score(true, guess, average="weighted"), abs=1e-6)
+    assert metrics["test/kappa"] == pytest.approx(sk.cohen_kappa_score(true, guess), abs=1e-6)
+    assert evaluate(run.run_dir).metrics["test/f1"] == metrics["test/f1"]
+
+
+def test_a_score_that_is_undefined_cannot_be_monitored(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(90, 2)), columns=["a", "b"])
+    frame["part"] = np.repeat(["train", "val", "test"], [60, 15, 15])
+    frame["y"] = np.where((frame["a"] > 0) & (frame["part"] == "train"), "yes", "no")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    done = typed(
+        *("train", "data=table", f"data.source.path={tmp_path}/rows.csv", "data.source.target=y", *MLP),
+        *("data.split.column=part", "baseline=none", "callbacks=[default,early_stopping]"),
+        *("callbacks.early_stopping.monitor=val/auroc", "callbacks.early_stopping.mode=max"),
+        *("device=cpu", f"hydra.run.dir={tmp_path}/run"),
+        code=1,
+        folder=tmp_path,
+    )
+    assert "val/auroc is undefined" in " ".join(done.output.split())
