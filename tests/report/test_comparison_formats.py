@@ -17,7 +17,6 @@ from assay.analysis.comparison import Comparison, compare
 from assay.analysis.read_runs import read_runs
 from assay.cli.documents import Document
 from assay.report.comparison_formats import (
-    best_run,
     print_comparison,
     to_csv,
     to_document,
@@ -90,7 +89,7 @@ def test_in_a_pipe_no_line_is_broken(tmp_path: Path) -> None:
     assert lines[2].split()[:8] == ["9", "0.01", "0.020", "±", "0.025", "*", "91.0", "±"]
     assert "failed (non_finite)" in "\n".join(lines)
     assert f"best  {tmp_path / '0.01-0'}, the best of 3 repetitions" in lines
-    assert [line for line in lines if line.startswith("verdict") and "Welch" in line]
+    assert [line for line in lines if line.startswith("verdict") and "sign-flip" in line]
     assert "note  ± is half a 95 % interval of the mean (Student's t)" in lines
     assert [line for line in lines if line.startswith("broken") and "schema version" in line]
 
@@ -130,7 +129,9 @@ def test_the_best_run_is_of_the_best_configuration(tmp_path: Path) -> None:
             make_run(
                 tmp_path / f"{lr}-{seed}", f"optimizer.lr={lr}", f"seed={seed}", metrics={"val/loss": score}
             )
-    assert best_run(compare(read_runs([tmp_path]))) == tmp_path / "0.2-0", "not that of the one lucky seed"
+    best = compare(read_runs([tmp_path])).best_run
+    assert best is not None
+    assert best.path == tmp_path / "0.2-0", "not that of the one lucky seed"
 
 
 def test_every_digit_comes_back(tmp_path: Path) -> None:

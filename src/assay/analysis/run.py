@@ -73,6 +73,7 @@ class Run:
     metrics: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Any] = field(default_factory=dict)
     directions: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, bool] = field(default_factory=dict)
     data_sha256: str = ""
     code: str = ""
     warnings: tuple[str, ...] = ()

@@ -87,9 +87,9 @@ def compare(
     """What differs between runs, and their scores.
 
     Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
-    n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or not told apart,
-    by a paired t-test where they share seeds, Welch's t-test where not, and over the same folds the corrected
-    resampled t-test (Nadeau and Bengio).
+    n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or no significant
+    difference, by a paired t-test where they share seeds, Welch's t-test where not, and over the same folds
+    the corrected resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
     form = "json" if document.as_json else form
@@ -109,22 +109,23 @@ def best(
     That is the best repetition of the configuration with the best mean.
     """
     from assay.analysis.comparison import compare as compared
-    from assay.analysis.comparison import default_metric, make_ranking
+    from assay.analysis.comparison import make_ranking
     from assay.analysis.read_runs import read_runs
-    from assay.report.comparison_formats import Best, best_run, to_document
+    from assay.report.comparison_formats import Best, to_document
 
     runs = read_runs([path])
     make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
-    comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
-    run, ranking = best_run(comparison), comparison.ranking
+    comparison = compared(runs, sort=metric, where=where or ())
+    best, ranking = comparison.best_run, comparison.ranking
     place = shlex.quote(str(path))
     if ranking is None:
         raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
-    if run is None or comparison.best is None:
+    if best is None or comparison.best is None:
         raise _no_best_error(path, ranking)
+    run = best.path
     row = to_document(comparison).rows[comparison.best]
     document.say("best", Best(run, ranking.metric, ranking.direction, row))
-    for note in comparison.notes:
+    for note in (*best.warnings, *comparison.notes):
         typer.echo(single_line(f"note: {note}"), err=True)
     if not document.as_json:
         typer.echo(str(run) if sys.stdout.isatty() is False else printable(str(run)))
@@ -179,7 +180,7 @@ def _show(
     shown: tuple[int, int],
 ) -> None:
     from assay.analysis.comparison import compare as compared
-    from assay.analysis.comparison import default_metric, page
+    from assay.analysis.comparison import page
     from assay.analysis.read_runs import read_runs
     from assay.report import comparison_formats as formats
 
@@ -187,7 +188,6 @@ def _show(
     paths = [path for side in sides.values() for path in side]
     runs = read_runs(paths, lost=True)
     if kind == "compare":
-        choice["sort"] = choice["sort"] or default_metric(paths, runs)
         choice["sides"] = sides if len(sides) == 2 else None
     newest_first = kind == "ls" and not choice["sort"]
     comparison = page(compared(runs, **choice), *shown, newest_first=newest_first)

@@ -52,12 +52,12 @@ def evaluate(
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:
-    from assay.run.result import format_scores, label_commands, predict_commands
+    from assay.run.result import format_scores, label_commands, predict_commands, read_shares
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(
-        f"[bold]{evaluation.subset:<5}[/bold] {format_scores(evaluation.metrics, evaluation.subset)}"
-    )
+    shares = read_shares(evaluation.run_dir)
+    scores = format_scores(evaluation.metrics, evaluation.subset, shares)
+    console.print(f"[bold]{evaluation.subset:<5}[/bold] {scores}")
     samples = f"{evaluation.num_samples:,} samples, " if evaluation.num_samples else ""
     whose = "the run's own data" if evaluation.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]

@@ -229,6 +229,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     matrices: dict[str, Any] = {}
     best: dict[str, Any] = {}
     directions: dict[str, str] = {}
+    shares: dict[str, bool] = {}
     checkpoints: dict[str, str] = {}
     model: dict[str, int] = {}
     reason: str = ""

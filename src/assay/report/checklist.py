@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from assay.analysis.comparison import compare, default_metric
+from assay.analysis.comparison import compare
 from assay.analysis.objective import describe_baseline
 from assay.analysis.read_runs import read_runs
 from assay.analysis.run import ConfigValues, plain_value, value_of
@@ -18,7 +18,7 @@ from assay.quoting import format_duration, join_first
 from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_record import RunRecord
-from assay.report.comparison_formats import best_run, to_markdown
+from assay.report.comparison_formats import to_markdown
 from assay.report.page import load_templates
 from assay.terminal import escape_markdown, single_line
 
@@ -46,13 +46,13 @@ def write_checklist(venue: str, paths: Sequence[Path]) -> str:
     from markupsafe import Markup
 
     runs, configs = read_runs(paths, lost=True), ConfigValues()
-    comparison = compare(runs, sort=default_metric(paths, runs), configs=configs)
+    comparison = compare(runs, configs=configs)
     records = dict(_load(runs))
     finished = [run for run in runs if run.status == "finished" and run.path in records]
     if not finished:
         raise AssayError("no run has finished", hint=f"assay ls {shlex.join(map(str, paths))} shows why")
-    best = best_run(comparison)
-    chosen = next((run for run in finished if run.path == best), finished[-1])
+    best = comparison.best_run
+    chosen = best if best in finished else finished[-1]
     record = records[chosen.path]
 
     def escape(value: Any) -> Markup:  # before HTML would be escaped, which leaves `Markup` as it is

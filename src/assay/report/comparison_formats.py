@@ -65,7 +65,9 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     rows = []
     for number, row in enumerate(comparison.rows):
         row_scores = [(name, row.scores.get(name)) for name in comparison.metrics]
-        scores = [ABSENT if score is None else score_text(name, score) for name, score in row_scores]
+        scores = [
+            ABSENT if score is None else score_text(name, score, row.shares) for name, score in row_scores
+        ]
         if number == comparison.best and scores:
             scores[0] += f" {BEST}"
         values = [ABSENT if (text := row.values.get(key)) is None else text for key in comparison.columns]
@@ -165,10 +167,12 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         if left_out:
             names = ", ".join(left_out)
             _print_line(console, "note", f"not shown: {names}; --metric NAME chooses, --format csv has all")
-    if comparison.best is not None and not each:
+    if comparison.best is not None and comparison.best_run is not None and not each:
         repetitions = len(comparison.rows[comparison.best].counted)
         several = f", the best of {repetitions} repetitions" if repetitions > 1 else ""
-        _print_line(console, "best", f"{best_run(comparison)}{several}")
+        _print_line(console, "best", f"{comparison.best_run.path}{several}")
+        for warning in comparison.best_run.warnings:
+            _print_line(console, "warning", f"the best run: {warning}")
     if comparison.test.verdict and comparison.verdict is None:
         _print_line(console, "test", comparison.test.verdict)
     for run in comparison.broken:
@@ -177,15 +181,6 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         _print_line(console, "note", note)
     if comparison.verdict:
         _print_line(console, "verdict", comparison.verdict.sentence)
-
-
-def best_run(comparison: Comparison) -> Path | None:
-    """Directory of the best run of the best configuration; None where nothing has finished with a score."""
-    ranking = comparison.ranking
-    if comparison.best is None or ranking is None:
-        return None
-    best = comparison.rows[comparison.best].best(ranking.metric, ranking.direction)
-    return best.path if best is not None else None
 
 
 def _print_line(console: Console, label: str, text: str) -> None:

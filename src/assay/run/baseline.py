@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from assay.analysis.objective import describe_baseline
+from assay.analysis.objective import RARE, describe_baseline
 from assay.config.serialize import drop_override, value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
@@ -47,7 +47,6 @@ _MOST_FEATURES: Final = 4096
 _SIDE: Final = 32
 """Pixels that a side of a picture is averaged to."""
 _DRAWS: Final = 100
-_RARE: Final = 0.2
 _PERFECT: Final = 0.999
 
 
@@ -251,7 +250,7 @@ def advise(config: DictConfig, record: RunRecord) -> str:
         remedy = f": optimizer.lr={lr / 3:.2g}" if lr and not has_tried else ""
         return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
     counts = value_of(config, "spec.class_counts") or [0]
-    is_rare = record.baseline["score"] == "average_precision" and min(counts) < _RARE * sum(counts)
+    is_rare = record.baseline["score"] == "average_precision" and min(counts) < RARE * sum(counts)
     if is_rare and value_of(config, "data.balance") == "none":
         return "one class is rare: data.balance=weights"
     are_pictures = len(value_of(config, "spec.input_shape")) == 3 and record.baseline["name"] == "linear"

@@ -151,8 +151,9 @@ def print_run(console: Console, result: RunResult) -> list[str]:
                 console.print(f"{label:<5} {command}", markup=False)
         return commands
     console.print()
+    shares = read_shares(result.run_dir)
     for stage in ("test", "val"):
-        scores = format_scores(result.metrics, stage)
+        scores = format_scores(result.metrics, stage, shares)
         if scores:
             console.print(f"[bold]{stage:<5}[/bold] {scores}")
             break
@@ -166,7 +167,7 @@ def print_run(console: Console, result: RunResult) -> list[str]:
         console.print(f"[bold]threshold[/bold]  {escape(describe_threshold(result.threshold))}")
     if result.best:
         monitor = result.best["monitor"]
-        score = format_score(monitor, result.best["value"])
+        score = format_score(monitor, result.best["value"], shares)
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
     for label, command in label_commands(commands):
@@ -205,12 +206,20 @@ def predict_commands(run_dir: Path) -> list[str]:
     return [f"assay predict {shlex.quote(str(run_dir))} {samples}"]
 
 
-def format_scores(metrics: Mapping[str, float], stage: str) -> str:
+def read_shares(run_dir: Path) -> Mapping[str, bool]:
+    """Which scores of a run are shares of a whole; nothing where its record cannot be read."""
+    try:
+        return RunRecord.load(run_dir).shares
+    except AssayError:
+        return {}
+
+
+def format_scores(metrics: Mapping[str, float], stage: str, shares: Mapping[str, bool]) -> str:
     """The scores of one stage in a line, its loss last."""
     scores = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
     ordered = sorted(scores, key=lambda name: (name.endswith("/loss"),))
     return "   ".join(
-        f"{name.removeprefix(f'{stage}/')} {format_score(name, scores[name])}" for name in ordered
+        f"{name.removeprefix(f'{stage}/')} {format_score(name, scores[name], shares)}" for name in ordered
     )
 
 
