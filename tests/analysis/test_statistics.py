@@ -162,10 +162,40 @@ def test_without_importance(scores: NDArray[np.float64], message: str) -> None:
         ("test/mse", 9.91600123e8, "991,600,123"),
         ("test/loss", -0.0, "0"),
         ("test/loss", 2.7e-7, "2.7e-07"),
+        ("val/precision_at_k_loss", 0.3, "0.3"),
+        ("val/precision_at_k_loss", 1.3, "1.3"),
+        ("val/top5_accuracy", 0.93, "93.00 %"),
+        ("val/accuracy", 93.0, "93"),
+        ("val/specificity", 0.93, "93.00 %"),
+        ("val/f1 (macro)", 0.93, "93.00 %"),
+        ("val/precision of loss", 0.93, "93.00 %"),
+        ("val/selfie1", 0.93, "0.93"),
     ],
 )
 def test_format_score(name: str, value: float, text: str) -> None:
     assert format_score(name, value) == text
+
+
+SHARES = {"specificity": True, "gap": True, "accuracy_ms": False, "head/balanced": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("test/specificity", 0.93, "93.00 %"),
+        ("val/gap", 0.25, "25.00 %"),
+        ("gap", 0.25, "25.00 %"),
+        ("test/accuracy_ms", 0.25, "0.25"),
+        ("val/head/balanced", 0.5, "50.00 %"),
+        ("val/gap", 1.3, "1.3"),
+        ("test/accuracy", 0.5, "50.00 %"),
+        ("val/other", 0.5, "0.5"),
+    ],
+)
+def test_the_bounds_of_a_metric_say_whether_it_is_a_share(name: str, value: float, text: str) -> None:
+    mean = mean_of([value])
+    assert mean is not None
+    assert format_score(name, value, SHARES) == score_text(name, mean, SHARES) == text
 
 
 @pytest.mark.parametrize(

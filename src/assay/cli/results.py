@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +11,7 @@ import typer
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import print_lines
 from assay.errors import AssayError, ConfigError
+from assay.quoting import command
 from assay.terminal import Console, printable, single_line
 
 if TYPE_CHECKING:
@@ -117,9 +117,8 @@ def best(
     make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
     comparison = compared(runs, sort=metric, where=where or ())
     best, ranking = comparison.best_run, comparison.ranking
-    place = shlex.quote(str(path))
     if ranking is None:
-        raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
+        raise AssayError(f"{path}: no run has a score", hint=f"{command('ls', path)} shows what there is")
     if best is None or comparison.best is None:
         raise _no_best_error(path, ranking)
     run = best.path
@@ -132,14 +131,14 @@ def best(
 
 
 def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
-    name, place = single_line(ranking.metric), shlex.quote(str(path))
-    anyway = f"assay best {place} {shlex.quote(name)}"
+    name = single_line(ranking.metric)
+    anyway = command("best", path, name)
     if ranking.losses or ranking.data:
         other = "name another METRIC" if ranking.losses else f"compare them anyway: {anyway}"
         hint = f"select some of them: --where KEY=VALUE; or {other}"
         return AssayError(f"{path}: {single_line(ranking.notes[-1])}", hint=hint)
     why = "" if ranking.direction else f"; it is not known whether a higher or a lower {name} is better"
-    hint = f"{anyway}:max" if why else f"assay ls {place} shows how they ended"
+    hint = command("best", path, f"{name}:max") if why else f"{command('ls', path)} shows how they ended"
     return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
 
 
@@ -250,11 +249,10 @@ def report(
     lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
     lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
     lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
-    run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
     if written.of == "run":
-        commands = [*predict_commands(paths[0]), f"assay compare {above}"]
+        commands = [*predict_commands(paths[0]), command("compare", paths[0].parent)]
     else:
-        commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
+        commands = [command("compare", *paths), command("best", paths[0])]
     lines += label_commands(commands)
     print_lines(console, lines, 5)
     if show:

@@ -214,6 +214,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     config_fingerprint: str
     fold: int | None = None
     overrides: list[str] = []
+    config_dir: str = ""
     choices: dict[str, Any] = {}
     tags: list[str] = []
     finished: str | None = None

@@ -25,7 +25,7 @@ from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
-from assay.quoting import format_duration, format_number, pluralize
+from assay.quoting import command, format_duration, format_number, pluralize, repeat_command
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
@@ -173,8 +173,9 @@ def _leakage_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
     blocks: list[Block] = [Note(note, "warn") for note in copies]
     if not pairs:
         words = [word for word in record.overrides if not word.startswith(("hydra.run.dir=", *_STRICT))]
-        command = shlex.join(["assay", "train", *words, *([] if split else ["data.split.dedup=true"])])
-        blocks.append(Note(f"To see how much better scores are if copies or groups are split: {command}"))
+        words += [] if split else ["data.split.dedup=true"]
+        typed_next = command("train", *words, config_dir=record.config_dir)
+        blocks.append(Note(f"To see how much better scores are if copies or groups are split: {typed_next}"))
     for typed, run in pairs.items():
         usual, apart = (run.metrics, record.metrics) if split else (record.metrics, run.metrics)
         shared = [name for name in usual if name.startswith("test/") and name in apart]
@@ -480,14 +481,13 @@ def environment_blocks(record: RunRecord) -> list[Block]:
 def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
     """Commands to repeat the run."""
     overrides = [override for override in record.overrides if not override.startswith("hydra.run.dir=")]
-    seeds = [*(override for override in overrides if not override.startswith("seed=")), "seed=1,2,3"]
     lines = [
         "# the same run again, bit for bit where the machine allows it",
-        f"assay reproduce {shlex.quote(str(run_dir))}",
+        command("reproduce", run_dir),
         "",
         "# a new run with the same words, and with other seeds",
-        shlex.join(["assay", "train", *overrides]),
-        shlex.join(["assay", "train", "-m", *seeds]),
+        command("train", *overrides, config_dir=record.config_dir),
+        repeat_command(record.overrides, "seed=1,2,3", config_dir=record.config_dir),
     ]
     git, note = record.git or {}, ""
     if not git.get("commit"):

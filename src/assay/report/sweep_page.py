@@ -22,7 +22,7 @@ from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.files.symlinks import check_inside, read_tail
-from assay.quoting import format_duration, join_first, pluralize, reads_as_number
+from assay.quoting import command, format_duration, join_first, pluralize, reads_as_number
 from assay.record.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import log_candidates
@@ -111,7 +111,7 @@ def read_contents(paths: Sequence[Path]) -> Contents:
     aims = aims or [Objective("val/loss", "minimize")]
     jobs = journal.jobs.values() if journal else ()
     if num_open := sum(not job.ended for job in jobs):
-        goes_on = "it is still running" if is_written(folder) else f"assay resume {shlex.quote(str(folder))}"
+        goes_on = "it is still running" if is_written(folder) else command("resume", folder)
         notices.append(f"{num_open} of {len(jobs)} jobs are not done: {goes_on}.")
     return Contents(
         paths,
@@ -119,11 +119,16 @@ def read_contents(paths: Sequence[Path]) -> Contents:
         compare(runs, metrics=scored, each=True, configs=configs) if repeated else None,
         aims,
         max(len(jobs), len(runs)),
-        [shlex.join(["assay", "train", "-m", *command]) for command in journal.commands] if journal else (),
+        _list_commands(journal) if journal else (),
         [*notices, *(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)],
         journal is not None,
         logs,
     )
+
+
+def _list_commands(journal: Journal) -> list[str]:
+    folder = journal.header["config_dir"]
+    return [command("train", "-m", *words, config_dir=folder) for words in journal.commands]
 
 
 _LINES: Final = 25

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
 from assay.data.shown_samples import sample_names
 from assay.data.subset import blocks
+from assay.quoting import repeat_command
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -258,6 +258,6 @@ def advise(config: DictConfig, record: RunRecord) -> str:
         return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
     if not lr or has_tried:
         return ""
-    typed = drop_override(drop_override(record.overrides, "optimizer.lr"), "hydra.run.dir")
-    command = shlex.join(["assay", "train", "-m", *typed])
-    return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
+    rates = f"optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
+    typed = drop_override(record.overrides, "optimizer.lr")
+    return f"search for a learning rate: {repeat_command(typed, rates, config_dir=record.config_dir)}"

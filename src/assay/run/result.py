@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,7 +12,7 @@ from rich.markup import escape
 from assay.analysis.objective import describe_baseline, describe_threshold, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
-from assay.quoting import pluralize
+from assay.quoting import command, pluralize, repeat_command
 from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import provide_objects
 from assay.task.classification import Binary
@@ -176,13 +175,16 @@ def print_run(console: Console, result: RunResult) -> list[str]:
 
 
 def _next_commands(result: RunResult) -> list[str]:
-    place = shlex.quote(str(result.run_dir))
     if result.status != "finished":
-        return [f"assay resume {place}"] if result.status == "interrupted" else []
+        return [command("resume", result.run_dir)] if result.status == "interrupted" else []
+    try:
+        config_dir = RunRecord.load(result.run_dir).config_dir
+    except AssayError:
+        config_dir = ""
     return [
-        f"assay report {place}",
+        command("report", result.run_dir),
         *predict_commands(result.run_dir),
-        f"assay train -m {_repeat_overrides(result.overrides)}seed=1,2,3",
+        repeat_command(result.overrides, "seed=1,2,3", config_dir=config_dir),
     ]
 
 
@@ -202,8 +204,8 @@ def predict_commands(run_dir: Path) -> list[str]:
         return []
     task = find_task(str((spec or {}).get("task")))
     samples = "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
-    samples = "--prompt TEXT" if task is not None and task.generates else samples
-    return [f"assay predict {shlex.quote(str(run_dir))} {samples}"]
+    samples_typed = ["--prompt", "TEXT"] if task is not None and task.generates else [samples]
+    return [command("predict", run_dir, *samples_typed)]
 
 
 def read_shares(run_dir: Path) -> Mapping[str, bool]:
@@ -221,8 +223,3 @@ def format_scores(metrics: Mapping[str, float], stage: str, shares: Mapping[str,
     return "   ".join(
         f"{name.removeprefix(f'{stage}/')} {format_score(name, scores[name], shares)}" for name in ordered
     )
-
-
-def _repeat_overrides(overrides: Sequence[str]) -> str:
-    overrides_kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
-    return " ".join([*overrides_kept, ""])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import shlex
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from assay.analysis.run import format_values, shorten_values, varying_overrides
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.symlinks import open_append, read_tail
-from assay.quoting import format_duration
+from assay.quoting import command, format_duration, repeat_command
 from assay.record.log_file import FILE, log_candidates
 from assay.record.run_record import now
 from assay.run.result import label_commands, read_shares
@@ -219,6 +218,7 @@ class SweepResult:
     objectives: tuple[Objective, ...]
     total: int
     stopped: int = 0
+    config_dir: Path | None = None
 
     def run_dir(self, job: JobRecord) -> Path:
         """Where a job writes."""
@@ -287,8 +287,8 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
-            command = _train_command(best).replace("\n", "\n# ")
-            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {command}\n"
+            typed = command("train", *best.overrides, config_dir=result.config_dir).replace("\n", "\n# ")
+            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {typed}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     else:
         (result.directory / BEST).unlink(missing_ok=True)
@@ -414,23 +414,18 @@ def next_commands(result: SweepResult) -> list[str]:
     jobs = result.jobs
     if not jobs:
         return []
-    directory, best = shlex.quote(str(result.directory)), result.best
+    directory, best = result.directory, result.best
     ended = sum(job.status in _ENDED for job in jobs)
-    report = [f"assay report {directory}"] if ended else []
+    report = [command("report", directory)] if ended else []
     if result.total > ended:
-        return [f"assay resume {directory}", *report]
+        return [command("resume", directory), *report]
     if best is None and any(job.status == "finished" for job in jobs):
-        return [*report, f"assay compare {directory}"]
+        return [*report, command("compare", directory)]
     if best is None:
         failed = any(job.status == "failed" for job in jobs)
-        return [*report, *([f"assay resume {directory} --failed"] if failed else [])]
+        return [*report, *([command("resume", directory, "--failed")] if failed else [])]
     if result.is_repeated:
-        return [*report, f"assay compare {directory}"]
-    return [*report, f"{_train_command(best, multirun=True)} seed=1,2,3"]
-
-
-def _train_command(job: JobRecord, *, multirun: bool = False) -> str:
-    overrides = [override for override in job.overrides if not (multirun and override.startswith("seed="))]
-    if multirun and any(override.startswith("sweep=") for override in overrides):
-        overrides.append("hydra/sweeper=grid")  # what was searched is found
-    return shlex.join(["assay", "train", *(["-m"] if multirun else []), *overrides])
+        return [*report, command("compare", directory)]
+    is_searched = any(override.startswith("sweep=") for override in best.overrides)
+    found = ["hydra/sweeper=grid"] if is_searched else []
+    return [*report, repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir)]
