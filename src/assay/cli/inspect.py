@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, save_plot, show_loading
+from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
 from assay.errors import ConfigError
 from assay.quoting import command
-from assay.terminal import Console
+from assay.terminal import Console, print_lines
 
 
 def check(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, save_plot, show_loading
+from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
 from assay.errors import ConfigError
 from assay.files.atomic import write_text
 from assay.paths import CONF_DIR, project_conf
 from assay.quoting import command
-from assay.terminal import Console
+from assay.terminal import Console, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import print_lines, show_loading
+from assay.cli.verb import show_loading
 from assay.errors import AssayError
 from assay.quoting import command
-from assay.terminal import Console, print_rows
+from assay.terminal import Console, print_lines, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import print_lines
 from assay.errors import AssayError, ConfigError
 from assay.quoting import command
-from assay.terminal import Console, printable, single_line
+from assay.terminal import Console, print_lines, printable, single_line
 
 if TYPE_CHECKING:
     from assay.analysis.comparison import Ranking

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, RunDir, print_lines, show_loading
+from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import ConfigError
 from assay.quoting import command, format_duration, pluralize
 from assay.run.world import take_world
-from assay.terminal import Console, printable
+from assay.terminal import Console, print_lines, printable
 
 if TYPE_CHECKING:
     from assay.run.result import RunResult

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, print_lines, show_loading
+from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import AssayError, ConfigError
 from assay.quoting import command
-from assay.terminal import Console
+from assay.terminal import Console, print_lines
 
 if TYPE_CHECKING:
     from assay.run.evaluate import Evaluation
@@ -58,7 +58,7 @@ def _print_evaluation(evaluation: Evaluation) -> None:
     console = Console(highlight=False, soft_wrap=True)
     shares = read_shares(evaluation.run_dir)
     scores = format_scores(evaluation.metrics, evaluation.subset, shares)
-    console.print(f"[bold]{evaluation.subset:<5}[/bold] {scores}")
+    print_lines(console, [(evaluation.subset, scores)], 5)
     samples = f"{evaluation.num_samples:,} samples, " if evaluation.num_samples else ""
     whose = "the run's own data" if evaluation.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]

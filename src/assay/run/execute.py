@@ -45,7 +45,7 @@ from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
 from assay.run.encoder_file import write_encoder
 from assay.run.kept_predictions import add_threshold
-from assay.run.result import print_lines, print_start
+from assay.run.result import print_and_log, print_start
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def _note_precision(assembly: Assembly, record: RunRecord, seconds: float) -> No
 
         if note := _best_effort("bfloat16 was not measured", suggest_precision, assembly, seconds):
             record.notes.append(note)
-            print_lines([("note", note)])
+            print_and_log([("note", note)])
 
 
 def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:

@@ -7,8 +7,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
-from rich.markup import escape
-
 from assay.analysis.objective import describe_baseline, describe_threshold, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
@@ -17,7 +15,7 @@ from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import provide_objects
 from assay.task.classification import Binary
 from assay.task.task_of import find_task, task_of
-from assay.terminal import Console
+from assay.terminal import NO_BREAK, Console, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,9 +99,8 @@ class RunResult:
 
 def print_warnings(warnings: Iterable[str]) -> None:
     """What the check found that may be meant, each once, before anything runs."""
-    console = Console(highlight=False, soft_wrap=True, stderr=True)
-    for warning in dict.fromkeys(warnings):
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    console = Console(highlight=False, stderr=True)
+    print_lines(console, [("warning:", text) for text in dict.fromkeys(warnings)], 8, "yellow")
 
 
 def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
@@ -126,14 +123,14 @@ def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()
     trainer = assembly.trainer
     where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
     lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
-    print_lines([*lines, *(("note", note) for note in notes)])
+    print_and_log([*lines, *(("note", note) for note in notes)])
 
 
-def print_lines(lines: Iterable[tuple[str, str]]) -> None:
+def print_and_log(lines: Iterable[tuple[str, str]]) -> None:
     """Print what a run says of itself, and write it into its log."""
-    console = Console(highlight=False, soft_wrap=True)
+    lines = list(lines)
+    print_lines(Console(highlight=False), lines)
     for name, text in lines:
-        console.print(f"[bold]{name:<6}[/bold] {escape(text)}")
         logging.getLogger("assay").info("%s: %s", name, text)
 
 
@@ -141,36 +138,33 @@ def print_run(console: Console, result: RunResult) -> list[str]:
     """Scores, where they came from, and what to type next, which is returned."""
     commands = _next_commands(result)
     if result.status != "finished":
-        console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
+        print_lines(console, [(f"{result.status}:", result.reason)], 0, "bold red")
+        lines = []
         if result.run_dir.is_dir():
-            console.print(f"run   {result.run_dir}", markup=False)
             traceback = " has the traceback" if result.status == "failed" else ""
-            console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
-            for label, command in label_commands(commands):
-                console.print(f"{label:<5} {command}", markup=False)
+            lines = [("run", str(result.run_dir)), ("log", f"{result.run_dir / 'log.txt'}{traceback}")]
+            lines += label_commands(commands)
+        print_lines(console, lines, 5, "")
         return commands
     console.print()
     shares = read_shares(result.run_dir)
-    for stage in ("test", "val"):
-        scores = format_scores(result.metrics, stage, shares)
-        if scores:
-            console.print(f"[bold]{stage:<5}[/bold] {scores}")
-            break
-    for warning in result.warnings:
-        console.print(f"[yellow]warning[/yellow]: {escape(warning)}")
+    scores = ((stage, format_scores(result.metrics, stage, shares)) for stage in ("test", "val"))
+    lines = [line for line in scores if line[1]][:1]
+    print_lines(console, lines, 5)
+    print_lines(console, [("warning:", text) for text in result.warnings], 0, "yellow")
+    lines = []
     if result.baseline:
-        console.print(f"[bold]baseline[/bold]   {escape(describe_baseline(result.baseline))}")
-        if result.baseline["advice"]:
-            console.print(f"           {escape(result.baseline['advice'])}")
+        lines = [("baseline", describe_baseline(result.baseline))]
+        lines += [("", result.baseline["advice"])] if result.baseline["advice"] else []
     if result.threshold:
-        console.print(f"[bold]threshold[/bold]  {escape(describe_threshold(result.threshold))}")
+        lines.append(("threshold", describe_threshold(result.threshold)))
+    print_lines(console, lines, 10)
+    lines = []
     if result.best:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"], shares)
-        console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
-    console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    for label, command in label_commands(commands):
-        console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
+        lines.append(("best", f"epoch {result.best['epoch']}, {monitor} {score}"))
+    print_lines(console, [*lines, ("run", str(result.run_dir)), *label_commands(commands)], 5)
     return commands
 
 
@@ -220,6 +214,5 @@ def format_scores(metrics: Mapping[str, float], stage: str, shares: Mapping[str,
     """The scores of one stage in a line, its loss last."""
     scores = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
     ordered = sorted(scores, key=lambda name: (name.endswith("/loss"),))
-    return "   ".join(
-        f"{name.removeprefix(f'{stage}/')} {format_score(name, scores[name], shares)}" for name in ordered
-    )
+    texts = ((name.removeprefix(f"{stage}/"), format_score(name, scores[name], shares)) for name in ordered)
+    return "   ".join(" ".join(pair).replace(" ", NO_BREAK) for pair in texts)

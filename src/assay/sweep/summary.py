@@ -28,6 +28,7 @@ from assay.record.log_file import FILE, log_candidates
 from assay.record.run_record import now
 from assay.run.result import label_commands, read_shares
 from assay.targets.resolve import import_trusted_tasks
+from assay.terminal import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -322,8 +323,7 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
             if kind == "baseline" and value > (own := scores.get(f"test/{score}", value)):
                 numbers = f"{format_score(score, value)}, more than that job's {format_score(score, own)}"
                 console.print(f"[bold]baseline[/bold]  {escape(score.replace('_', ' '))} {numbers}")
-    for label, line in label_commands(next_commands(result)):
-        console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
+    print_lines(console, label_commands(next_commands(result)))
 
 
 def _print_ranking(console: Console, result: SweepResult) -> None:
@@ -339,7 +339,7 @@ def _print_ranking(console: Console, result: SweepResult) -> None:
     table.add_column("runs" if repeated else "job", justify="right")
     for key in keys:
         table.add_column(key, overflow="fold")
-    table.add_column(name, justify="right")
+    table.add_column(name, justify="right", no_wrap=True)
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
         label = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
@@ -347,8 +347,7 @@ def _print_ranking(console: Console, result: SweepResult) -> None:
         table.add_row(label, *values, score_text(name, row.scores[name], row.shares))
     console.print(table)
     _print_num_left_out(console, len(order) - _ROWS)
-    for note in ranking.notes:
-        console.print(f"[yellow]note[/yellow]   {escape(note)}")
+    print_lines(console, [("note", note) for note in ranking.notes], 6, "yellow")
     console.print()
 
 
@@ -361,8 +360,8 @@ def _print_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
     """Print the warnings of finished jobs, such as a model that is of no use."""
     finished = [(job.number, job.outcome) for job in jobs if job.status == "finished"]
     warned = [(number, warning) for number, outcome in finished if outcome for warning in outcome.warnings]
-    for number, warning in warned[:_WARNINGS]:
-        console.print(f"[yellow]warning[/yellow] job {number}: {escape(warning)}")
+    lines = [("warning", f"job {number}: {warning}") for number, warning in warned[:_WARNINGS]]
+    print_lines(console, lines, 7, "yellow")
     _print_num_left_out(console, len(warned) - _WARNINGS, " warnings, see the report")
 
 
@@ -379,8 +378,8 @@ def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[Ou
             f"[bold]out of fold[/bold]  {escape(f'{label}  ' if label else '')}{scores or 'no scores'}"
             f"  ({rows}{mean_note})"
         )
-        for problem in dict.fromkeys(problem for fold in seeds_of for problem in fold.problems):
-            console.print(f"[yellow]note[/yellow]   {escape(problem)}")
+        problems = dict.fromkeys(problem for fold in seeds_of for problem in fold.problems)
+        print_lines(console, [("note", problem) for problem in problems], 6, "yellow")
     _print_num_left_out(console, len(configurations) - _ROWS)
     if configurations:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
