@@ -16,7 +16,7 @@ from rich.text import Text
 
 from assay.cli.app import main
 from assay.record.log_file import log_file
-from assay.terminal import Console, escape_markdown, make_printable, printable
+from assay.terminal import Console, escape_markdown, make_printable, print_lines, printable
 
 OSC = "\x1b]0;owned\x07"
 CSI = "\x1b[2J\x1b[1A"
@@ -56,6 +56,24 @@ def test_whatever_is_printed(width: int) -> None:
     terminal.print(Text(HOSTILE), soft_wrap=True)
     assert not raw(file.getvalue())
     assert "\\x1b]0;owned" in file.getvalue()
+
+
+@given(st.lists(st.text("abcdefgh.=/-", min_size=1, max_size=20), min_size=1), st.integers(40, 120))
+def test_in_a_terminal_lines_break_between_words_and_commands_do_not(words: list[str], width: int) -> None:
+    def printed(text: str, *, terminal: bool) -> list[str]:
+        file = io.StringIO()
+        console = Console(file=file, width=width, force_terminal=terminal, color_system=None)
+        print_lines(console, [("note", text)])
+        return file.getvalue().splitlines()
+
+    text = " ".join(words)
+    lines = printed(text, terminal=True)
+    assert [word for line in lines for word in line.split()] == ["note", *words]
+    assert all(len(line) <= width for line in lines)
+    assert all(line.startswith(" " * 7) for line in lines[1:])
+    assert printed(text, terminal=False) == [f"note   {text}"]
+    command = f"assay train {text}"
+    assert printed(command, terminal=True) == [f"note   {command}"]
 
 
 def test_what_rich_itself_says_to_a_terminal_stays() -> None:

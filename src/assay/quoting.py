@@ -8,7 +8,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
@@ -112,6 +113,23 @@ def format_typed(key: str, text: str) -> str:
     return shlex.quote(f"{key}={text}") if _UNQUOTED.fullmatch(text) else format_override(key, text)
 
 
+def command(*words: object, config_dir: str | Path | None = None) -> str:
+    """What to type next: a verb and its words, with the folder of config groups that they were typed with.
+
+    >>> command("train", "-m", "notes=a b", "seed=1,2", config_dir="my conf")
+    "assay train --config-dir 'my conf' -m 'notes=a b' seed=1,2"
+    """
+    verb, *others = map(str, words)
+    options = ["--config-dir", str(config_dir)] if config_dir else []
+    return shlex.join(["assay", verb, *options, *others])
+
+
+def repeat_command(overrides: Iterable[str], *more: str, config_dir: str | Path | None = None) -> str:
+    """What to type to train the same once a value of others: without a seed and a folder of its own."""
+    kept = [word for word in overrides if not word.lstrip("+").startswith(("seed=", "hydra."))]
+    return command("train", "-m", *kept, *more, config_dir=config_dir)
+
+
 def _format_value(text: str) -> str:
     return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quote_text(text)
 
@@ -167,6 +185,9 @@ def format_bytes(count: int) -> str:
 
 
 def _scale(count: float, base: int, units: Sequence[str]) -> str:
-    power = min(int(math.log(count, base)) if count >= 1 else 0, len(units) - 1)
-    value = count / base**power
-    return f"{value:.0f} {units[0]}" if not power else f"{value:.3g} {units[power]}"
+    value, power = float(count), 0
+    while value >= 999.5 and power < len(units) - 1:  # three digits would be 1e+03
+        value /= base
+        power += 1
+    digits = 0 if not power or value >= 999.5 else 3
+    return f"{format_number(value, digits) if digits else f'{value:,.0f}'} {units[power]}"

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+import textwrap
 import traceback
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
@@ -124,6 +125,29 @@ def print_rows(
             line.append(f" {cell:<{width}} ", style=style)
         line.rstrip()
         console.print(line)
+
+
+_COMMAND: Final = re.compile(r"(^|[:&] )assay ")
+"""In a line that is to be copied, which is not broken."""
+NO_BREAK: Final = "\u00a0"
+"""A space at which no line is broken."""
+
+
+def print_lines(
+    console: rich.console.Console, lines: Iterable[tuple[str, str]], width: int = 6, style: str = "bold"
+) -> None:
+    """Print a line for each pair of label and text, in a terminal broken between words."""
+    for label, text in lines:
+        head = f"{label:<{width}} "
+        parts = [text.replace("\n", " ")]
+        if console.is_terminal and not _COMMAND.search(text):
+            room = max(20, console.width - len(head))
+            options = {"break_long_words": False, "break_on_hyphens": False}
+            parts = textwrap.TextWrapper(room, **options).wrap(parts[0]) or [""]
+        for number, part in enumerate(parts):
+            start = (head, style) if not number else " " * len(head)
+            line = Text.assemble(start, part.replace(NO_BREAK, " "))
+            console.print(line, soft_wrap=True, highlight=False)
 
 
 class _PrintableFormatter(logging.Formatter):

@@ -8,12 +8,13 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
-from assay.analysis.comparison import compare, default_metric, filter_runs, make_ranking
+from assay.analysis.comparison import compare, filter_runs, make_ranking
 from assay.analysis.read_runs import read_runs
 from assay.analysis.run import ConfigValues
 from assay.errors import AssayError
 from assay.record.journal import Journal
 from assay.record.run_lock import lock_run
+from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,15 +198,103 @@ def test_no_score_at_all(tmp_path: Path) -> None:
         make_ranking(read_runs([tmp_path]), "x")
 
 
+def metric_of(folder: Path) -> str:
+    ranking = make_ranking(read_runs([folder]))
+    return f"{ranking.metric}:{ranking.direction}" if ranking else ""
+
+
 def test_a_sweep_is_ordered_by_its_objective(tmp_path: Path) -> None:
-    make_run(tmp_path / "0", metrics={"val/accuracy": 0.5})
+    best = {"monitor": "val/loss", "value": 0.5, "epoch": 1}
+    for number in range(2):
+        make_run(tmp_path / str(number), metrics={"val/accuracy": 0.5, "val/loss": 0.5}, best=best)
     journal = {"overrides": ["seed=1,2"], "objectives": ["val/accuracy"], "directions": ["maximize"]}
     Journal.create(tmp_path, **journal)
-    runs = read_runs([tmp_path])
-    assert default_metric([tmp_path], runs) == "val/accuracy:max"
-    assert default_metric([tmp_path / "0"], runs) == ""
+    assert metric_of(tmp_path) == metric_of(tmp_path / "0") == "val/accuracy:max"
     (tmp_path / "journal.jsonl").write_text("nonsense")
-    assert default_metric([tmp_path], runs) == ""
+    assert metric_of(tmp_path) == "val/loss:min"
+
+
+RARE_NAMES = ("val/loss", "val/accuracy", "val/auroc", "val/average_precision", "test/accuracy")
+
+
+def of_rare_class(folder: Path, number: int, balance: str, scores: tuple[float, ...], **spec: Any) -> None:
+    """A run on rows of which 6 % are positive, as `data.balance` leaves it."""
+    loss = {"_target_": "somewhere.bce", "pos_weight": "balanced" if balance == "weights" else None}
+    config = {"spec": {"class_counts": [376, 24], **spec}, "loss": loss}
+    best = {"monitor": "val/loss", "value": scores[0], "epoch": 1}
+    metrics = dict(zip(RARE_NAMES, scores, strict=True))
+    directions = {name: "min" if name.endswith("loss") else "max" for name in RARE_NAMES}
+    warnings = ["the model predicts 'no' for each of the 80 test samples"] if balance == "none" else []
+    make_run(
+        folder / str(number),
+        f"data.balance={balance}",
+        config=config,
+        metrics=metrics,
+        best=best,
+        directions=directions,
+        warnings=warnings,
+    )
+
+
+@pytest.mark.parametrize("is_sweep", [True, False])
+@pytest.mark.parametrize("balances", [("none", "weights"), ("none", "sampler")])
+def test_for_a_rare_class_average_precision_decides_everywhere(
+    tmp_path: Path, balances: tuple[str, str], is_sweep: bool
+) -> None:
+    """The first run has the better loss and accuracy, and never predicts the rare class."""
+    folder = tmp_path / "runs"
+    for number, (balance, scores) in enumerate(
+        zip(balances, ((0.18, 0.94, 0.98, 0.48, 0.94), (0.70, 0.80, 0.97, 0.61, 0.86)), strict=True)
+    ):
+        of_rare_class(folder, number, balance, scores)
+    if is_sweep:
+        typed = [f"data.balance={','.join(balances)}"]
+        Journal.create(folder, overrides=typed, objectives=["val/loss"], directions=["minimize"])
+    table = compared(folder)
+    assert metric_of(folder) == "val/average_precision:max"
+    assert table.best_run is not None
+    assert table.best_run.path == folder / "1"
+    assert any(note.startswith("ordered by val/average_precision: ") for note in table.notes)
+    each = compared(folder, each=True)
+    assert each.best_run == table.best_run
+    assert each.rows[each.best or 0].runs == (table.best_run,)
+    asked = compared(folder, sort="val/accuracy")
+    assert asked.best_run is not None
+    assert asked.best_run.path == folder / "0"
+    assert compared(folder, sort="val/loss").best_run is None or balances[1] == "sampler"
+
+
+def test_of_equal_scores_a_run_of_no_use_is_not_the_best(tmp_path: Path) -> None:
+    for number, (balance, loss) in enumerate((("none", 0.2), ("weights", 0.7))):
+        of_rare_class(tmp_path, number, balance, (loss, 0.9, 0.9, 0.5, 0.9))
+    best = compared(tmp_path).best_run
+    assert best is not None
+    assert best.path == tmp_path / "1"
+
+
+def test_a_typed_monitor_or_objective_decides_for_a_rare_class_too(tmp_path: Path) -> None:
+    for number, scores in enumerate(((0.18, 0.94, 0.98, 0.48, 0.94), (0.20, 0.80, 0.97, 0.61, 0.86))):
+        of_rare_class(tmp_path, number, "none", scores)
+        record = RunRecord.load(tmp_path / str(number))
+        record.overrides.append("callbacks.checkpoint.monitor=val/loss")
+        record.save(tmp_path / str(number))
+    assert metric_of(tmp_path) == "val/loss:min"
+
+
+def test_classes_of_like_size_are_ordered_by_the_monitor(tmp_path: Path) -> None:
+    for number, scores in enumerate(((0.18, 0.94, 0.98, 0.48, 0.94), (0.20, 0.80, 0.97, 0.61, 0.86))):
+        of_rare_class(tmp_path, number, "sampler", scores, class_counts=[200, 200])
+    assert metric_of(tmp_path) == "val/loss:min"
+
+
+def test_the_best_run_is_of_the_best_configuration_however_it_is_shown(tmp_path: Path) -> None:
+    seeds(tmp_path)
+    make_run(tmp_path / "lucky", "optimizer.lr=1", "seed=0", metrics={"val/accuracy": 0.99, "val/loss": 0.01})
+    make_run(tmp_path / "poor", "optimizer.lr=1", "seed=1", metrics={"val/accuracy": 0.2, "val/loss": 0.9})
+    table, each = compared(tmp_path), compared(tmp_path, each=True)
+    assert table.best_run is not None
+    assert table.best_run == each.best_run
+    assert table.best_run.path.name == "0.01-2"
 
 
 def test_one_name_for_two_tables_is_not_one_data_set(tmp_path: Path) -> None:

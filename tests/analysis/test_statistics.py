@@ -116,6 +116,15 @@ CONFIGURATIONS = [
 ]
 
 
+def test_what_a_forest_has_learned_by_heart_is_not_important() -> None:
+    """On the rows it was fitted on, a column of noise has a share of 0.17."""
+    draw = np.random.default_rng(1)
+    scores = (MODEL == "cnn") + draw.normal(0, 0.4, 60)
+    columns = [{"model": str(model), "noise": str(noise)} for model, noise in zip(MODEL, NOISE, strict=True)]
+    shares, _ = importance(columns, scores.tolist())
+    assert dict(shares)["noise"] < 0.1
+
+
 def test_what_the_score_depends_on_comes_first() -> None:
     scores = (LR + 2.5) ** 2 + 0.3 * (MODEL == "cnn")
     shares, message = importance(CONFIGURATIONS, scores.tolist())
@@ -153,10 +162,40 @@ def test_without_importance(scores: NDArray[np.float64], message: str) -> None:
         ("test/mse", 9.91600123e8, "991,600,123"),
         ("test/loss", -0.0, "0"),
         ("test/loss", 2.7e-7, "2.7e-07"),
+        ("val/precision_at_k_loss", 0.3, "0.3"),
+        ("val/precision_at_k_loss", 1.3, "1.3"),
+        ("val/top5_accuracy", 0.93, "93.00 %"),
+        ("val/accuracy", 93.0, "93"),
+        ("val/specificity", 0.93, "93.00 %"),
+        ("val/f1 (macro)", 0.93, "93.00 %"),
+        ("val/precision of loss", 0.93, "93.00 %"),
+        ("val/selfie1", 0.93, "0.93"),
     ],
 )
 def test_format_score(name: str, value: float, text: str) -> None:
     assert format_score(name, value) == text
+
+
+SHARES = {"specificity": True, "gap": True, "accuracy_ms": False, "head/balanced": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("test/specificity", 0.93, "93.00 %"),
+        ("val/gap", 0.25, "25.00 %"),
+        ("gap", 0.25, "25.00 %"),
+        ("test/accuracy_ms", 0.25, "0.25"),
+        ("val/head/balanced", 0.5, "50.00 %"),
+        ("val/gap", 1.3, "1.3"),
+        ("test/accuracy", 0.5, "50.00 %"),
+        ("val/other", 0.5, "0.5"),
+    ],
+)
+def test_the_bounds_of_a_metric_say_whether_it_is_a_share(name: str, value: float, text: str) -> None:
+    mean = mean_of([value])
+    assert mean is not None
+    assert format_score(name, value, SHARES) == score_text(name, mean, SHARES) == text
 
 
 @pytest.mark.parametrize(
@@ -237,12 +276,47 @@ def test_other_seeds_are_not_paired_and_what_more_seeds_would_tell_is_said() -> 
     found = judge(runs(FIRST), runs(SECOND, range(7, 11)), "val/m", "max")
     assert (found.test, found.pairs) == ("Welch's t-test", 0)
     assert found.p_value == pytest.approx(stats.ttest_ind(FIRST, SECOND, equal_var=False).pvalue)
-    assert found.word == "not told apart"
+    assert found.word == "no significant difference"
     assert found.text.endswith(
-        f"not told apart; {found.more_seeds} more seeds would tell a difference of 0.017"
+        f"no significant difference; {found.more_seeds} more seeds would detect a difference of 0.017"
     )
     of_folds = judge(runs(FIRST, folds=True), runs(SECOND, folds=True), "val/m", "max")
     assert (of_folds.test, of_folds.more_seeds) == ("corrected resampled t-test", None)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(0.05, 1.0), min_size=2, max_size=9),
+    st.sampled_from((0.0, 0.01, -0.01, 0.005, 3e-4)),
+    st.sampled_from((0.0, 1e-9, 5e-8)),
+    st.booleans(),
+)
+def test_pairs_that_differ_by_the_same_amount_stay_pairs(
+    scores: list[float], step: float, rounding: float, folds: bool
+) -> None:
+    """A t-test would divide by what rounding left; the reference flips all signs."""
+    changed = [score + step + rounding * (-1) ** number for number, score in enumerate(scores)]
+    found = judge(runs(changed, folds=folds), runs(scores, folds=folds), "val/m", "max")
+    reference = stats.permutation_test(
+        (np.full(len(scores), step),), np.mean, permutation_type="samples", n_resamples=np.inf
+    )
+    assert (found.test, found.pairs) == ("exact sign-flip test", len(scores))
+    assert found.p_value == pytest.approx(reference.pvalue)
+    assert (found.low, found.high) == (None, None)
+    assert "differ by the same amount" in found.text
+    significant = "better" if step > 0 else "worse"
+    assert found.word == (significant if reference.pvalue < 0.05 else "no significant difference")
+    if step and not folds:
+        enough = len(scores) + (found.more_seeds or 0)
+        assert 2.0 ** (1 - enough) < 0.05 <= 2.0 ** (1 - min(enough - 1, 5))
+        assert (found.more_seeds is None) == (found.word != "no significant difference")
+
+
+def test_rounding_is_no_variation_of_other_seeds_either() -> None:
+    first, second = [0.9, 0.9 * (1 + 1e-9), 0.9], [0.8, 0.8, 0.8 * (1 + 1e-9)]
+    found = judge(runs(first), runs(second, range(3, 6)), "val/m", "max")
+    assert (found.word, found.p_value) == ("", None)
+    assert "do not vary" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -278,7 +352,7 @@ def test_without_repetitions_there_is_no_verdict(tmp_path: Path) -> None:
     assert verdict("lr 0.[3]", "lr 0.[4]")["word"] == "worse"
     assert "holds 2 configurations" in str(verdict("lr 0.[12]", "lr 0.4")["reason"])
     assert verdict("lr 0.1", "lr 0.2", "lr 0.3") is None
-    same = judge(runs([0.5, 0.5]), runs([0.5, 0.5]), "val/m", "max")
+    same = judge(runs([0.5, 0.5]), runs([0.5, 0.5], range(2, 4)), "val/m", "max")
     assert (same.word, same.p_value) == ("", None)
     assert "do not vary" in same.reason
     printed = (

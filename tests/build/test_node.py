@@ -18,10 +18,18 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.wrappers import ClasswiseWrapper
 
 from assay.analysis.objective import read_objectives
-from assay.build.node import NOT_ARGUMENTS, build, build_error, directions, mode_argument
+from assay.build.node import (
+    NOT_ARGUMENTS,
+    build,
+    build_error,
+    directions,
+    mode_argument,
+    score_shares,
+)
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
+from assay.metrics.recall_at_k import RecallAtK
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -177,6 +185,28 @@ class Silent(Metric):
 
     def compute(self) -> torch.Tensor:
         return torch.tensor(0.0)
+
+
+class Bounded(Silent):
+    """A custom metric that is a share."""
+
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+
+def test_a_share_is_what_has_the_bounds_0_and_1() -> None:
+    metrics: dict[str, Metric] = {
+        "seldom": torchmetrics.Specificity("multiclass", num_classes=3),
+        "top5_accuracy": torchmetrics.Accuracy("multiclass", num_classes=9, top_k=5),
+        "accuracy_in_ms": torchmetrics.MeanAbsoluteError(),
+        "correlation": torchmetrics.PearsonCorrCoef(),
+        "silent": Silent(),
+        "mine": Bounded(),
+        "neighbours": RecallAtK(1),
+    }
+    found = score_shares({"eval": MetricCollection(dict(metrics), prefix="val/")})
+    shares = {"seldom", "top5_accuracy", "mine", "neighbours"}
+    assert found == {name: name in shares for name in metrics if name != "silent"}
 
 
 def test_the_direction_is_torchmetrics_own() -> None:

@@ -15,7 +15,7 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
-from assay.callbacks.progress_bar import ProgressBar, RunLog, format_number, group_scalars
+from assay.callbacks.progress_bar import ProgressBar, RunLog, fit_epoch_line, format_number, group_scalars
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -37,6 +37,21 @@ if TYPE_CHECKING:
 )
 def test_number(value: float, text: str) -> None:
     assert format_number(value) == text
+
+
+@pytest.mark.parametrize("monitor", ["val/loss", "val/a_metric_of_a_long_name", "train/accuracy", ""])
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_narrow_terminal_leaves_out_whole_metrics_and_never_the_monitored_one(
+    monitor: str, width: int
+) -> None:
+    names = ("loss", "accuracy", "auroc", "f1", "precision", "recall", "a_metric_of_a_long_name")
+    groups = {stage: dict.fromkeys(names, 0.25) for stage in ("train", "val")}
+    line = fit_epoch_line("epoch 1/3", 1.0, groups, width, monitor)
+    assert line.cell_len <= width
+    stage, _, name = monitor.rpartition("/")
+    assert not monitor or f"{name} 0.2500" in line.plain.partition(f"{stage} ")[2]
+    assert line.plain.count("0.2500") == sum(line.plain.count(f"{name} 0.2500") for name in names)
+    assert line.plain.endswith(" …") == (line.plain.count("0.2500") < 14)
 
 
 def test_scalars_by_stage() -> None:

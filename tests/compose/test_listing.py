@@ -64,6 +64,7 @@ VERBS = {
         ("assay train callbacks=[default,em", ["callbacks=[default,ema"]),
         ("assay train dat", ["data.", "data/", "data="]),
         ("assay train data/transform=re", ["data/transform=resize", "data/transform=resized_crop"]),
+        ("assay try optimizer=ad", ["optimizer=adagrad", "optimizer=adam", "optimizer=adamw"]),
         ("assay train --mul", ["--multirun"]),
         ("assay train --config-dir nowhere model=line", ["model=linear"]),
         ("assay configs schedu", ["scheduler"]),

@@ -124,6 +124,11 @@ def test_the_key_that_was_meant(word: str, meant: str) -> None:
         ("val/acc", ["val/auroc", "val/accuracy"], "did you mean 'val/accuracy'?"),
         ("nothing", ["adam", "sgd"], ""),
         ("", ["adam"], ""),
+        ("train/mse", ["train/f1", "train/loss"], ""),
+        ("train/acuracy", ["train/f1", "train/accuracy"], "did you mean 'train/accuracy'?"),
+        ("max_length", ["max_epochs", "max_steps"], ""),
+        ("resnet50", ["resnet18"], "did you mean 'resnet18'?"),
+        ("s", ["seed", "spec"], ""),
     ],
 )
 def test_guess(word: str, known: list[str], guess: str) -> None:

@@ -17,7 +17,6 @@ from assay.analysis.comparison import Comparison, compare
 from assay.analysis.read_runs import read_runs
 from assay.cli.documents import Document
 from assay.report.comparison_formats import (
-    best_run,
     print_comparison,
     to_csv,
     to_document,
@@ -90,7 +89,7 @@ def test_in_a_pipe_no_line_is_broken(tmp_path: Path) -> None:
     assert lines[2].split()[:8] == ["9", "0.01", "0.020", "±", "0.025", "*", "91.0", "±"]
     assert "failed (non_finite)" in "\n".join(lines)
     assert f"best  {tmp_path / '0.01-0'}, the best of 3 repetitions" in lines
-    assert [line for line in lines if line.startswith("verdict") and "Welch" in line]
+    assert [line for line in lines if line.startswith("verdict") and "sign-flip" in line]
     assert "note  ± is half a 95 % interval of the mean (Student's t)" in lines
     assert [line for line in lines if line.startswith("broken") and "schema version" in line]
 
@@ -103,7 +102,9 @@ def test_no_line_is_longer_than_the_terminal_and_what_is_left_out_is_said(
     sweep(tmp_path)
     table = compare(read_runs([tmp_path]), each=each)
     lines = printed(table, width, each=each)
-    assert max(map(len, lines)) <= width
+    # A path is not broken, so that it can be copied.
+    assert all(len(line) <= width or str(tmp_path) in line for line in lines)
+    assert all(len(line) <= width for line in lines if " %" in line)
     text = " ".join(" ".join(lines).split())
     for name in table.metrics:
         assert name in text, "as a column or as left out"
@@ -111,6 +112,35 @@ def test_no_line_is_longer_than_the_terminal_and_what_is_left_out_is_said(
     assert "val/loss" in text
     if width == 60 and not each:
         assert "0.020 ± 0.025 *" in text
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_80_columns_keep_the_ranking_score_a_test_score_and_the_run(tmp_path: Path, depth: int) -> None:
+    folder = tmp_path.joinpath(*(f"a-folder-with-a-long-name-{level}" for level in range(depth)))
+    names = ("accuracy", "average_precision", "auroc", "f1", "precision", "recall", "loss")
+    for number, lr in enumerate((0.004903618401148253, 0.01)):
+        metrics = {f"{stage}/{name}": 0.5 + number / 10 for stage in ("val", "test") for name in names}
+        best = {"monitor": "val/average_precision", "value": 0.6, "epoch": 1}
+        words = (f"optimizer.lr={lr}", f"data.split.time=column{number}")
+        place = folder / "digits/sweeps/2026-11-28-07-40-06" / str(number)
+        directions = dict.fromkeys(metrics, "max")
+        make_run(place, *words, metrics=metrics, best=best, directions=directions)
+    make_run(folder / "other/2026-11-28/07-40-06", metrics=metrics, best=best, directions=directions)
+    for each in (True, False):
+        screen = io.StringIO()
+        table = compare(read_runs([tmp_path]), each=each)
+        print_comparison(Console(file=screen, width=80, force_terminal=True, no_color=True), table, each=each)
+        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in screen.getvalue().splitlines()]
+        header = next(line.split() for line in lines if "val/average_precision" in line.split())
+        assert {"val/average_precision", "test/average_precision"} <= set(header)
+        assert "time" not in header
+        assert not re.search(r"\d{9}", "".join(lines[1:6]))
+        of_runs = [line for line in lines if re.search(r"\d\d %", line)]
+        assert len(of_runs) == 3
+        assert all(len(line.rstrip()) <= 80 for line in [*of_runs, " ".join(header)])
+        if each:
+            assert sorted(line.split("/")[-1].strip() for line in of_runs) == ["0", "07-40-06", "1"]
+        assert "".join(lines).count("NAME") == 1
 
 
 def test_hostile_text_is_printed_as_text(tmp_path: Path) -> None:
@@ -130,7 +160,9 @@ def test_the_best_run_is_of_the_best_configuration(tmp_path: Path) -> None:
             make_run(
                 tmp_path / f"{lr}-{seed}", f"optimizer.lr={lr}", f"seed={seed}", metrics={"val/loss": score}
             )
-    assert best_run(compare(read_runs([tmp_path]))) == tmp_path / "0.2-0", "not that of the one lucky seed"
+    best = compare(read_runs([tmp_path])).best_run
+    assert best is not None
+    assert best.path == tmp_path / "0.2-0", "not that of the one lucky seed"
 
 
 def test_every_digit_comes_back(tmp_path: Path) -> None:

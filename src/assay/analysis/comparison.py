@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.objective import describe_metric, is_better_low, metric_keys
+from assay.analysis.objective import RARE, describe_metric, is_better_low, metric_keys
 from assay.analysis.run import (
     OF_THE_RECORD,
     ConfigValues,
@@ -75,6 +75,16 @@ class Row:
         return self.finished == self.repetitions
 
     @property
+    def shares(self) -> Mapping[str, bool]:
+        """Which of its scores are shares of a whole."""
+        return self.runs[0].shares
+
+    @property
+    def is_warned(self) -> bool:
+        """Whether the test of a run found its model of no use; of equal scores the others come first."""
+        return any(run.warnings for run in self.counted)
+
+    @property
     def state(self) -> str:
         """How its runs ended; empty where all have finished."""
         states = Counter(f"{run.status} ({run.cause})" if run.cause else run.status for run in self.runs)
@@ -105,7 +115,7 @@ class Row:
         sign = -1 if direction.startswith("max") else 1
         scores = [(run.score(metric), run) for run in self.counted if self.finished]
         scored = [(sign * score, run) for score, run in scores if score is not None and math.isfinite(score)]
-        return min(scored, key=lambda pair: pair[0])[1] if scored else None
+        return min(scored, key=lambda pair: (pair[0], bool(pair[1].warnings)))[1] if scored else None
 
 
 def make_row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
@@ -128,9 +138,10 @@ def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
     """From the best to the worst; those with a run that has not finished come after, then those without."""
     sign = -1 if direction.startswith("max") else 1
 
-    def order(row: Row) -> tuple[bool, bool, bool, float]:
+    def order(row: Row) -> tuple[bool, bool, bool, float, bool]:
         score = row.scores.get(metric)
-        return not row.finished, not row.is_complete, score is None, sign * score.mean if score else 0.0
+        mean = sign * score.mean if score else 0.0
+        return not row.finished, not row.is_complete, score is None, mean, row.is_warned
 
     return sorted(rows, key=order)
 
@@ -153,23 +164,30 @@ class Ranking:
 
 
 def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
-    """Choose the metric and direction to rank runs by."""
+    """Choose the metric and direction to rank runs by: one rule for whatever names a best run.
+
+    What was asked for comes first, then the stated objective of a sweep, then a metric of validation.
+    """
     metrics = _list_metrics(runs)
     configs = configs or ConfigValues()
+    asked = asked or _stated_objective(runs)
     metric, colon, stated = asked.rpartition(":")
     if not colon or stated not in ("min", "max") or asked in metrics:
         metric, stated = asked, ""
+    notes: list[str] = []
     if not metric:
-        metric = _choose_metric(runs, metrics, configs)
+        metric, notes = _choose_metric(runs, metrics, configs)
     if metric not in metrics:
         if not runs or not metric:
             return None
         raise unknown_metric_error(metric, metrics)
-    direction, notes = (stated, []) if stated else _direction(metric, runs)
+    direction = stated
+    if not direction:
+        direction, problems = _direction(metric, runs)
+        notes += problems
     losses, data = _unlike_losses(metric, runs, configs), tuple(find_unlike_data(runs, configs))
     if losses:
-        terms = "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
-        notes.append(f"{metric} is not the same quantity in all rows: {terms}")
+        notes.append(f"{metric} is not the same quantity in all rows: {_describe_terms(losses)}")
     if data:
         notes.append(
             f"rows are of different data ({', '.join(data)}): their scores are not of the same samples"
@@ -177,17 +195,26 @@ def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | N
     return Ranking(metric, direction, tuple(notes), losses, () if asked else data)
 
 
-def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
-    """The objective of a single sweep, as `METRIC:DIRECTION`; empty if unknown."""
-    if len(paths) != 1 or not (paths[0] / JOURNAL).is_file():
+def _stated_objective(runs: Sequence[Run]) -> str:
+    """The objective of the sweep that all runs are of, as `METRIC:DIRECTION`; empty where none was chosen."""
+    folders = {run.path.parent for run in runs}
+    folder = folders.pop() if len(folders) == 1 else Path()
+    if not (folder / JOURNAL).is_file():
         return ""
     try:
-        aims = Journal.open(paths[0], repair=False).objectives
+        journal = Journal.open(folder, repair=False)
     except AssayError:  # a damaged journal; the runs are what they are
         return ""
-    name, direction = aims[0] if aims else ("", "")
+    name, direction = next(iter(journal.objectives), ("", ""))
+    monitors = {run.best["monitor"] for run in runs if run.best}
+    typed = (word.lstrip("+") for words in journal.commands for word in words)
+    is_stated = monitors != {name} or any(word.startswith(_OBJECTIVE) for word in typed)
     is_logged = any(run.score(name) is not None for run in runs)
-    return f"{name}:{direction[:3]}" if is_logged else ""
+    return f"{name}:{direction[:3]}" if is_stated and is_logged else ""
+
+
+_OBJECTIVE: Final = ("hydra.sweeper.objective=", "hydra.sweeper.direction=")
+_MONITOR: Final = "callbacks.checkpoint.monitor"
 
 
 def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") -> ConfigError:
@@ -198,15 +225,49 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
     return ConfigError(f"no run has a metric {metric!r}{suggestion}", key=option, hint=hint)
 
 
-def _choose_metric(runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues) -> str:
+def _choose_metric(
+    runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues
+) -> tuple[str, list[str]]:
+    """What checkpoints are kept by, if it is the same quantity in all runs, and why it is another metric.
+
+    Where one class is rare, accuracy is best for a model that never predicts it: average precision decides.
+    """
     monitors = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
-    metric: str = monitors[0][0] if monitors else ""
+    monitor: str = monitors[0][0] if monitors else ""
     scores = [name for name in metrics if name.startswith("val/") and not name.endswith("loss")]
     named = [name for name in scores if any(name in run.directions for run in runs)]
     common = [name for name in named if all(name in run.metrics for run in runs if run.status == "finished")]
     scored = [name for name in metrics if name.startswith(("val/", "test/"))]
-    alike = (name for name in (metric, *common) if name and not _unlike_losses(name, runs, configs))
-    return next(filter(None, itertools.chain(alike, common, [metric], scored, metrics)), "")
+    precise = [name for name in common if name.rpartition("/")[2] in _OF_RARE]
+    precise.sort(key=lambda name: _OF_RARE.index(name.rpartition("/")[2]))
+    is_binary = bool(precise) and precise[0].endswith(_OF_RARE[0])
+    is_rare = bool(precise) and _has_rare_class(runs, configs)
+    if is_rare or is_binary:
+        common = [*precise, *common]
+    candidates = [*filter(None, [monitor]), *common]
+    if is_rare and is_binary and not any(run.typed.get(_MONITOR) == monitor for run in runs):
+        candidates.insert(0, common[0])
+    alike = (name for name in candidates if not _unlike_losses(name, runs, configs))
+    metric = next(filter(None, itertools.chain(alike, common, [monitor], scored, metrics)), "")
+    if not monitor or metric == monitor:
+        return metric, []
+    unlike = _unlike_losses(monitor, runs, configs)
+    reason = f"{monitor} is not the same quantity in all rows: {_describe_terms(unlike)}"
+    return metric, [f"ordered by {metric}: {reason if unlike else 'one class is rare'}"]
+
+
+_OF_RARE: Final = ("average_precision", "f1", "auroc")
+"""Scores that a model which never predicts a rare class does not win by, the best first."""
+
+
+def _has_rare_class(runs: Sequence[Run], configs: ConfigValues) -> bool:
+    texts = (value_of(run, "spec.class_counts", configs) for run in runs)
+    counts = [int(count) for count in re.findall(r"\d+", next(filter(None, texts), ""))]
+    return len(counts) > 1 and min(counts) * len(counts) < 2 * RARE * sum(counts)
+
+
+def _describe_terms(losses: Mapping[str, tuple[str, ...]]) -> str:
+    return "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
 
 
 def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
@@ -323,6 +384,7 @@ class Comparison:
     total: int
     offset: int = 0
     verdict: Verdict | None = None
+    best_run: Run | None = None
 
 
 def compare(
@@ -360,9 +422,15 @@ def compare(
     best, test, verdict = None, BestTest(), None
     if ranking is not None:
         ordered = rank(rows, ranking.metric, ranking.direction)
-        ranked = [row for row in ordered if row.finished and ranking.metric in row.scores]
+        ranked = ordered
+        if each:  # the best run is the same, however it is shown
+            groups_of = _group_runs(in_order, group_by, configs)
+            repeated = [make_row(group, {}, [ranking.metric]) for group in groups_of]
+            ranked = rank(repeated, ranking.metric, ranking.direction)
+        ranked = [row for row in ranked if row.finished and ranking.metric in row.scores]
         if ranked and ranking.decides:
-            best, test = ranked[0], BestTest() if each else _test(ranked, ranking)
+            best = ranked[0].best(ranking.metric, ranking.direction)
+            test = BestTest() if each else _test(ranked, ranking)
         groups = {
             name: [run for run in readable if any(run.path.is_relative_to(folder) for folder in folders)]
             for name, folders in (sides or {}).items()
@@ -378,11 +446,12 @@ def compare(
         shared,
         broken,
         ranking,
-        next((number for number, row in enumerate(rows) if row is best), None),
+        next((number for number, row in enumerate(rows) if best in row.runs), None),
         test,
         (*notes, *_notes(rows, ranking, group_by)),
         len(rows) + len(broken),
         verdict=verdict,
+        best_run=best,
     )
 
 
@@ -508,28 +577,6 @@ def run_from_job(job: JobRecord, run_dir: Path) -> Run:
     )
 
 
-def job_rows(
-    jobs: Sequence[JobRecord],
-    metrics: Iterable[str],
-    run_dir: Callable[[JobRecord], Path] = lambda job: Path(str(job.number)),
-) -> list[Row]:
-    """Group jobs into rows; jobs that differ only in seed and fold share one."""
-    metrics = list(metrics)
-    groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
-    for job, typed in zip(jobs, varying_overrides(jobs), strict=True):
-        values = tuple((key, value) for key, value in typed.items() if key not in REPETITIONS)
-        groups.setdefault(values, []).append(run_from_job(job, run_dir(job)))
-    return [make_row(runs, dict(values), metrics) for values, runs in groups.items()]
-
-
-def best_job(records: Sequence[JobRecord], aim: Objective) -> JobRecord | None:
-    """The best job of the best row; None where no job has a score."""
-    by_path = {Path(str(record.number)): record for record in records}
-    rows = rank(job_rows(records, [aim.name]), aim.name, aim.direction)
-    best = next(filter(None, (row.best(aim.name, aim.direction) for row in rows)), None)
-    return by_path[best.path] if best is not None else None
-
-
 def results_csv(jobs: Sequence[JobRecord]) -> str:
     """One row per job: what was typed for it, how it ended, and every last score."""
     rows: list[dict[str, Any]] = []
@@ -551,20 +598,21 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     return csv_text(shown_columns, ([row.get(name) for name in shown_columns] for row in rows))
 
 
-def groups_csv(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> str:
+def groups_csv(rows: Sequence[Row], objectives: Sequence[Objective]) -> str:
     """One row per configuration: its values, how many jobs finished, and the mean of every score."""
-    logged = {name for job in jobs if job.outcome is not None for name in job.outcome.metrics}
+    logged = {name for row in rows for run in row.runs for name in run.metrics}
     metrics = list(dict.fromkeys([*(aim.name for aim in objectives), *sorted(logged)]))
-    rows = []
-    for group in job_rows(jobs, metrics):
-        row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.runs)}
+    lines = []
+    for row in rows:
+        line: dict[str, Any] = {**row.values, "finished": row.finished, "of": len(row.runs)}
+        scores = make_row(row.runs, {}, metrics).scores if row.finished else {}
         for name in metrics:
-            score = group.scores.get(name) if group.finished else None
-            row |= {f"{name} {stat}": getattr(score, stat, None) for stat in ("mean", "std", "low", "high")}
-            row[f"{name} n"] = score.n if score else 0
-        rows.append(row)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    return csv_text(columns, ([row.get(name) for name in columns] for row in rows))
+            score = scores.get(name)
+            line |= {f"{name} {stat}": getattr(score, stat, None) for stat in ("mean", "std", "low", "high")}
+            line[f"{name} n"] = score.n if score else 0
+        lines.append(line)
+    columns = list(dict.fromkeys(key for line in lines for key in line))
+    return csv_text(columns, ([line.get(name) for name in columns] for line in lines))
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

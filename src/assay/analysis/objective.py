@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -12,7 +13,7 @@ from assay.errors import ConfigError
 from assay.quoting import format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from assay.analysis.statistics import Mean
     from assay.record.run_record import Outcome
@@ -137,18 +138,23 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
             raise ConfigError(message, key=key, hint=f"there is: {', '.join(sorted(scores))}")
 
 
+RARE: Final = 0.2
+"""Share of the samples below which the smaller of two classes is rare."""
 _OF_A_CLASS: Final = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
-_SHARES: Final = (
-    *("accuracy", "precision", "recall", "f1", "auroc", "average_precision", "one_nn"),
-    *("balanced accuracy", "average precision", "exact match"),
-    *("mean iou", "mean_iou", "mean dice", "mean_dice", "pixel accuracy", "pixel_accuracy"),
+_SHARES: Final = re.compile(
+    r"(?<![a-z])"
+    r"(accuracy|precision|recall|f1|auroc|specificity|sensitivity|iou|dice|exact match|one_nn)"
+    r"(?![a-z])"
 )
-"""How their names begin."""
+_NO_SHARE: Final = re.compile(r"(loss|error|mae|mse|rmse|seconds)$")
+_STAGES: Final = ("train/", "val/", "test/")
+Shares = Mapping[str, bool]
+"""Whether a score is a share of a whole, by its name without its subset, as a record says it."""
 
 
-def format_score(name: str, value: float) -> str:
+def format_score(name: str, value: float, shares: Shares | None = None) -> str:
     """One score: a share in per cent, the rest with four significant digits or more."""
-    return f"{100 * value:.2f} %" if is_share(name) else format_number(value)
+    return f"{100 * value:.2f} %" if _is_percent(name, value, shares) else format_number(value)
 
 
 def metric_keys(name: str) -> tuple[str, str]:
@@ -172,12 +178,12 @@ def describe_metric(name: str, target: str, average: str, positive: str) -> str:
     return name if is_said or average in ("", "none", "null") else f"{name} ({average})"
 
 
-def score_text(name: str, score: Mean) -> str:
+def score_text(name: str, score: Mean, shares: Shares | None = None) -> str:
     """The mean of repetitions and half its interval, both to the digits that the interval leaves meaning."""
     half = score.half_width
     if half is None:
-        return format_score(name, score.mean)
-    times, unit = (100, " %") if is_share(name) else (1, "")
+        return format_score(name, score.mean, shares)
+    times, unit = (100, " %") if _is_percent(name, score.mean, shares) else (1, "")
     return f"{_plus_minus(times * score.mean, times * half)}{unit}"
 
 
@@ -189,10 +195,17 @@ def _plus_minus(mean: float, half: float) -> str:
     return f"{mean:,.{digits}f} ± {round(half, 1 - exponent):,.{digits}f}"
 
 
-def is_share(name: str) -> bool:
-    """Whether a score is a share of a whole, by its name."""
-    score = name.partition(" of ")[0]  # of a class, whose name may be anything
-    return score.rpartition("/")[2].rpartition(": ")[2].startswith(_SHARES)
+def is_share(name: str, shares: Shares | None = None) -> bool:
+    """Whether a score is a share of a whole: as its metric says it, and where none does, by its name."""
+    bare = name.partition("/")[2] if name.startswith(_STAGES) else name
+    if shares and bare in shares:
+        return shares[bare]
+    score = bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]  # a class may be called anything
+    return bool(_SHARES.search(score)) and not _NO_SHARE.search(score)
+
+
+def _is_percent(name: str, value: float, shares: Shares | None) -> bool:
+    return is_share(name, shares) and not (value < 0 or value > 1)
 
 
 BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")

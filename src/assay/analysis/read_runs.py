@@ -118,7 +118,7 @@ def _read_run(path: Path) -> Run:
 
 _OF_THE_RECORD: Final = (
     *("name", "started", "seconds", "seed", "fold", "fingerprint", "config_fingerprint", "choices", "best"),
-    *("directions", "data_sha256", "interpolations"),
+    *("directions", "shares", "data_sha256", "interpolations"),
 )
 
 

@@ -73,6 +73,7 @@ class Run:
     metrics: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Any] = field(default_factory=dict)
     directions: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, bool] = field(default_factory=dict)
     data_sha256: str = ""
     code: str = ""
     warnings: tuple[str, ...] = ()
@@ -310,9 +311,12 @@ _PIECES: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> dict[str, str]:
     """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees."""
     module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
-    source = data.get("source")
+    source, loss = data.get("source"), config.get("loss")
+    if isinstance(loss, dict) and data.get("balance") == "weights":  # which sets them when the job is built
+        weights = {name: "balanced" for name in ("class_weight", "pos_weight") if name in loss}
+        loss = loss | {name: text for name, text in weights.items() if loss[name] is None}
     parts = {
-        "loss": config.get("loss"),
+        "loss": loss,
         "module._target_": module.get("_target_"),
         "data.standardize_targets": data.get("standardize_targets"),
     }

@@ -23,7 +23,10 @@ LEVEL: Final = 0.95
 WELCH: Final = "Welch's t-test"
 PAIRED: Final = "paired t-test"
 OVER_FOLDS: Final = "corrected resampled t-test"
+SIGN_FLIP: Final = "exact sign-flip test"
 """Names of the tests in messages."""
+_ROUNDING: Final = 1e-6
+"""Share of a score below which differences are rounding: most scores are computed in float32."""
 
 
 @final
@@ -89,7 +92,7 @@ def have_same_folds(first: Mean, second: Mean) -> bool:
 @final
 @dataclass(frozen=True)
 class Gap:
-    """A difference of two means, and what its t-test needs; `pairs` is 0 where there are none."""
+    """A difference of two means, and what its test needs; `pairs` is 0 where there are none."""
 
     test: str
     difference: float
@@ -99,40 +102,57 @@ class Gap:
 
     @property
     def p_value(self) -> float:
-        """Two-sided, of Student's t-test."""
+        """Two-sided, of Student's t-test or, where all pairs differ by the same amount, of sign flips."""
         from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
 
+        if self.test == SIGN_FLIP:  # of 2^n flips, two have a mean as large
+            return 2.0 ** (1 - self.pairs) if self.difference else 1.0
         return float(2 * stdtr(self.freedom, -abs(self.difference / self.error)))
 
     @property
-    def half_width(self) -> float:
-        """Of the 95 % interval of the difference."""
-        return quantile(LEVEL, self.freedom) * self.error
+    def half_width(self) -> float | None:
+        """Of the 95 % interval of the difference; None where the pairs do not vary."""
+        return None if self.test == SIGN_FLIP else quantile(LEVEL, self.freedom) * self.error
+
+    def count_missing(self, n: int, difference: float) -> int:
+        """How many more than n pairs or runs a side would detect a difference."""
+        if self.test == SIGN_FLIP:
+            return max(0, math.floor(1 - math.log2(1 - LEVEL)) + 1 - n)
+        return max(0, count_pairs(difference, self.error * math.sqrt(n)) - n)
 
 
-def fold_gap(first: Mean, baseline: Mean) -> Gap | None:
+def fold_gap(first: Mean, baseline: Mean) -> Gap:
     """The difference over the same folds, for the corrected resampled t-test (Nadeau and Bengio 2003).
 
     A t-test of the differences by fold, whose variance is multiplied by 1/k + 1/(k - 1) in place of 1/k, as
     any two of k folds have most of their training samples in common.
     """
     by_fold = dict(zip(baseline.folds, baseline.values, strict=True))
-    differences = [value - by_fold[fold] for fold, value in zip(first.folds, first.values, strict=True)]
-    return paired_gap(differences, OVER_FOLDS, 1 / (len(differences) - 1))
+    pairs = [(value, by_fold[fold]) for fold, value in zip(first.folds, first.values, strict=True)]
+    return paired_gap(pairs, OVER_FOLDS, 1 / (len(pairs) - 1))
 
 
-def paired_gap(differences: Sequence[float], test: str = PAIRED, overlap: float = 0.0) -> Gap | None:
-    """The mean of differences of pairs, as `scipy.stats.ttest_rel` takes it."""
-    n, mean, std = len(differences), statistics.fmean(differences), statistics.stdev(differences)
-    # Differences that are the same but for rounding do not say how much others would vary.
-    return Gap(test, mean, std * math.sqrt(1 / n + overlap), n - 1, n) if std > 1e-12 * abs(mean) else None
+def paired_gap(pairs: Sequence[tuple[float, float]], test: str = PAIRED, overlap: float = 0.0) -> Gap:
+    """The mean difference of pairs, as `scipy.stats.ttest_rel` takes it.
+
+    Differences that are the same but for rounding do not say how much others would vary: of these the signs
+    are flipped, as `scipy.stats.permutation_test(permutation_type="samples")` does.
+    """
+    differences = [value - other for value, other in pairs]
+    n = len(pairs)
+    mean = statistics.fmean(differences)
+    std = statistics.stdev(differences)
+    rounding = _ROUNDING * max(map(abs, itertools.chain(*pairs)))
+    if std <= rounding:
+        return Gap(SIGN_FLIP, mean if abs(mean) > rounding else 0.0, 0.0, n - 1, n)
+    return Gap(test, mean, std * math.sqrt(1 / n + overlap), n - 1, n)
 
 
 def welch_gap(a: Sequence[float], b: Sequence[float]) -> Gap | None:
     """The difference of two means, as `scipy.stats.ttest_ind(equal_var=False)` takes it."""
     errors = [statistics.variance(values) / len(values) for values in (a, b) if len(values) > 1]
     total = sum(errors)
-    if len(errors) < 2 or total == 0.0:
+    if len(errors) < 2 or math.sqrt(total) <= _ROUNDING * max(map(abs, (*a, *b))):
         return None
     shares = ((error / total) ** 2 / (len(group) - 1) for error, group in zip(errors, (a, b), strict=True))
     return Gap(WELCH, statistics.fmean(a) - statistics.fmean(b), math.sqrt(total), 1 / sum(shares))
@@ -169,6 +189,8 @@ def quantile(level: float, freedom: float) -> float:
 
 LEAST: Final = 10
 """Configurations that a measure of importance needs."""
+_HELD_OUT: Final = 5
+_TREES: Final = 128
 
 
 def importance(
@@ -177,9 +199,11 @@ def importance(
     """Each parameter's permutation importance for a random forest, as a share of their sum."""
     if len(scores) < LEAST:
         return [], f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
+    import numpy as np
     import pandas as pd
     from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.inspection import permutation_importance  # type: ignore[import-untyped]  # it has no stubs
+    from sklearn.model_selection import KFold  # type: ignore[import-untyped]  # it has no stubs
 
     table = pd.DataFrame(configurations, dtype=str).fillna("").sort_index(axis=1)
     table = table.loc[:, table.nunique() > 1]
@@ -191,14 +215,21 @@ def importance(
     # Sorted, so that the result does not depend on the order of the jobs.
     rows = table.assign(score=scores).sort_values([*table.columns, "score"]).to_numpy(float)
     inputs, target = rows[:, :-1], rows[:, -1]
-    forest = RandomForestRegressor(256, oob_score=True, random_state=0).fit(inputs, target)
-    drops = permutation_importance(forest, inputs, target, random_state=0).importances_mean.clip(0)
-    if forest.oob_score_ <= 0 or not drops.any():
+    drops, error = np.zeros(inputs.shape[1]), 0.0
+    for fitted, held_out in KFold(_HELD_OUT, shuffle=True, random_state=0).split(inputs):
+        forest = RandomForestRegressor(_TREES, random_state=0).fit(inputs[fitted], target[fitted])
+        of_fold = inputs[held_out], target[held_out]
+        rises = permutation_importance(forest, *of_fold, scoring="neg_mean_squared_error", random_state=0)
+        drops += len(held_out) * rises.importances_mean
+        error += ((forest.predict(of_fold[0]) - of_fold[1]) ** 2).sum()
+    explained = 1 - error / ((target - target.mean()) ** 2).sum()
+    drops = drops.clip(0)
+    if explained <= 0 or not drops.any():
         return [], "A random forest cannot predict the score of configurations it was not trained on."
     shares = (drops / drops.sum()).tolist()
     message = (
-        f"Relative permutation importance of a random forest on {len(target)} configurations; out of bag it "
-        f"explains {100 * forest.oob_score_:.0f} % of the variance."
+        f"Relative permutation importance of a random forest on {len(target)} configurations, each held out "
+        f"once; of their variance it explains {100 * explained:.0f} %."
     )
     return sorted(zip(table.columns, shares, strict=True), key=lambda share: (-share[1], share[0])), message
 
@@ -209,22 +240,22 @@ class Verdict:
     """Whether the first of two groups of runs is better than the second by more than noise.
 
     Attributes:
-        word: `better`, `worse` or `not told apart`; empty where there is no verdict, and `reason` says why.
+        word: `better`, `worse` or `no significant difference`; empty where there is no verdict: see `reason`.
         first: What is judged.
         second: What it is compared with.
         metric: By which score.
         direction: `min` or `max`, which is better.
         difference: The mean score of the first less that of the second; null where one has none.
         low: Lower end of the 95 % interval of the difference.
-        high: Upper end.
+        high: Upper end; both are null where all pairs differ by the same amount.
         test: Its name. Runs go together in pairs where each of the smaller group has a run of the same seed
             in the other one, and in folds where both have the same ones.
         p_value: Two-sided; null where there is no test.
         pairs: Pairs of the same seed or fold; 0 where runs do not go together.
         noise: Standard deviation of the score between repetitions of one configuration, of both groups; null
             where neither is repeated.
-        more_seeds: How many more seeds of each would tell a difference of `tells` in four of five cases, 0
-            where these do; null where there is a difference, or where more seeds would not help.
+        more_seeds: How many more seeds of each would detect a difference of `tells` in four of five
+            cases, 0 where these do; null where there is a difference, or where more seeds would not help.
         tells: The difference that was seen, or half the noise if that is larger.
         reason: Why there is no verdict.
     """
@@ -259,19 +290,20 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The difference, the test, the noise, and the word with what would tell more."""
+        """The difference, the test, the noise, the word, and how many more seeds would help."""
         parts = []
         if self.difference is not None:
             half = "" if self.high is None else f" ± {self.high - self.difference:.2g}"
             parts.append(f"{self.metric} {self.difference:+.4g}{half}")
         if self.p_value is not None:
             pairs = f", n = {pluralize(self.pairs, 'pair')}" if self.pairs else ""
-            parts.append(f"{self.test}, p = {self.p_value:.2g}{pairs}")
+            same = ", which all differ by the same amount" if self.test == SIGN_FLIP else ""
+            parts.append(f"{self.test}, p = {self.p_value:.2g}{pairs}{same}")
         parts += [] if self.noise is None else [f"noise {self.noise:.2g}"]
         word = self.word or f"no verdict, as {self.reason}"
         if self.tells is not None:
             seeds = pluralize(self.more_seeds, "more seed") if self.more_seeds else "these seeds"
-            word = f"{word}; {seeds} would tell a difference of {format_number(self.tells, 2)}"
+            word = f"{word}; {seeds} would detect a difference of {format_number(self.tells, 2)}"
         return f"{'; '.join(parts)}: {word}" if parts else word
 
     @property
@@ -294,27 +326,31 @@ def judge(
     noise = math.hypot(*deviations) / math.sqrt(freedom) if freedom else None
     verdict = replace(verdict, difference=one.mean - other.mean, noise=noise)
     if have_same_folds(one, other):
-        gap = fold_gap(one, other)
+        gap: Gap | None = fold_gap(one, other)
+    elif pairs := _pair_scores(*groups):
+        gap = paired_gap(pairs)
     else:
-        differences = _pair_scores(*groups)
-        gap = (paired_gap(differences) if differences else None) or welch_gap(one.values, other.values)
-    if gap is None and min(one.n, other.n) > 1:
-        return replace(verdict, reason="the scores do not vary between repetitions, so no test can be made")
+        gap = welch_gap(one.values, other.values)
     if gap is None:
-        runs = f"{pluralize(one.n, 'run')} against {pluralize(other.n, 'run')}"
-        advice = "train both with the same seeds, such as `assay train -m … seed=1,2,3`"
-        return replace(verdict, reason=f"{runs} cannot tell a difference from noise: {advice}")
-    low, high = (gap.difference + sign * gap.half_width for sign in (-1, 1))
-    verdict = replace(verdict, difference=gap.difference, low=low, high=high, p_value=gap.p_value)
-    verdict = replace(verdict, test=gap.test, pairs=gap.pairs)
+        reason = "the scores do not vary between repetitions, so no test can be made"
+        if min(one.n, other.n) < 2:
+            runs = f"{pluralize(one.n, 'run')} against {pluralize(other.n, 'run')}"
+            advice = "train both with the same seeds, such as `assay train -m … seed=1,2,3`"
+            reason = f"{runs} cannot tell a difference from noise: {advice}"
+        return replace(verdict, reason=reason)
+    verdict = replace(verdict, difference=gap.difference, p_value=gap.p_value, test=gap.test, pairs=gap.pairs)
+    if (half := gap.half_width) is not None:
+        verdict = replace(verdict, low=gap.difference - half, high=gap.difference + half)
     if gap.p_value < 1 - LEVEL:
         return replace(verdict, word="better" if verdict.is_ahead else "worse")
-    verdict = replace(verdict, word="not told apart")
-    if one.folds or other.folds or not noise:  # more seeds of a fold are the same samples again
+    verdict = replace(verdict, word="no significant difference")
+    tells = abs(gap.difference)
+    if gap.test != SIGN_FLIP and noise:
+        tells = max(tells, noise / 2)
+    if one.folds or other.folds or not tells:  # more seeds of a fold are the same samples again
         return verdict
-    n, tells = gap.pairs or min(one.n, other.n), max(abs(gap.difference), noise / 2)
-    needed = count_pairs(tells, gap.error * math.sqrt(n))
-    return replace(verdict, more_seeds=max(0, needed - n), tells=tells)
+    missing = gap.count_missing(gap.pairs or min(one.n, other.n), tells)
+    return replace(verdict, more_seeds=missing, tells=tells)
 
 
 def _read_scores(runs: Sequence[Run], metric: str) -> list[tuple[Run, float]]:
@@ -322,13 +358,13 @@ def _read_scores(runs: Sequence[Run], metric: str) -> list[tuple[Run, float]]:
     return [(run, score) for run, score in scores if score is not None and math.isfinite(score)]
 
 
-def _pair_scores(*groups: Sequence[tuple[Run, float]]) -> list[float]:
-    """Differences by seed and fold; none unless each run of the smaller group has one partner."""
+def _pair_scores(*groups: Sequence[tuple[Run, float]]) -> list[tuple[float, float]]:
+    """Scores of the same seed and fold; none unless each run of the smaller group has one partner."""
     first, second = ({(run.seed, run.fold): score for run, score in group} for group in groups)
     shared = [key for key in first if key in second]
     is_paired = len(shared) == min(map(len, groups)) > 1
     is_unique = [len(first), len(second)] == [*map(len, groups)]
-    return [first[key] - second[key] for key in shared] if is_paired and is_unique else []
+    return [(first[key], second[key]) for key in shared] if is_paired and is_unique else []
 
 
 RATE: Final = 0.05

@@ -251,6 +251,17 @@ def is_loss(metric: str) -> bool:
     return metric.replace("/", "_").rpartition("_")[2] == "loss"
 
 
+def score_shares(metrics: Mapping[str, MetricCollection]) -> dict[str, bool]:
+    """Whether each score lies between 0 and 1, by its name without its subset, where a metric has bounds."""
+    shares = {}
+    for collection in metrics.values():
+        for name, metric in collection.items(keep_base=False, copy_state=False):
+            bounds = metric.plot_lower_bound, metric.plot_upper_bound
+            if bounds != (None, None):
+                shares[str(name).removeprefix(collection.prefix or "")] = bounds == (0, 1)
+    return shares
+
+
 def directions(metrics: MetricCollection, stage: str) -> dict[str, Mode]:
     """Which way each score of a stage is better, as torchmetrics' `higher_is_better` says."""
     modes: dict[str, Mode] = {f"{stage}/loss": "min"}

@@ -62,6 +62,29 @@ def group_scalars(
     return {stage: values for stage, values in groups.items() if values}
 
 
+def fit_epoch_line(
+    label: str, seconds: float, groups: Mapping[str, Mapping[str, float]], width: int, monitor: str
+) -> Text:
+    """Return the line of an epoch without the last metrics that a terminal has no room for.
+
+    The monitored one stays, and losses go last.
+    """
+    text = epoch_line(label, seconds, groups)
+    names = [(stage, name) for stage, values in groups.items() for name in values]
+    names = [pair for pair in names if "/".join(filter(None, pair)) != monitor]
+    order = sorted(names, key=lambda pair: (pair[1] != "loss", names.index(pair)))
+    left_out: set[tuple[str, str]] = set()
+    while text.cell_len > width and order:
+        left_out.add(order.pop())
+        kept = {
+            stage: {name: value for name, value in values.items() if (stage, name) not in left_out}
+            for stage, values in groups.items()
+        }
+        text = epoch_line(label, seconds, {stage: values for stage, values in kept.items() if values})
+        text.append(" …")
+    return text
+
+
 def epoch_line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
     """Return the permanent line of an epoch; numbers that are not finite are highlighted."""
     text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
@@ -138,6 +161,11 @@ class ProgressBar(LightningProgressBar):
     def print(self, *args: Any, **kwargs: Any) -> None:
         if self._enabled:
             self._console.print(" ".join(map(str, args)), soft_wrap=True, highlight=False, markup=False)
+
+    @property
+    def width(self) -> int | None:
+        """Of the terminal; None elsewhere."""
+        return self._console.width if self._console.is_terminal else None
 
     def write(self, text: Text, *, always: bool) -> None:
         """Write a permanent line, unless the last one was written too recently."""
@@ -387,10 +415,15 @@ class RunLog(Callback):
         if self._stages == ("test",):
             groups = {"": groups.get("", {}) | groups.get("test", {})}
         text = epoch_line(*finished, groups)
+        monitor = str(getattr(trainer.checkpoint_callback, "monitor", ""))
+        if self._stages == ("test",):
+            monitor = monitor.rpartition("/")[2]
         log.info("%s", text.plain)
         bar = trainer.progress_bar_callback
         if isinstance(bar, ProgressBar):
-            bar.write(text, always=last)
+            width = bar.width
+            shown = text if width is None else fit_epoch_line(*finished, groups, width, monitor)
+            bar.write(shown, always=last)
 
 
 def _has_stopped(callback: EarlyStopping) -> bool:

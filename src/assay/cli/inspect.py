@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, save_plot, show_loading
+from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
 from assay.errors import ConfigError
-from assay.terminal import Console
+from assay.quoting import command
+from assay.terminal import Console, print_lines
 
 
 def check(
@@ -76,7 +76,7 @@ def data(
         from assay.report.data_page import print_survey, survey_job
     survey = survey_job(job, out, full=full)
     document.say("data", survey)
-    document.next = [f"assay train {shlex.join(job.overrides)}"]
+    document.next = [command("train", *job.overrides, config_dir=config_dir)]
     if document.as_json:
         return
     print_survey(Console(highlight=False), survey)

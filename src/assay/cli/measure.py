@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, save_plot, show_loading
+from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
 from assay.errors import ConfigError
 from assay.files.atomic import write_text
 from assay.paths import CONF_DIR, project_conf
-from assay.terminal import Console
+from assay.quoting import command
+from assay.terminal import Console, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +55,7 @@ def profile(
         measured = profile_job(job, proof, steps=steps, trace=trace)
     document.say("profile", measured)
     document.next = [
-        shlex.join(["assay", "profile", *_options(config_dir), *job.overrides, override])
-        for override in measured.try_next
+        command("profile", *job.overrides, override, config_dir=config_dir) for override in measured.try_next
     ]
     if not document.as_json:
         _print_profile(measured, document.next)
@@ -141,7 +140,7 @@ def tune(
         return
     tuning = tune_job(checker, overrides or [], budget or 60.0)
     document.say("tune", tuning)
-    document.next = commands_of(tuning, *_options(config_dir))
+    document.next = commands_of(tuning, config_dir)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         folders = [folder for folder in (CONF_DIR, config_dir or project_conf()) if folder is not None]
@@ -159,8 +158,8 @@ def _find_lr(
 
     test = find_lr(checker, overrides)
     document.say("tune_lr", test)
-    typed = [*_options(config_dir), *drop_override(overrides, "optimizer.lr"), f"optimizer.lr={test.lr:g}"]
-    document.next = [shlex.join(["assay", "train", *typed])]
+    typed = [*drop_override(overrides, "optimizer.lr"), f"optimizer.lr={test.lr:g}"]
+    document.next = [command("train", *typed, config_dir=config_dir)]
     if plot is not None:
         save_plot(draw_range(test), plot)
     if document.as_json:
@@ -169,10 +168,6 @@ def _find_lr(
     until = f"{len(test.lrs)} steps, from {test.lrs[0]:.1g} to {test.lrs[-1]:.2g}"
     lines = [("lr", f"{test.lr:g}, where the loss falls fastest{as_typed}"), ("range", until)]
     print_lines(Console(highlight=False, soft_wrap=True), [*lines, ("next", document.next[0])])
-
-
-def _options(config_dir: Path | None) -> list[str]:
-    return [] if config_dir is None else ["--config-dir", str(config_dir)]
 
 
 def _new_experiment(name: str, config_dir: Path | None) -> Path:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import print_lines, show_loading
+from assay.cli.verb import show_loading
 from assay.errors import AssayError
-from assay.terminal import Console, print_rows
+from assay.quoting import command
+from assay.terminal import Console, print_lines, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +37,7 @@ def new(
     )
     document.say("new", {"project": path, "files": files, "notes": notes})
     document.next = [
-        f"cd {path}",
+        f"cd {shlex.quote(str(path))}",
         "uv run assay train experiment=first",
         "uv run pytest",
         "uv run assay schema",
@@ -62,7 +63,7 @@ def add(
     group = GROUPS[kind]
     option = f"{group}=[default,{name}]" if group == "callbacks" else f"{group}={name}"
     document.say("add", {"option": option, "files": files})
-    document.next = [f"assay check {option}", f"uv run pytest {files[-1]}"]
+    document.next = [command("check", option), f"uv run pytest {files[-1]}"]
     if Path(SCHEMAS).is_dir():
         document.next = [*document.next, "assay schema"]
     note = f"{files[0]} holds an example that works; write what you need in its place"
@@ -104,7 +105,8 @@ def convert(
     converted = convert_configs(path, out)
     document.say("convert", converted)
     folder = shlex.quote(str(converted.folder))
-    document.next = [f"cd {folder} && assay check experiment={name}" for name in converted.experiments[:1]]
+    checks = [command("check", f"experiment={name}") for name in converted.experiments[:1]]
+    document.next = [f"cd {folder} && {check}" for check in checks]
     console = Console(highlight=False, soft_wrap=True, quiet=document.as_json)
     print_rows(console, [(name, f"→ {becomes}") for name, becomes in converted.mapped.items()])
     for name, doubts in converted.unsure.items():

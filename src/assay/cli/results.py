@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import print_lines
 from assay.errors import AssayError, ConfigError
-from assay.terminal import Console, printable, single_line
+from assay.quoting import command
+from assay.terminal import Console, print_lines, printable, single_line
 
 if TYPE_CHECKING:
     from assay.analysis.comparison import Ranking
@@ -87,9 +86,9 @@ def compare(
     """What differs between runs, and their scores.
 
     Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
-    n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or not told apart,
-    by a paired t-test where they share seeds, Welch's t-test where not, and over the same folds the corrected
-    resampled t-test (Nadeau and Bengio).
+    n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or no significant
+    difference, by a paired t-test where they share seeds, Welch's t-test where not, and over the same folds
+    the corrected resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
     form = "json" if document.as_json else form
@@ -109,36 +108,36 @@ def best(
     That is the best repetition of the configuration with the best mean.
     """
     from assay.analysis.comparison import compare as compared
-    from assay.analysis.comparison import default_metric, make_ranking
+    from assay.analysis.comparison import make_ranking
     from assay.analysis.read_runs import read_runs
-    from assay.report.comparison_formats import Best, best_run, to_document
+    from assay.report.comparison_formats import Best, to_document
 
     runs = read_runs([path])
     make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
-    comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
-    run, ranking = best_run(comparison), comparison.ranking
-    place = shlex.quote(str(path))
+    comparison = compared(runs, sort=metric, where=where or ())
+    best, ranking = comparison.best_run, comparison.ranking
     if ranking is None:
-        raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
-    if run is None or comparison.best is None:
+        raise AssayError(f"{path}: no run has a score", hint=f"{command('ls', path)} shows what there is")
+    if best is None or comparison.best is None:
         raise _no_best_error(path, ranking)
+    run = best.path
     row = to_document(comparison).rows[comparison.best]
     document.say("best", Best(run, ranking.metric, ranking.direction, row))
-    for note in comparison.notes:
+    for note in (*best.warnings, *comparison.notes):
         typer.echo(single_line(f"note: {note}"), err=True)
     if not document.as_json:
         typer.echo(str(run) if sys.stdout.isatty() is False else printable(str(run)))
 
 
 def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
-    name, place = single_line(ranking.metric), shlex.quote(str(path))
-    anyway = f"assay best {place} {shlex.quote(name)}"
+    name = single_line(ranking.metric)
+    anyway = command("best", path, name)
     if ranking.losses or ranking.data:
         other = "name another METRIC" if ranking.losses else f"compare them anyway: {anyway}"
         hint = f"select some of them: --where KEY=VALUE; or {other}"
         return AssayError(f"{path}: {single_line(ranking.notes[-1])}", hint=hint)
     why = "" if ranking.direction else f"; it is not known whether a higher or a lower {name} is better"
-    hint = f"{anyway}:max" if why else f"assay ls {place} shows how they ended"
+    hint = command("best", path, f"{name}:max") if why else f"{command('ls', path)} shows how they ended"
     return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
 
 
@@ -179,7 +178,7 @@ def _show(
     shown: tuple[int, int],
 ) -> None:
     from assay.analysis.comparison import compare as compared
-    from assay.analysis.comparison import default_metric, page
+    from assay.analysis.comparison import page
     from assay.analysis.read_runs import read_runs
     from assay.report import comparison_formats as formats
 
@@ -187,7 +186,6 @@ def _show(
     paths = [path for side in sides.values() for path in side]
     runs = read_runs(paths, lost=True)
     if kind == "compare":
-        choice["sort"] = choice["sort"] or default_metric(paths, runs)
         choice["sides"] = sides if len(sides) == 2 else None
     newest_first = kind == "ls" and not choice["sort"]
     comparison = page(compared(runs, **choice), *shown, newest_first=newest_first)
@@ -250,11 +248,10 @@ def report(
     lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
     lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
     lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
-    run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
     if written.of == "run":
-        commands = [*predict_commands(paths[0]), f"assay compare {above}"]
+        commands = [*predict_commands(paths[0]), command("compare", paths[0].parent)]
     else:
-        commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
+        commands = [command("compare", *paths), command("best", paths[0])]
     lines += label_commands(commands)
     print_lines(console, lines, 5)
     if show:

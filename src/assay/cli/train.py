@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, RunDir, print_lines, show_loading
+from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import ConfigError
-from assay.quoting import format_duration, pluralize
+from assay.quoting import command, format_duration, pluralize
 from assay.run.world import take_world
-from assay.terminal import Console, printable
+from assay.terminal import Console, print_lines, printable
 
 if TYPE_CHECKING:
     from assay.run.result import RunResult
@@ -96,7 +96,7 @@ def resume(
         raise ConfigError(
             f"this is for sweeps, and {run} is a run, which keeps its whole config",
             key="--failed" if failed else "--config-dir",
-            hint=f"assay resume {shlex.quote(str(run))}",
+            hint=command("resume", run),
         )
     with show_loading():
         from assay.run.resume import resume as go_on
@@ -168,7 +168,7 @@ def try_change(
     words = [word for text in overrides or [] for word in re.split(before_word, text.strip())]
     result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
     document.say("try", result)
-    document.next = [shlex.join(["assay", "try", "KEY=VALUE", "--against", str(result.reference)])]
+    document.next = [command("try", "KEY=VALUE", "--against", result.reference, config_dir=config_dir)]
     if not document.as_json:
         print_lines(Console(highlight=False, soft_wrap=True), _describe_try(result, document.next[0]), 8)
 
@@ -218,7 +218,7 @@ def _end_sweep(document: Document, result: SweepResult) -> None:
     if result.exit_code:
         ended = sum(job.status in ("finished", "pruned") for job in result.jobs)
         failed = sum(job.status == "failed" for job in result.jobs)
-        again = f"assay resume {shlex.quote(str(result.directory))}{' --failed' if failed else ''}"
+        again = command("resume", result.directory, *(["--failed"] if failed else []))
         counts = f"{ended} of {pluralize(result.total, 'job')} finished, {failed} failed"
         document.fail(counts, hint=again, code=result.exit_code)
         raise typer.Exit(result.exit_code)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, print_lines, show_loading
+from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import AssayError, ConfigError
-from assay.terminal import Console
+from assay.quoting import command
+from assay.terminal import Console, print_lines
 
 if TYPE_CHECKING:
     from assay.run.evaluate import Evaluation
@@ -52,12 +53,12 @@ def evaluate(
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:
-    from assay.run.result import format_scores, label_commands, predict_commands
+    from assay.run.result import format_scores, label_commands, predict_commands, read_shares
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(
-        f"[bold]{evaluation.subset:<5}[/bold] {format_scores(evaluation.metrics, evaluation.subset)}"
-    )
+    shares = read_shares(evaluation.run_dir)
+    scores = format_scores(evaluation.metrics, evaluation.subset, shares)
+    print_lines(console, [(evaluation.subset, scores)], 5)
     samples = f"{evaluation.num_samples:,} samples, " if evaluation.num_samples else ""
     whose = "the run's own data" if evaluation.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
@@ -149,7 +150,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
         predicted = predict_inputs(predictor, run, inputs, prompts=prompt, sampling=sampling, **options)
     document.say("predict", predicted)
-    document.next = [f"assay export {shlex.quote(str(run))}"]
+    document.next = [command("export", run)]
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
     if predicted.num_failed == predicted.num_samples:
@@ -164,15 +165,14 @@ def _print_predictions(predicted: Predicted, inputs: list[str]) -> None:
     from assay.run.predict import as_table
 
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
-    run = shlex.quote(str(predicted.run_dir))
     lines = []
     if predicted.out is None:
         console.print(as_table(predicted.columns, predicted.rows))
-        typed = " ".join(map(shlex.quote, inputs))
-        lines.append(("all", f"assay predict {run} {typed} --out predictions.csv"))
+        everything = command("predict", predicted.run_dir, *inputs, "--out", "predictions.csv")
+        lines.append(("all", everything))
     else:
         lines.append(("out", f"{predicted.out}: {predicted.num_samples:,} rows"))
-    lines.append(("next", f"assay export {run}"))
+    lines.append(("next", command("export", predicted.run_dir)))
     if predicted.num_failed:
         counts = f"{predicted.num_failed:,} of {predicted.num_samples:,} samples"
         lines.append(("failed", f"{counts}, see column error; {predicted.first_error}"))

@@ -21,7 +21,7 @@ from assay.record.secrets import remember_secrets
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from assay.cli.documents import Document
     from assay.figure.figure import Figure
@@ -175,10 +175,3 @@ def _print_error(debug: bool) -> Iterator[None]:
             if problem.hint:
                 console.print(f"  → {problem.hint}", markup=False, style="cyan")
         raise typer.Exit(problem.code) from error
-
-
-def print_lines(console: Console, lines: Iterable[tuple[str, str]], width: int = 6) -> None:
-    """Print a line for each pair of label and text."""
-    for label, text in lines:
-        console.print(f"[bold]{label:<{width}}[/bold] ", end="")
-        console.print(text, markup=False)

@@ -244,6 +244,8 @@ class Job:
     choices: dict[str, Any]
     fingerprint: str
     shared: str
+    config_dir: str = ""
+    """Where its groups lie beside assay's own; empty for the one of the project."""
 
     def to_config(self) -> DictConfig:
         """The job as a config to build from, which refuses unknown keys."""
@@ -373,7 +375,8 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
     with loader(config_dir) as hydra:
         job = JobComposer(hydra, trust_for(hydra, overrides)).job(overrides)
         check_single_run(overrides)
-    return replace(job, overrides=tuple(overrides))
+    folder = str(config_dir.absolute()) if config_dir else ""
+    return replace(job, overrides=tuple(overrides), config_dir=folder)
 
 
 def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:

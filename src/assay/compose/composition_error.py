@@ -188,6 +188,8 @@ def _unknown_key(
     if key in _RENAMED:
         return ConfigError("unknown key", key=key, hint=f"{_RENAMED[key]}={typed.get(key, '…')}")
     groups, keys = _groups(loader), _keys(key, overrides, loader)
+    if option := _option_to_add(key, typed, keys, loader):
+        return ConfigError("unknown key or group", key=key, hint=f"{option} adds it")
     parent, _, last = key.rpartition(".")
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
@@ -202,6 +204,21 @@ def _unknown_key(
         guess, hint = f"did you mean {meant!r}?", f"{meant}={typed.get(key, '…')}"
     guess = guess or ("" if parent else did_you_mean(key, groups))
     return ConfigError(f"unknown key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
+
+
+_LISTS: Final = {"callbacks": "default", "logger": "csv"}
+"""Groups of which several options are chosen, and which is by default."""
+
+
+def _option_to_add(key: str, typed: Mapping[str, str], keys: Sequence[str], loader: ConfigLoader) -> str:
+    """The choice that makes the node of a key, which is an option that was not chosen; else nothing."""
+    group, _, rest = key.partition(".")
+    name = rest.partition(".")[0]
+    is_there = any(item.startswith(f"{group}.{name}.") for item in keys)
+    if group not in _LISTS or is_there or name not in loader.get_group_options(group):
+        return ""
+    chosen = typed.get(group, _LISTS[group]).strip("[]")
+    return f"{group}=[{chosen},{name}]"
 
 
 def _keys(beside: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:

@@ -76,7 +76,7 @@ def print_options(options: list[Option]) -> None:
         print_rows(console, [(option.name, option.description) for option in inside], ("cyan", ""))
 
 
-_TAKES_OVERRIDES = ("train", "check", "data", "profile", "tune", "explain")
+_TAKES_OVERRIDES = ("train", "try", "check", "data", "profile", "tune", "explain")
 _TAKES_A_GROUP = ("configs",)
 _FOLDER_OPTIONS = ("--config-dir", "-cd")
 _OPTIONS_OF_A_GROUP = re.compile(r"^(\+?([\w/]+)=\[?(?:[\w/]+,)*)\w*$")

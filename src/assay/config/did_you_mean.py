@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST = 24
+_ALIKE = 0.75
+"""From this likeness on, however many letters differ."""
 _ELSEWHERE = {
     "lr": "optimizer.lr",
     "wd": "optimizer.weight_decay",
@@ -45,11 +48,35 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     """`did you mean 'x'?` or an empty string."""
     names = list(candidates)
     swapped = [name for name in names if sorted(name) == sorted(word)]
-    longer = sorted((name for name in names if word and name.startswith(word.removesuffix("s"))), key=len)
+    stem = word.removesuffix("s")
+    longer = sorted((name for name in names if len(stem) > 1 and name.startswith(stem)), key=len)
     close = [name for name in names if name == _ALSO_CALLED.get(word)] or swapped or longer
-    close = close or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = close or [
+        name for name in difflib.get_close_matches(word, names, cutoff=0.6) if _is_near(word, name)
+    ]
     close = close or [name for name in names if len(name) > 2 and word.startswith(name)]  # validation: val
     return f"{before}did you mean {close[0]!r}?" if close else ""
+
+
+def _is_near(word: str, name: str) -> bool:
+    """Whether what differs is a slip; a subset or node that both begin with says nothing."""
+    *nodes, typed = re.split("[./]", word)
+    *others, meant = re.split("[./]", name)
+    if nodes != others:
+        typed, meant = word, name
+    if difflib.SequenceMatcher(None, typed, meant).ratio() >= _ALIKE:
+        return True
+    return 3 * _count_edits(typed, meant) <= max(3, len(typed))
+
+
+def _count_edits(word: str, other: str) -> int:
+    """Levenshtein's distance."""
+    row = [*range(len(other) + 1)]
+    for number, letter in enumerate(word, 1):
+        before, row = row, [number]
+        for column, second in enumerate(other):
+            row.append(min(before[column] + (letter != second), before[column + 1] + 1, row[column] + 1))
+    return row[-1]
 
 
 def list_names(candidates: Iterable[str], word: str = "") -> str:
@@ -82,7 +109,7 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
             key.rpartition(".")[2]: key for key in sorted(among, key=lambda key: (-key.count("."), key))
         }
         swapped = [name for name in leaves if sorted(name) == sorted(last)]
-        if close := swapped or difflib.get_close_matches(last, leaves, n=1, cutoff=0.75):
+        if close := swapped or difflib.get_close_matches(last, leaves, n=1, cutoff=_ALIKE):
             return leaves[close[0]]
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")
 

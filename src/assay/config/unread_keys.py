@@ -13,6 +13,7 @@ from assay.config.omegaconf_internals import child_node, is_null
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import PACKAGES
+from assay.quoting import command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -102,7 +103,7 @@ def check_single_run(overrides: Sequence[str]) -> None:
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         key = override.key_or_group
         if _OF_SWEEPS.fullmatch(key) and not override.is_delete():
-            hint = f"assay train -m {' '.join(overrides)}"
+            hint = command("train", "-m", *overrides)
             raise ConfigError("this applies only to a sweep, but this is a single run", key=key, hint=hint)
 
 

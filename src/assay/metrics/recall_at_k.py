@@ -29,6 +29,8 @@ class RecallAtK(Metric):
 
     is_differentiable = False
     higher_is_better = True
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
     full_state_update = False
 
     embeddings: list[Tensor]

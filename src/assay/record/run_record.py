@@ -214,6 +214,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     config_fingerprint: str
     fold: int | None = None
     overrides: list[str] = []
+    config_dir: str = ""
     choices: dict[str, Any] = {}
     tags: list[str] = []
     finished: str | None = None
@@ -229,6 +230,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     matrices: dict[str, Any] = {}
     best: dict[str, Any] = {}
     directions: dict[str, str] = {}
+    shares: dict[str, bool] = {}
     checkpoints: dict[str, str] = {}
     model: dict[str, int] = {}
     reason: str = ""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from assay.analysis.comparison import compare, default_metric
+from assay.analysis.comparison import compare
 from assay.analysis.objective import describe_baseline
 from assay.analysis.read_runs import read_runs
 from assay.analysis.run import ConfigValues, plain_value, value_of
 from assay.config.serialize import REPETITIONS, is_number, is_whole
 from assay.errors import AssayError
-from assay.quoting import format_duration, join_first
+from assay.quoting import command, format_duration, join_first
 from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_record import RunRecord
-from assay.report.comparison_formats import best_run, to_markdown
+from assay.report.comparison_formats import to_markdown
 from assay.report.page import load_templates
 from assay.terminal import escape_markdown, single_line
 
@@ -46,13 +45,13 @@ def write_checklist(venue: str, paths: Sequence[Path]) -> str:
     from markupsafe import Markup
 
     runs, configs = read_runs(paths, lost=True), ConfigValues()
-    comparison = compare(runs, sort=default_metric(paths, runs), configs=configs)
+    comparison = compare(runs, configs=configs)
     records = dict(_load(runs))
     finished = [run for run in runs if run.status == "finished" and run.path in records]
     if not finished:
-        raise AssayError("no run has finished", hint=f"assay ls {shlex.join(map(str, paths))} shows why")
-    best = best_run(comparison)
-    chosen = next((run for run in finished if run.path == best), finished[-1])
+        raise AssayError("no run has finished", hint=f"{command('ls', *paths)} shows why")
+    best = comparison.best_run
+    chosen = best if best in finished else finished[-1]
     record = records[chosen.path]
 
     def escape(value: Any) -> Markup:  # before HTML would be escaped, which leaves `Markup` as it is
@@ -71,7 +70,7 @@ def write_checklist(venue: str, paths: Sequence[Path]) -> str:
         models=dict.fromkeys(map(_describe_model, records.values())),
         sources=Counter((_name_source(run, configs), run.data_sha256) for run in runs).most_common(_SHOWN),
         path=chosen.path,
-        repeat=Markup(single_line(f"assay reproduce {shlex.quote(str(chosen.path))}")),  # noqa: S704 - a block of code
+        repeat=Markup(single_line(command("reproduce", chosen.path))),  # noqa: S704 - a block of code
         record=record,
         value=partial(value_of, chosen, configs=configs),
         baseline=describe_baseline(record.baseline) if record.baseline else "",
@@ -100,7 +99,7 @@ def _list_searches(paths: Sequence[Path]) -> Iterable[str]:
         list(find_runs(path, sweeps=sweeps))
     for sweep in dict.fromkeys(sweeps):
         for words in Journal.open(sweep, repair=False).commands:
-            yield shlex.join(["assay", "train", "-m", *words])
+            yield command("train", "-m", *words)
 
 
 def _describe_model(record: RunRecord) -> tuple[str, tuple[int, ...]]:

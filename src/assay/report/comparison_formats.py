@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from rich.cells import cell_len
-from rich.table import Table
 from rich.text import Text
 
 from assay.analysis.comparison import csv_text
 from assay.analysis.objective import score_text
+from assay.analysis.run import shorten_values
 from assay.quoting import format_typed, pluralize
-from assay.terminal import escape_markdown, printable, single_line
+from assay.terminal import escape_markdown, print_lines, printable, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,10 @@ ABSENT: Final = "–"
 BEST: Final = "*"
 
 
+_TAKEN: Final = ("n", "run", "status", "time", "seconds", "started", "test", "val", "train")
+"""What a column of a key is not called: it would be taken for something else."""
+
+
 def short_names(keys: tuple[str, ...]) -> dict[str, str]:
     """Keys as the end of each that no other one ends with."""
     shortened = {}
@@ -36,7 +41,11 @@ def short_names(keys: tuple[str, ...]) -> dict[str, str]:
         parts = key.split(".")
         ends = (".".join(parts[-n:]) for n in range(1, len(parts) + 1))
         suffixes = [f".{other}" for other in keys if other != key]
-        unique = (end for end in ends if not any(other.endswith(f".{end}") for other in suffixes))
+        unique = (
+            end
+            for end in ends
+            if end not in _TAKEN and not any(other.endswith(f".{end}") for other in suffixes)
+        )
         shortened[key] = next(unique, key)
     return shortened
 
@@ -65,10 +74,13 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     rows = []
     for number, row in enumerate(comparison.rows):
         row_scores = [(name, row.scores.get(name)) for name in comparison.metrics]
-        scores = [ABSENT if score is None else score_text(name, score) for name, score in row_scores]
+        scores = [
+            ABSENT if score is None else score_text(name, score, row.shares) for name, score in row_scores
+        ]
         if number == comparison.best and scores:
             scores[0] += f" {BEST}"
-        values = [ABSENT if (text := row.values.get(key)) is None else text for key in comparison.columns]
+        short = shorten_values(row.values)
+        values = [short.get(key, ABSENT) for key in comparison.columns]
         rows.append([*values, *scores, count_text(row), *([row.state] if with_state else [])])
     return header, rows
 
@@ -148,6 +160,8 @@ def escape(text: str) -> str:
 
 _UNLIMITED: Final = 100_000
 _GAP: Final = 2
+_PLACE: Final = 30
+"""Letters of the end of a run's path, where there is no room for all."""
 
 
 def print_comparison(console: Console, comparison: Comparison, *, each: bool = False) -> None:
@@ -156,19 +170,22 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         console.width = _UNLIMITED
     runs = sum(len(row.runs) for row in comparison.rows)
     if comparison.rows:
-        table, left_out = _fit_table(comparison, console.width, each=each)
-        same = "  ".join(format_typed(key, text) for key, text in comparison.shared.items())
-        kinds = pluralize(runs, "run")
+        table, left_out, folder = _fit_table(comparison, console.width, each=each)
+        shared = shorten_values(comparison.shared)
+        same = "  ".join(format_typed(key, text) for key, text in shared.items())
+        kinds = pluralize(runs, "run") + (f" in {folder}" if folder else "")
         if not each:
             kinds = f"{pluralize(len(comparison.rows), 'configuration')}, {kinds}"
         console.print(Text(single_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n")
         if left_out:
             names = ", ".join(left_out)
             _print_line(console, "note", f"not shown: {names}; --metric NAME chooses, --format csv has all")
-    if comparison.best is not None and not each:
+    if comparison.best is not None and comparison.best_run is not None and not each:
         repetitions = len(comparison.rows[comparison.best].counted)
         several = f", the best of {repetitions} repetitions" if repetitions > 1 else ""
-        _print_line(console, "best", f"{best_run(comparison)}{several}")
+        _print_line(console, "best", f"{comparison.best_run.path}{several}")
+        for warning in comparison.best_run.warnings:
+            _print_line(console, "warning", f"the best run: {warning}")
     if comparison.test.verdict and comparison.verdict is None:
         _print_line(console, "test", comparison.test.verdict)
     for run in comparison.broken:
@@ -179,25 +196,16 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         _print_line(console, "verdict", comparison.verdict.sentence)
 
 
-def best_run(comparison: Comparison) -> Path | None:
-    """Directory of the best run of the best configuration; None where nothing has finished with a score."""
-    ranking = comparison.ranking
-    if comparison.best is None or ranking is None:
-        return None
-    best = comparison.rows[comparison.best].best(ranking.metric, ranking.direction)
-    return best.path if best is not None else None
-
-
 def _print_line(console: Console, label: str, text: str) -> None:
-    line = Table.grid(padding=(0, 2))
-    line.add_column(no_wrap=True)
-    line.add_column(overflow="fold")
-    line.add_row(Text(label, style="bold" if label != "broken" else "red"), Text(single_line(text)))
-    console.print(line)
+    print_lines(console, [(label, single_line(text))], len(label) + 1)
 
 
-def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str]]:
-    """The table with as many columns as there is room for, and those that are left out."""
+def _measure(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
+
+
+def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str], str]:
+    """The table with as many columns as there is room for, those left out, and the folder of its runs."""
     header, rows = columns_of(comparison)
     keys, names = len(comparison.columns), [*comparison.columns, *comparison.metrics]
     cells = [[single_line(cell) for cell in line] for line in (header, *rows)]
@@ -206,15 +214,26 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
         cells = [
             [*line[: len(names)], *line[len(names) + 1 :], end] for line, end in zip(cells, last, strict=True)
         ]
+    widths, folder = _measure(cells), ""
+    if each and sum(widths) - _GAP > width:
+        folder = os.path.commonpath([row.runs[0].path.absolute().parent for row in comparison.rows])
+        for line, row in zip(cells[1:], comparison.rows, strict=True):
+            place = single_line(os.path.relpath(row.runs[0].path, folder))
+            line[-1] = place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}"
+        folder = min(folder, os.path.relpath(folder), key=len)
+        widths = _measure(cells)
     columns = list(zip(*cells, strict=True))
-    widths = [max(map(cell_len, column)) + _GAP for column in columns]
+    tests = [name for name in comparison.metrics if name.startswith("test/")]
+    ranked = comparison.metrics[0].rpartition("/")[2] if comparison.metrics else ""
+    kept = next((name for name in tests if name == f"test/{ranked}"), next(iter(tests), ""))
 
-    def dispensable(index: int) -> tuple[bool, int, int]:
-        """Metrics before keys, what many rows lack before others, the last one first."""
-        return index < keys, -columns[index].count(ABSENT), -index
+    def dispensable(index: int) -> tuple[bool, bool, int, int]:
+        """Metrics before keys, one score of the test last; what many rows lack first, and the last one."""
+        return names[index] == kept, index < keys, -columns[index].count(ABSENT), -index
 
     shown_columns, left_out = list(range(len(columns))), []
-    for at in sorted({*range(len(names))} - {keys}, key=dispensable):
+    kept_by_name = {keys, *([names.index(kept)] if each and kept else [])}
+    for at in sorted({*range(len(names))} - kept_by_name, key=dispensable):
         if sum(widths[column] for column in shown_columns) - _GAP <= width:
             break
         shown_columns.remove(at)
@@ -234,7 +253,7 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
         lines.append(Text((" " * _GAP).join(padded).rstrip(), style))
     text = Text("\n").join(lines)
     text.no_wrap, text.overflow = fits, "fold"
-    return text, left_out
+    return text, left_out, folder
 
 
 @final

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.analysis.objective import (
+    Shares,
     describe_baseline,
     describe_metric,
     describe_threshold,
@@ -24,7 +25,7 @@ from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
-from assay.quoting import format_duration, pluralize
+from assay.quoting import command, format_duration, format_number, pluralize, repeat_command
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
@@ -93,7 +94,7 @@ def run_page(run_dir: Path) -> Page:
         target, average = (values.get(key, "") for key in metric_keys(metric))
         return describe_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
 
-    drawn = curve_figures(curves, in_words, checkpoint)
+    drawn = curve_figures(curves, in_words, checkpoint, record.shares)
     facts = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
         format_duration(record.seconds) if record.finished else "",
@@ -173,12 +174,13 @@ def _leakage_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
     blocks: list[Block] = [Note(note, "warn") for note in copies]
     if not pairs:
         words = [word for word in record.overrides if not word.startswith(("hydra.run.dir=", *_STRICT))]
-        command = shlex.join(["assay", "train", *words, *([] if split else ["data.split.dedup=true"])])
-        blocks.append(Note(f"To see how much better scores are if copies or groups are split: {command}"))
+        words += [] if split else ["data.split.dedup=true"]
+        typed_next = command("train", *words, config_dir=record.config_dir)
+        blocks.append(Note(f"To see how much better scores are if copies or groups are split: {typed_next}"))
     for typed, run in pairs.items():
         usual, apart = (run.metrics, record.metrics) if split else (record.metrics, run.metrics)
         shared = [name for name in usual if name.startswith("test/") and name in apart]
-        rows = [_compare_scores(name, usual[name], apart[name]) for name in shared]
+        rows = [_compare_scores(name, usual[name], apart[name], record.shares) for name in shared]
         caption = f"This run beside {run.path}, which differs in its split alone"
         caption += ", on the same test samples." if typed == f"{_STRICT[-1]}=true" else "."
         blocks.append(Table(("metric", "usual split", typed, "change"), rows, caption, title="Leakage"))
@@ -192,11 +194,11 @@ def _divide_typed(typed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     return " ".join(split), rest
 
 
-def _compare_scores(name: str, usual: float, apart: float) -> list[str]:
+def _compare_scores(name: str, usual: float, apart: float, shares: Shares) -> list[str]:
     change = apart - usual
-    size = f"{100 * abs(change):.2f} points" if is_share(name) else format_score(name, abs(change))
+    size = f"{100 * abs(change):.2f} points" if is_share(name, shares) else format_number(abs(change))
     words = f"{'falls' if change < 0 else 'rises'} by {size}" if change else "the same"
-    return [name, format_score(name, usual), format_score(name, apart), words]
+    return [name, format_score(name, usual, shares), format_score(name, apart, shares), words]
 
 
 def _logged_scores(
@@ -211,7 +213,8 @@ def _logged_scores(
     for name, value in metrics.items():
         subset, metric = subset_and_metric(name)
         if not name.startswith(("lr-", "DeviceStatsMonitor")):
-            rows.setdefault(metric, {})[subset] = Cell(format_score(metric, value), value, title=repr(value))
+            text = format_score(metric, value, record.shares)
+            rows.setdefault(metric, {})[subset] = Cell(text, value, title=repr(value))
     if not rows:
         return []
     logged = dict.fromkeys(subset for cells in rows.values() for subset in cells)
@@ -358,7 +361,10 @@ def subset_and_metric(name: str) -> tuple[str, str]:
 
 
 def curve_figures(
-    curves: Mapping[str, Curve], titles: Callable[[str], str] = str, checkpoint: tuple[str, int] | None = None
+    curves: Mapping[str, Curve],
+    titles: Callable[[str], str] = str,
+    checkpoint: tuple[str, int] | None = None,
+    shares: Shares | None = None,
 ) -> list[Figure]:
     """One figure per metric with a line per subset, those of the loss and the accuracy first."""
     metrics: dict[str, list[Line]] = {}
@@ -380,7 +386,7 @@ def curve_figures(
         if checkpoint is not None and len(finite):  # where the checkpoint that was tested stands
             ends = [finite.min(), finite.max()]
             lines.append(Line(checkpoint[0], [checkpoint[1]] * 2, ends, is_reference=True))
-        share = "y" * is_share(metric)
+        share = "y" * is_share(metric, shares)
         name = f"curve_{index}"
         figures.append(Figure(name, title, tuple(lines), "step", title, shares=share, caption=caption))
     rates = [_line(name.removeprefix(_LR), curve) for name, curve in curves.items() if name.startswith(_LR)]
@@ -477,14 +483,13 @@ def environment_blocks(record: RunRecord) -> list[Block]:
 def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
     """Commands to repeat the run."""
     overrides = [override for override in record.overrides if not override.startswith("hydra.run.dir=")]
-    seeds = [*(override for override in overrides if not override.startswith("seed=")), "seed=1,2,3"]
     lines = [
         "# the same run again, bit for bit where the machine allows it",
-        f"assay reproduce {shlex.quote(str(run_dir))}",
+        command("reproduce", run_dir),
         "",
         "# a new run with the same words, and with other seeds",
-        shlex.join(["assay", "train", *overrides]),
-        shlex.join(["assay", "train", "-m", *seeds]),
+        command("train", *overrides, config_dir=record.config_dir),
+        repeat_command(record.overrides, "seed=1,2,3", config_dir=record.config_dir),
     ]
     git, note = record.git or {}, ""
     if not git.get("commit"):

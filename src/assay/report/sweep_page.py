@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from assay.analysis.comparison import compare, default_metric
+from assay.analysis.comparison import compare
 from assay.analysis.objective import Objective, format_score, is_share, score_text
 from assay.analysis.out_of_fold import gather_folds, group_by_configuration, mean_scores
 from assay.analysis.read_runs import read_curves, read_runs
@@ -22,7 +22,7 @@ from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.files.symlinks import check_inside, read_tail
-from assay.quoting import format_duration, join_first, pluralize, reads_as_number
+from assay.quoting import command, format_duration, join_first, pluralize, reads_as_number
 from assay.record.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import log_candidates
@@ -97,22 +97,21 @@ def read_contents(paths: Sequence[Path]) -> Contents:
         except AssayError as error:
             logs = None
             notices.append(f"{error.message}. What follows is from the run directories alone.")
-    sort, configs = default_metric(paths, runs), ConfigValues()
-    comparison = compare(runs, sort=sort, configs=configs)
+    configs = ConfigValues()
+    comparison = compare(runs, configs=configs)
     aims = [Objective(name, direction) for name, direction in journal.objectives] if journal else []  # type: ignore[arg-type]  # checked by the journal
     scored = [aim.name for aim in aims if any(run.score(aim.name) is not None for run in runs)]
     if not set(scored) <= set(comparison.metrics):
         shown = [*scored, *comparison.metrics]
-        comparison = compare(runs, sort=sort, metrics=shown, configs=configs)
+        comparison = compare(runs, metrics=shown, configs=configs)
     repeated = any(len(row.runs) > 1 for row in comparison.rows)
     ranking = comparison.ranking
-    if not aims:
-        name = ranking.metric if ranking is not None else "val/loss"
-        is_max = ranking is not None and ranking.direction == "max"
-        aims = [Objective(name, "maximize" if is_max else "minimize")]
+    if ranking is not None and ranking.metric not in [aim.name for aim in aims]:
+        aims = [Objective(ranking.metric, "maximize" if ranking.direction == "max" else "minimize")]
+    aims = aims or [Objective("val/loss", "minimize")]
     jobs = journal.jobs.values() if journal else ()
     if num_open := sum(not job.ended for job in jobs):
-        goes_on = "it is still running" if is_written(folder) else f"assay resume {shlex.quote(str(folder))}"
+        goes_on = "it is still running" if is_written(folder) else command("resume", folder)
         notices.append(f"{num_open} of {len(jobs)} jobs are not done: {goes_on}.")
     return Contents(
         paths,
@@ -120,11 +119,16 @@ def read_contents(paths: Sequence[Path]) -> Contents:
         compare(runs, metrics=scored, each=True, configs=configs) if repeated else None,
         aims,
         max(len(jobs), len(runs)),
-        [shlex.join(["assay", "train", "-m", *command]) for command in journal.commands] if journal else (),
+        _list_commands(journal) if journal else (),
         [*notices, *(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)],
         journal is not None,
         logs,
     )
+
+
+def _list_commands(journal: Journal) -> list[str]:
+    folder = journal.header["config_dir"]
+    return [command("train", "-m", *words, config_dir=folder) for words in journal.commands]
 
 
 _LINES: Final = 25
@@ -242,8 +246,12 @@ def _summary(contents: Contents, thing: str) -> Cards:
         repeated = "folds" if best.folds else "seeds"
         for aim in contents.objectives:
             if score := best.scores.get(aim.name):
-                over = f"{score_text(aim.name, score)} over {score.n} {repeated}, " if score.n > 1 else ""
-                text = format_score(aim.name, score.mean)
+                over = (
+                    f"{score_text(aim.name, score, best.shares)} over {score.n} {repeated}, "
+                    if score.n > 1
+                    else ""
+                )
+                text = format_score(aim.name, score.mean, best.shares)
                 cards.append((f"{aim.name} of the best", text, f"{over}{best.label}"))
     runs = [run for run, _ in contents.runs]
     counts = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
@@ -271,7 +279,10 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     for index, row in enumerate(comparison.rows[:_MOST_ROWS]):
         tone: Tone = "best" if index == comparison.best else ""
         means = [(name, row.scores.get(name) if row.finished else None) for name in names]
-        scores = [Cell(score_text(name, mean), mean.mean, tone) if mean else Cell("") for name, mean in means]
+        scores = [
+            Cell(score_text(name, mean, row.shares), mean.mean, tone) if mean else Cell("")
+            for name, mean in means
+        ]
         counted = row.counted[0]
         state = Cell(row.state or "finished", tone=_TONES.get(counted.status, ""), title=counted.reason)
         time = Cell("" if row.seconds is None else format_duration(row.seconds), row.seconds)
@@ -386,7 +397,7 @@ def tradeoff_figure(rows: Sequence[Row], objectives: Sequence[Objective]) -> Fig
     label_x, label_y = (f"{name} ({word} is better)" for name, word in zip(names, sides, strict=True))
     line = Line("Pareto front", x[front], y[front], is_reference=True)
     points = Points("", x, y, [row.label for row in scored])
-    shares = "".join(axis * is_share(name) for axis, name in zip("xy", names, strict=True))
+    shares = "".join(axis * is_share(name, rows[0].shares) for axis, name in zip("xy", names, strict=True))
     title = " against ".join(names)
     return Figure("tradeoff", title, (line, points), label_x, label_y, shares=shares, is_wide=True)
 
@@ -404,11 +415,11 @@ def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, sec
 def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
     mark: Points | Bars
     texts, means = [row.values.get(key) or MISSING for row, _ in scored], [mean for _, mean in scored]
-    log, caption = "", ""
+    log, caption, shares = "", "", scored[0][0].shares
     if all(reads_as_number(text) and math.isfinite(float(text)) for text in texts):
         x = [float(text) for text in texts]
         log = "x" * (min(x) > 0 and (key.endswith(_IN_DECADES) or is_logarithmic(x)))
-        labels = [f"{row.label}\n{aim.name} {format_score(aim.name, mean)}" for row, mean in scored]
+        labels = [f"{row.label}\n{aim.name} {format_score(aim.name, mean, shares)}" for row, mean in scored]
         mark = Points("", x, means, labels)
     else:
         import pandas as pd
@@ -419,14 +430,14 @@ def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective,
         words = table.index.tolist()[:_MOST_BARS]
         middle, low, high, sizes = table.iloc[:_MOST_BARS].to_numpy().T
         labels = [
-            f"{word}: mean {format_score(aim.name, mean)} of {size:.0f}"
+            f"{word}: mean {format_score(aim.name, mean, shares)} of {size:.0f}"
             for word, mean, size in zip(words, middle, sizes, strict=True)
         ]
         mark = Bars("", words, middle, low, high, labels)
         caption = "Mean of the configurations with each value; from the lowest to the highest."
         caption += f" The best {len(words)} of {len(table)} values." if len(words) < len(table) else ""
-    shares = "y" * is_share(aim.name)
-    return Figure(name, key, (mark,), key, aim.name, log=log, shares=shares, caption=caption)
+    percent = "y" * is_share(aim.name, shares)
+    return Figure(name, key, (mark,), key, aim.name, log=log, shares=percent, caption=caption)
 
 
 _CURVES: Final = 16
@@ -458,15 +469,17 @@ def curve_figures(rows: Sequence[Row], aims: Sequence[Objective]) -> tuple[list[
     runs = [run_curves for curves in read.values() for run_curves in curves]
     logged = {name for run_curves in runs for name, curve in run_curves.items() if len(curve.steps) > 1}
     names_shown = [name for name in dict.fromkeys(candidates) if name in logged][:_METRICS]
-    return [_curve_figure(name, read, len(rows)) for name in names_shown], problems
+    return [_curve_figure(name, read, rows) for name in names_shown], problems
 
 
-def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], total: int) -> Figure:
+def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], rows: Sequence[Row]) -> Figure:
     drawn = [
         mean_line(label, [run[name] for run in curves if name in run]) for label, curves in curves_of.items()
     ]
     lines = [line for line in drawn if line is not None]
-    caption = [f"Of {total} configurations the best {len(lines)} with a curve."] if len(lines) < total else []
+    caption = []
+    if len(lines) < len(rows):
+        caption.append(f"Of {len(rows)} configurations the best {len(lines)} with a curve.")
     if any(line.low is not None for line in lines):
         caption.append("Mean of the seeds; the band reaches from the lowest to the highest.")
     values = np.concatenate([np.zeros(0), *(np.asarray(line.y, dtype=float) for line in lines)])
@@ -486,7 +499,7 @@ def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], to
         tuple(lines),
         "optimizer step",
         name,
-        shares="y" * is_share(name),
+        shares="y" * is_share(name, rows[0].shares),
         y_range=y_range,
         is_wide=True,
         caption=" ".join(caption),

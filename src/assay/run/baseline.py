@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, Final
@@ -12,13 +11,14 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from assay.analysis.objective import describe_baseline
+from assay.analysis.objective import RARE, describe_baseline
 from assay.config.serialize import drop_override, value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
 from assay.data.shown_samples import sample_names
 from assay.data.subset import blocks
+from assay.quoting import repeat_command
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ _MOST_FEATURES: Final = 4096
 _SIDE: Final = 32
 """Pixels that a side of a picture is averaged to."""
 _DRAWS: Final = 100
-_RARE: Final = 0.2
 _PERFECT: Final = 0.999
 
 
@@ -253,7 +252,7 @@ def advise(config: DictConfig, record: RunRecord) -> str:
         remedy = f": optimizer.lr={lr / 3:.2g}" if lr and not has_tried else ""
         return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
     counts = value_of(config, "spec.class_counts") or [0]
-    is_rare = record.baseline["score"] == "average_precision" and min(counts) < _RARE * sum(counts)
+    is_rare = record.baseline["score"] == "average_precision" and min(counts) < RARE * sum(counts)
     if is_rare and value_of(config, "data.balance") == "none":
         return "one class is rare: data.balance=weights"
     are_pictures = len(value_of(config, "spec.input_shape")) == 3 and record.baseline["name"] == "linear"
@@ -261,6 +260,6 @@ def advise(config: DictConfig, record: RunRecord) -> str:
         return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
     if not lr or has_tried:
         return ""
-    typed = drop_override(drop_override(record.overrides, "optimizer.lr"), "hydra.run.dir")
-    command = shlex.join(["assay", "train", "-m", *typed])
-    return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
+    rates = f"optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
+    typed = drop_override(record.overrides, "optimizer.lr")
+    return f"search for a learning rate: {repeat_command(typed, rates, config_dir=record.config_dir)}"

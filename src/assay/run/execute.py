@@ -22,7 +22,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
 
 from assay.build.assembly import notes_on_hyper_parameters, notes_on_parts
-from assay.build.node import score_directions
+from assay.build.node import score_directions, score_shares
 from assay.build.trainer_options import is_sharded
 from assay.callbacks.pruning import Pruned
 from assay.check.callbacks import notes_on_averages
@@ -45,7 +45,7 @@ from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
 from assay.run.encoder_file import write_encoder
 from assay.run.kept_predictions import add_threshold
-from assay.run.result import print_lines, print_start
+from assay.run.result import print_and_log, print_start
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import lightning as L
     from lightning.pytorch.callbacks import Callback
     from omegaconf import DictConfig
+    from torchmetrics import MetricCollection
 
     from assay.build.assembly import Assembly
     from assay.check.report import Proof
@@ -126,6 +127,7 @@ def execute(
             kept_predictions.remove(run_dir)
             record.warnings, record.baseline, record.threshold = [], {}, {}
             record.directions = _directions(assembly)
+            record.shares = score_shares(_metrics(assembly.module))
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
             if callbacks:
@@ -284,7 +286,7 @@ def _note_precision(assembly: Assembly, record: RunRecord, seconds: float) -> No
 
         if note := _best_effort("bfloat16 was not measured", suggest_precision, assembly, seconds):
             record.notes.append(note)
-            print_lines([("note", note)])
+            print_and_log([("note", note)])
 
 
 def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:
@@ -367,11 +369,14 @@ def _directions(assembly: Assembly) -> dict[str, str]:
     """Which way each score is better: as its metric says, else as the best checkpoint is kept by it."""
     best = _best_checkpoint(assembly.trainer)
     kept_by = {} if best is None else {str(best.monitor): str(best.mode)}
-    module = assembly.module
+    metrics = _metrics(assembly.module)
+    return {**kept_by, **(score_directions(assembly.config, metrics) if metrics else {})}
+
+
+def _metrics(module: L.LightningModule) -> dict[str, MetricCollection]:
     if not isinstance(module, Module):
-        return kept_by
-    metrics = {"train": module.train_tracker.metrics, "eval": module.val_tracker.metrics}
-    return {**kept_by, **score_directions(assembly.config, metrics)}
+        return {}
+    return {"train": module.train_tracker.metrics, "eval": module.val_tracker.metrics}
 
 
 def _parameters(module: torch.nn.Module) -> dict[str, int]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import functools
 import logging
-import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
-
-from rich.markup import escape
 
 from assay.analysis.objective import describe_baseline, describe_threshold, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
-from assay.quoting import pluralize
+from assay.quoting import command, pluralize, repeat_command
 from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import provide_objects
 from assay.task.classification import Binary
 from assay.task.task_of import find_task, task_of
-from assay.terminal import Console
+from assay.terminal import NO_BREAK, Console, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -102,9 +99,8 @@ class RunResult:
 
 def print_warnings(warnings: Iterable[str]) -> None:
     """What the check found that may be meant, each once, before anything runs."""
-    console = Console(highlight=False, soft_wrap=True, stderr=True)
-    for warning in dict.fromkeys(warnings):
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    console = Console(highlight=False, stderr=True)
+    print_lines(console, [("warning:", text) for text in dict.fromkeys(warnings)], 8, "yellow")
 
 
 def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
@@ -127,14 +123,14 @@ def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()
     trainer = assembly.trainer
     where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
     lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
-    print_lines([*lines, *(("note", note) for note in notes)])
+    print_and_log([*lines, *(("note", note) for note in notes)])
 
 
-def print_lines(lines: Iterable[tuple[str, str]]) -> None:
+def print_and_log(lines: Iterable[tuple[str, str]]) -> None:
     """Print what a run says of itself, and write it into its log."""
-    console = Console(highlight=False, soft_wrap=True)
+    lines = list(lines)
+    print_lines(Console(highlight=False), lines)
     for name, text in lines:
-        console.print(f"[bold]{name:<6}[/bold] {escape(text)}")
         logging.getLogger("assay").info("%s: %s", name, text)
 
 
@@ -142,46 +138,47 @@ def print_run(console: Console, result: RunResult) -> list[str]:
     """Scores, where they came from, and what to type next, which is returned."""
     commands = _next_commands(result)
     if result.status != "finished":
-        console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
+        print_lines(console, [(f"{result.status}:", result.reason)], 0, "bold red")
+        lines = []
         if result.run_dir.is_dir():
-            console.print(f"run   {result.run_dir}", markup=False)
             traceback = " has the traceback" if result.status == "failed" else ""
-            console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
-            for label, command in label_commands(commands):
-                console.print(f"{label:<5} {command}", markup=False)
+            lines = [("run", str(result.run_dir)), ("log", f"{result.run_dir / 'log.txt'}{traceback}")]
+            lines += label_commands(commands)
+        print_lines(console, lines, 5, "")
         return commands
     console.print()
-    for stage in ("test", "val"):
-        scores = format_scores(result.metrics, stage)
-        if scores:
-            console.print(f"[bold]{stage:<5}[/bold] {scores}")
-            break
-    for warning in result.warnings:
-        console.print(f"[yellow]warning[/yellow]: {escape(warning)}")
+    shares = read_shares(result.run_dir)
+    scores = ((stage, format_scores(result.metrics, stage, shares)) for stage in ("test", "val"))
+    lines = [line for line in scores if line[1]][:1]
+    print_lines(console, lines, 5)
+    print_lines(console, [("warning:", text) for text in result.warnings], 0, "yellow")
+    lines = []
     if result.baseline:
-        console.print(f"[bold]baseline[/bold]   {escape(describe_baseline(result.baseline))}")
-        if result.baseline["advice"]:
-            console.print(f"           {escape(result.baseline['advice'])}")
+        lines = [("baseline", describe_baseline(result.baseline))]
+        lines += [("", result.baseline["advice"])] if result.baseline["advice"] else []
     if result.threshold:
-        console.print(f"[bold]threshold[/bold]  {escape(describe_threshold(result.threshold))}")
+        lines.append(("threshold", describe_threshold(result.threshold)))
+    print_lines(console, lines, 10)
+    lines = []
     if result.best:
         monitor = result.best["monitor"]
-        score = format_score(monitor, result.best["value"])
-        console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
-    console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    for label, command in label_commands(commands):
-        console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
+        score = format_score(monitor, result.best["value"], shares)
+        lines.append(("best", f"epoch {result.best['epoch']}, {monitor} {score}"))
+    print_lines(console, [*lines, ("run", str(result.run_dir)), *label_commands(commands)], 5)
     return commands
 
 
 def _next_commands(result: RunResult) -> list[str]:
-    place = shlex.quote(str(result.run_dir))
     if result.status != "finished":
-        return [f"assay resume {place}"] if result.status == "interrupted" else []
+        return [command("resume", result.run_dir)] if result.status == "interrupted" else []
+    try:
+        config_dir = RunRecord.load(result.run_dir).config_dir
+    except AssayError:
+        config_dir = ""
     return [
-        f"assay report {place}",
+        command("report", result.run_dir),
         *predict_commands(result.run_dir),
-        f"assay train -m {_repeat_overrides(result.overrides)}seed=1,2,3",
+        repeat_command(result.overrides, "seed=1,2,3", config_dir=config_dir),
     ]
 
 
@@ -201,19 +198,21 @@ def predict_commands(run_dir: Path) -> list[str]:
         return []
     task = find_task(str((spec or {}).get("task")))
     samples = "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
-    samples = "--prompt TEXT" if task is not None and task.generates else samples
-    return [f"assay predict {shlex.quote(str(run_dir))} {samples}"]
+    samples_typed = ["--prompt", "TEXT"] if task is not None and task.generates else [samples]
+    return [command("predict", run_dir, *samples_typed)]
 
 
-def format_scores(metrics: Mapping[str, float], stage: str) -> str:
+def read_shares(run_dir: Path) -> Mapping[str, bool]:
+    """Which scores of a run are shares of a whole; nothing where its record cannot be read."""
+    try:
+        return RunRecord.load(run_dir).shares
+    except AssayError:
+        return {}
+
+
+def format_scores(metrics: Mapping[str, float], stage: str, shares: Mapping[str, bool]) -> str:
     """The scores of one stage in a line, its loss last."""
     scores = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
     ordered = sorted(scores, key=lambda name: (name.endswith("/loss"),))
-    return "   ".join(
-        f"{name.removeprefix(f'{stage}/')} {format_score(name, scores[name])}" for name in ordered
-    )
-
-
-def _repeat_overrides(overrides: Sequence[str]) -> str:
-    overrides_kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
-    return " ".join([*overrides_kept, ""])
+    texts = ((name.removeprefix(f"{stage}/"), format_score(name, scores[name], shares)) for name in ordered)
+    return "   ".join(" ".join(pair).replace(" ", NO_BREAK) for pair in texts)

@@ -208,6 +208,7 @@ def train_job(
     with use_threads(fit_threads(proof)):
         return run_job(
             *(job.to_config(), job.overrides, job.choices, proof),
+            config_dir=job.config_dir,
             callbacks=callbacks,
             raise_errors=raise_errors,
             gang=gang,
@@ -228,6 +229,7 @@ def run_job(
     *,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
+    config_dir: str = "",
     data_sha256: str = "",
     micro_batch: Mapping[str, int] | None = None,
     gang: Gang | None = None,
@@ -258,6 +260,7 @@ def run_job(
                 fingerprint=fingerprint(config),
                 config_fingerprint=fingerprint(config, REPETITIONS),
                 overrides=list(overrides),
+                config_dir=config_dir,
                 choices=dict(chosen),
                 tags=[str(tag) for tag in config.get("tags") or []],
                 interpolations=interpolations(config),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from assay.build.model import equal_blocks
 from assay.config.serialize import is_number, to_yaml, value_of
 from assay.errors import AssayError, ConfigError
 from assay.figure.figure import Figure, Line, Points
+from assay.quoting import command
 from assay.record.provenance import usable_cores
 from assay.run.execute import fit_threads, use_threads
 from assay.run.profile import EnoughMeasured, StepTimer, lies_in_memory, measure, name_device, train_briefly
@@ -215,15 +215,15 @@ def _setting(override: str, rates: Sequence[float], **more: float | bool) -> Tun
     return TunedSetting(override, statistics.median(rates), (min(rates), max(rates)), **more)  # type: ignore[arg-type]  # by name
 
 
-def commands_of(tuning: Tuning, *options: str) -> list[str]:
+def commands_of(tuning: Tuning, config_dir: Path | None = None) -> list[str]:
     """What to type to train with the fastest settings, and with those of them that change no result."""
     typed: dict[str, None] = {}
     for settings in (tuning.same_results, tuning.fastest):
         if settings:
             threads = [setting for setting in settings if setting.startswith(THREADS)]
             others = [setting for setting in settings if setting not in threads]
-            words = [*threads, "assay", "train", *map(shlex.quote, [*options, *tuning.overrides, *others])]
-            typed[" ".join(words)] = None
+            words = command("train", *tuning.overrides, *others, config_dir=config_dir)
+            typed[" ".join([*threads, words])] = None
     return [*typed]
 
 

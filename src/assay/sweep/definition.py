@@ -169,7 +169,10 @@ def check_same_loss(sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Ma
     of_data: dict[str, list[tuple[Any, Mapping[str, str]]]] = {}
     for job in jobs.values():
         losses = of_data.setdefault(str(job.choices.get("data")), [])
-        losses.append((job.choices.get("loss"), loss_terms(job.config)))
+        config = job.config
+        if not sweep.search.learns:  # a search would follow them; a table is ordered by another metric
+            config = config | {"data": config["data"] | {"balance": "none"}}
+        losses.append((job.choices.get("loss"), loss_terms(config)))
     differing = next(filter(None, map(find_unlike_losses, of_data.values())), {})
     if not name or not differing:
         return

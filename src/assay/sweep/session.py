@@ -332,6 +332,7 @@ def _run_jobs(
             objectives=tuple(aims),
             total=sweep.search.total if learns else len(jobs),
             stopped=exit_code_of(signals[0].name) if signals else 0,
+            config_dir=sweep.config_dir,
         )
         folds = gather_folds(result)
         write_results(result, folds)

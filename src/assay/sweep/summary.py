@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
-import shlex
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -17,17 +16,19 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.analysis import out_of_fold
-from assay.analysis.comparison import best_job, groups_csv, job_rows, rank, results_csv
+from assay.analysis.comparison import compare, groups_csv, results_csv
 from assay.analysis.objective import format_score, score_text
+from assay.analysis.read_runs import read_runs
 from assay.analysis.run import format_values, shorten_values, varying_overrides
-from assay.errors import first_line
+from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.symlinks import open_append, read_tail
-from assay.quoting import format_duration
+from assay.quoting import command, format_duration, repeat_command
 from assay.record.log_file import FILE, log_candidates
 from assay.record.run_record import now
-from assay.run.result import label_commands
+from assay.run.result import label_commands, read_shares
 from assay.targets.resolve import import_trusted_tasks
+from assay.terminal import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
+    from assay.analysis.comparison import Comparison, Row
     from assay.analysis.objective import Objective
     from assay.analysis.out_of_fold import OutOfFold
     from assay.record.journal import JobRecord
@@ -65,6 +67,7 @@ class SweepProgress:
         self.only: set[int] | None = None
         """Jobs that are counted; None for all."""
         self._seconds: list[float] = []
+        self._shares: Mapping[str, bool] = {}
         columns = (
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[state]}", markup=False, style="dim"),
@@ -95,7 +98,9 @@ class SweepProgress:
     def show_end(self, job: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
         """Show how an attempt ended."""
         if job.number in self._running:  # else it could not even be started
-            self._live.remove_task(self._running.pop(job.number)[0])
+            task, run_dir, _ = self._running.pop(job.number)
+            self._live.remove_task(task)
+            self._shares = self._shares or read_shares(run_dir)
         if outcome.status == "finished":
             self._seconds.append(outcome.seconds)
         self._print(self._line(job, outcome, again=again))
@@ -118,7 +123,8 @@ class SweepProgress:
         state = f"about {format_duration(num_left * mean / self._slots)} left" if mean and num_left else ""
         self._live.update(self._whole, description=text, state=state)
         for task, run_dir, epochs in self._running.values():
-            state = last_progress(run_dir, self._objective.name, epochs) or "starting"
+            self._shares = self._shares or read_shares(run_dir)
+            state = last_progress(run_dir, self._objective.name, epochs, self._shares) or "starting"
             self._live.update(task, state=state)
         with ignore_closed_output(self._console):
             self._live.refresh()
@@ -154,8 +160,9 @@ class SweepProgress:
             if outcome.status == "pruned":
                 line.append(outcome.reason)
             score = self._objective.score(outcome) if outcome.status == "finished" else None
-            score_text = "" if score is None else format_score(self._objective.name, score)
-            line.append(f"{self._objective.name} {score_text}" if score_text else "", style="bold")
+            if score is not None:
+                name = self._objective.name
+                line.append(f"{name} {format_score(name, score, self._shares)}", style="bold")
             if outcome.status == "interrupted":
                 line.append(f"  {outcome.status}", style=style)
             line.append(f"  {outcome.seconds:.1f} s", style="dim")
@@ -178,7 +185,7 @@ def ignore_closed_output(console: Console) -> Iterator[None]:
             os.close(nowhere)
 
 
-def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
+def last_progress(run_dir: Path, name: str, epochs: int = 0, shares: Mapping[str, bool] | None = None) -> str:
     """How far a run is: its epoch, and the last score."""
     epoch = score = ""
     path = run_dir / "metrics.csv"
@@ -191,7 +198,7 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
         return ""
     text = f"epoch {int(epoch) + 1}{f'/{epochs}' if epochs > 0 else ''}"
     with suppress(ValueError):  # a row that is being written
-        text += f"  {name} {format_score(name, float(score))}"
+        text += f"  {name} {format_score(name, float(score), shares)}"
     return text
 
 
@@ -212,20 +219,38 @@ class SweepResult:
     objectives: tuple[Objective, ...]
     total: int
     stopped: int = 0
+    config_dir: Path | None = None
 
     def run_dir(self, job: JobRecord) -> Path:
         """Where a job writes."""
         return self.directory / str(job.number)
 
     @cached_property
+    def comparison(self) -> Comparison:
+        """Its runs as `assay compare` compares them."""
+        places = {self.run_dir(job) for job in self.jobs}
+        try:
+            runs = [run for run in read_runs([self.directory], lost=True) if run.path in places]
+        except AssayError:  # no job has a directory
+            runs = []
+        return compare(runs)
+
+    @cached_property
     def best(self) -> JobRecord | None:
-        """The best job of the best row; None where no job has a score."""
-        return best_job(self.jobs, self.objectives[0])
+        """The best job of the best configuration; None where none is comparable and finished."""
+        best = self.comparison.best_run
+        return next((job for job in self.jobs if best and self.run_dir(job) == best.path), None)
 
     @cached_property
     def is_repeated(self) -> bool:
         """Whether several jobs share a configuration."""
-        return any(len(row.runs) > 1 for row in job_rows(self.jobs, ()))
+        return any(len(row.runs) > 1 for row in self.comparison.rows)
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """A row per configuration; of repetitions of one alone, without values."""
+        rows = self.comparison.rows
+        return [replace(rows[0], values={})] if len(rows) == 1 and self.is_repeated else rows
 
     @property
     def exit_code(self) -> int:
@@ -247,7 +272,7 @@ _WARNINGS: Final = 4
 
 def gather_folds(result: SweepResult) -> list[OutOfFold]:
     """The predictions of all folds; none if no job has tested a fold."""
-    folds = out_of_fold.gather_folds(job_rows(result.jobs, (), result.run_dir))
+    folds = out_of_fold.gather_folds(result.rows)
     import_trusted_tasks(fold.predictions.task for fold in folds)
     return folds
 
@@ -256,26 +281,28 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """Write the result files of a sweep."""
     write_text(result.directory / RESULTS, results_csv(result.jobs))
     if result.is_repeated:
-        write_text(result.directory / GROUPS, groups_csv(result.jobs, result.objectives))
+        write_text(result.directory / GROUPS, groups_csv(result.rows, result.objectives))
     else:
         (result.directory / GROUPS).unlink(missing_ok=True)
     best = result.best
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
-            command = _train_command(best).replace("\n", "\n# ")
-            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {command}\n"
+            typed = command("train", *best.overrides, config_dir=result.config_dir).replace("\n", "\n# ")
+            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {typed}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
+    else:
+        (result.directory / BEST).unlink(missing_ok=True)
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
 
 
 def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """Print the best jobs, the failed ones, where the results are, and what to type next."""
-    jobs, objective = result.jobs, result.objectives[0]
+    jobs = result.jobs
     if not jobs:
         return
     console.print()
-    _print_ranking(console, jobs, objective)
+    _print_ranking(console, result)
     _print_out_of_fold(console, result, folds)
     _print_failures(console, result)
     _print_warnings(console, jobs)
@@ -296,30 +323,31 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
             if kind == "baseline" and value > (own := scores.get(f"test/{score}", value)):
                 numbers = f"{format_score(score, value)}, more than that job's {format_score(score, own)}"
                 console.print(f"[bold]baseline[/bold]  {escape(score.replace('_', ' '))} {numbers}")
-    for label, line in label_commands(next_commands(result)):
-        console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
+    print_lines(console, label_commands(next_commands(result)))
 
 
-def _print_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
-    name = objective.name
-    rows = [row for row in job_rows(jobs, [name]) if row.finished and name in row.scores]
-    order = rank(rows, name, objective.direction)
-    repeated = any(len(row.runs) > 1 for row in order)
+def _print_ranking(console: Console, result: SweepResult) -> None:
+    ranking, repeated = result.comparison.ranking, result.is_repeated
+    if ranking is None:
+        return
+    name = ranking.metric
+    order = [row for row in result.rows if row.finished and name in row.scores]
     if not order:
         return
-    keys = list(dict.fromkeys(key for row in order for key in row.values))
+    keys = dict.fromkeys(key for row in order for key in row.values)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("runs" if repeated else "job", justify="right")
     for key in keys:
         table.add_column(key, overflow="fold")
-    table.add_column(name, justify="right")
+    table.add_column(name, justify="right", no_wrap=True)
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
         label = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
         values = (escape(short.get(key, "")) for key in keys)
-        table.add_row(label, *values, score_text(name, row.scores[name]))
+        table.add_row(label, *values, score_text(name, row.scores[name], row.shares))
     console.print(table)
     _print_num_left_out(console, len(order) - _ROWS)
+    print_lines(console, [("note", note) for note in ranking.notes], 6, "yellow")
     console.print()
 
 
@@ -332,8 +360,8 @@ def _print_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
     """Print the warnings of finished jobs, such as a model that is of no use."""
     finished = [(job.number, job.outcome) for job in jobs if job.status == "finished"]
     warned = [(number, warning) for number, outcome in finished if outcome for warning in outcome.warnings]
-    for number, warning in warned[:_WARNINGS]:
-        console.print(f"[yellow]warning[/yellow] job {number}: {escape(warning)}")
+    lines = [("warning", f"job {number}: {warning}") for number, warning in warned[:_WARNINGS]]
+    print_lines(console, lines, 7, "yellow")
     _print_num_left_out(console, len(warned) - _WARNINGS, " warnings, see the report")
 
 
@@ -350,8 +378,8 @@ def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[Ou
             f"[bold]out of fold[/bold]  {escape(f'{label}  ' if label else '')}{scores or 'no scores'}"
             f"  ({rows}{mean_note})"
         )
-        for problem in dict.fromkeys(problem for fold in seeds_of for problem in fold.problems):
-            console.print(f"[yellow]note[/yellow]   {escape(problem)}")
+        problems = dict.fromkeys(problem for fold in seeds_of for problem in fold.problems)
+        print_lines(console, [("note", problem) for problem in problems], 6, "yellow")
     _print_num_left_out(console, len(configurations) - _ROWS)
     if configurations:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
@@ -385,21 +413,18 @@ def next_commands(result: SweepResult) -> list[str]:
     jobs = result.jobs
     if not jobs:
         return []
-    directory, best = shlex.quote(str(result.directory)), result.best
+    directory, best = result.directory, result.best
     ended = sum(job.status in _ENDED for job in jobs)
-    report = [f"assay report {directory}"] if ended else []
+    report = [command("report", directory)] if ended else []
     if result.total > ended:
-        return [f"assay resume {directory}", *report]
+        return [command("resume", directory), *report]
+    if best is None and any(job.status == "finished" for job in jobs):
+        return [*report, command("compare", directory)]
     if best is None:
         failed = any(job.status == "failed" for job in jobs)
-        return [*report, *([f"assay resume {directory} --failed"] if failed else [])]
+        return [*report, *([command("resume", directory, "--failed")] if failed else [])]
     if result.is_repeated:
-        return [*report, f"assay compare {directory}"]
-    return [*report, f"{_train_command(best, multirun=True)} seed=1,2,3"]
-
-
-def _train_command(job: JobRecord, *, multirun: bool = False) -> str:
-    overrides = [override for override in job.overrides if not (multirun and override.startswith("seed="))]
-    if multirun and any(override.startswith("sweep=") for override in overrides):
-        overrides.append("hydra/sweeper=grid")  # what was searched is found
-    return shlex.join(["assay", "train", *(["-m"] if multirun else []), *overrides])
+        return [*report, command("compare", directory)]
+    is_searched = any(override.startswith("sweep=") for override in best.overrides)
+    found = ["hydra/sweeper=grid"] if is_searched else []
+    return [*report, repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -10,6 +9,7 @@ import pandas as pd
 
 from assay.analysis.objective import format_score
 from assay.data.tokenizer import PAD
+from assay.quoting import command
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown
 
@@ -239,7 +239,7 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
             **{name: getattr(record, name) for name in _OF_RECORD},
             "checkpoint": original.checkpoint,
             "monitor": f"{record.best.get('monitor', '')} {record.best.get('value', '')}".strip(),
-            "command": shlex.join(["assay", "train", *record.overrides]),
+            "command": command("train", *record.overrides, config_dir=record.config_dir),
             "git_commit": (record.git or {}).get("commit", ""),
             "packages": {name: record.packages[name] for name in _PACKAGES if name in record.packages},
         },
