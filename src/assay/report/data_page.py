@@ -305,7 +305,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
         if subset.in_training and not survey.warnings:
             warnings.append(
                 f"{subset.in_training:,} of {subset.num_samples:,} samples in {subset.name} {COPIES}: "
-                "scores on them say little about new data"
+                "scores on them are optimistic"
             )
         if subset.unreadable:
             number = pluralize(len(subset.unreadable), "sample")

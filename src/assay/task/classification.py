@@ -177,6 +177,13 @@ class Multilabel(Task):
         check_range(subset, targets, 1, "multi-hot targets")
 
     @override
+    def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        counts = (targets["train"] >= 0.5).sum(0).tolist()
+        if empty := [name for name, count in zip(class_names, counts, strict=True) if not count]:
+            message = f"data: no training sample with label: {join_first(empty)}"
+            raise DataError(message, hint="leave the label out, or add samples (data.source)")
+
+    @override
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
         return tuple(str(label) for label in range(subsets[0].shape[-1]))
 
