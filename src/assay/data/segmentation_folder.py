@@ -28,6 +28,7 @@ from assay.data.images import (
 from assay.data.picture_cache import FileScan, scan_files
 from assay.data.source_info import info_of
 from assay.errors import DataError
+from assay.quoting import join_first
 from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
@@ -103,11 +104,15 @@ def find_classes(
     if values is None:
         class_values = [value for value in present if value != ignore_value]
         if class_names is None and class_values != list(range(len(class_values))):
+            typed, shown = (
+                f"data.source.values=[{','.join(map(str, some))}]" for some in (present, class_values)
+            )
+            ignored = f", or {shown} to ignore {ignore_value}" if ignore_value in present else ""
             raise DataError(
-                f"data.source.values: the masks have the values "
-                f"{', '.join(map(str, class_values[:20]))}, which do not number classes from 0",
-                hint=f"data.source.values=[{','.join(map(str, class_values[:20]))}], or "
-                "data.source.class_names=[…] with a name for each, those without a pixel included",
+                f"data.source.values: the masks have the values {join_first(present, 20)}, which do not number "
+                "classes from 0",
+                hint=f"{typed}{ignored}, or data.source.class_names=[…] with a name for each, those without a "
+                "pixel included",
             )
         values = range(len(class_values) if class_names is None else len(class_names))
     table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
