@@ -104,15 +104,14 @@ def find_classes(
     if values is None:
         class_values = [value for value in present if value != ignore_value]
         if class_names is None and class_values != list(range(len(class_values))):
-            typed, shown = (
-                f"data.source.values=[{','.join(map(str, some))}]" for some in (present, class_values)
-            )
-            ignored = f", or {shown} to ignore {ignore_value}" if ignore_value in present else ""
+            every, others = (f"[{','.join(map(str, some[:20]))}]" for some in (present, class_values))
+            is_ignored = ignore_value in present
+            ignored = f", or data.source.values={others} to ignore {ignore_value}" if is_ignored else ""
             raise DataError(
-                f"data.source.values: the masks have the values {join_first(present, 20)}, which do not number "
-                "classes from 0",
-                hint=f"{typed}{ignored}, or data.source.class_names=[…] with a name for each, those without a "
-                "pixel included",
+                f"data.source.values: the masks have the values {join_first(present, 20)}, "
+                "which do not number classes from 0",
+                hint=f"data.source.values={every}{ignored}, or data.source.class_names=[…] with a name for "
+                "each, those without a pixel included",
             )
         values = range(len(class_values) if class_names is None else len(class_names))
     table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)

@@ -433,8 +433,6 @@ def _format_target(datamodule: DataModule, target: Any) -> str:
 
 
 _INTROS: Final = {"columns": "Of the training rows, as they stand in the file."}
-_LARGEST_PICTURES: Final = 800_000
-"""Bytes of all pictures on a page."""
 _MOST_CLASSES: Final = 1000
 
 
@@ -576,6 +574,6 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
 def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]) -> list[Block]:
     group = samples[title]
     pictures = [Picture(item.picture, target, key) for key, target, item in group if item.picture is not None]
-    blocks = picture_blocks(title, pictures, _LARGEST_PICTURES // len(samples))
+    blocks = picture_blocks(title, pictures)
     rows = [([key, target], item.row) for key, target, item in group if item.picture is None and item.row]
     return blocks + sample_table(title, ("sample", "target"), rows)
