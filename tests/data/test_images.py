@@ -6,22 +6,33 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data import picture_cache
 from assay.data.image_folder import ImageFolder
-from assay.data.images import choose_size, has_too_many_bad, read_image, size_of, verify
+from assay.data.images import (
+    as_tensor,
+    choose_size,
+    has_too_many_bad,
+    read_image,
+    size_of,
+    upright_size,
+    verify,
+)
 from assay.data.picture_cache import FileScan, read_bytes, scan_images
 from assay.data.samples import Samples, Stream
+from assay.data.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import DataError
+from assay.run.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,6 +164,93 @@ def test_modes(tmp_path: Path, kind: str, mode: str, channels: int) -> None:
         assert (image.int() - expected.int()).abs().max() <= 1
 
 
+WIDE = np.random.default_rng(0).integers(0, 4001, (6, 5, 7)).astype(np.uint16)
+
+
+def write_wide(root: Path, suffix: str) -> list[Path]:
+    """Six pictures of 12 bits in files of 16, in two classes."""
+    paths = [root / "ab"[index % 2] / f"{index}.{suffix}" for index in range(6)]
+    for path, values in zip(paths, WIDE, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(values).save(path)
+    return paths
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "pgm"])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_sixteen_bits_are_scaled_by_what_the_set_uses(
+    tmp_path: Path, suffix: str, in_memory: bool, data_module: Callable[..., DataModule]
+) -> None:
+    paths = write_wide(tmp_path, suffix)
+    source = ImageFolder(str(tmp_path), mode="GRAY", in_memory=in_memory, max_value="auto")
+    data: Any = source.read()["all"]
+    assert source.max_value == 4095
+    [note] = source.notes
+    assert note.startswith("data.source.max_value=auto: pictures of 16 bits have values up to ")
+    expected = torch.from_numpy(WIDE[[0, 2, 4, 1, 3, 5]].astype(np.int64) * 255 // 4095)
+    for index in range(6):
+        sample = data.inputs[index] if in_memory else data.dataset[index][0]
+        assert torch.equal(sample[0].long(), expected[index])
+    assert len(expected[0].unique()) > 25  # 16 of them would be left by their upper 8 bits
+    # Others are scaled by the same number, whatever they contain: files, Pillow's pictures, a later set.
+    preprocess = Preprocess({"input_shape": [1, 5, 7], "input_dtype": "uint8"}, source=source)
+    with Image.open(paths[0]) as image:
+        for raw in (paths[0], image):
+            assert torch.equal(preprocess.samples(raw)[0][0, 0].long(), expected[0])
+    fixed = ImageFolder(str(tmp_path), mode="GRAY", in_memory=in_memory, max_value=source.max_value)
+    fixed.read()
+    assert (fixed.max_value, fixed.notes) == (4095, ())
+    datamodule = data_module(source)
+    datamodule.setup()
+    assert datamodule.spec.max_value == 4095
+
+
+def test_no_other_pictures_are_scaled(tmp_path: Path) -> None:
+    write(tmp_path, {"a": 2, "b": 2})
+    source = ImageFolder(str(tmp_path), max_value="auto")
+    source.read()
+    assert (source.max_value, source.notes) == (None, ())
+    write_wide(tmp_path / "wide", "png")
+    bright = tmp_path / "wide" / "a" / "0.png"
+    assert read_image(str(bright), "GRAY", None, 255).max() == 255  # what is above is white, not black
+    assert read_image(str(bright), "GRAY")[0].tolist() == (WIDE[0] // 257).tolist()
+    with pytest.raises(ValueError, match="max_value=0: expected"):
+        ImageFolder(str(tmp_path), max_value=0)
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_and_masks_are_turned_once(tmp_path: Path, suffix: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = np.kron(np.array([[0, 1, 1], [0, 0, 1]]), np.ones((8, 8))).astype(np.uint8) * 255
+    path = tmp_path / f"0.{suffix}"
+    Image.fromarray(stored).convert("RGB").save(path, exif=exif)
+    # By Pillow's own rule, of a picture that was not loaded from a file that turns itself.
+    plain = io.BytesIO()
+    Image.fromarray(stored).save(plain, "PNG", exif=exif)
+    with Image.open(plain) as image:
+        expected = np.asarray(ImageOps.exif_transpose(image))
+    assert size_of(str(path)) == expected.shape
+    assert (read_image(str(path), "GRAY")[0].numpy() // 128 == expected // 128).all()
+    with Image.open(path) as image:
+        assert upright_size(image) == expected.shape
+        image.load()
+        assert upright_size(image) == expected.shape
+        assert (as_tensor(image, "GRAY", None, None)[0].numpy() // 128 == expected // 128).all()
+    if suffix != "jpg":
+        assert (read_mask(str(path)).numpy() == expected).all()
+        for kind in ("images", "masks"):
+            (tmp_path / kind).mkdir()
+            shutil.copy(path, tmp_path / kind)
+        for in_memory in (True, False):
+            source = SegmentationFolder(str(tmp_path), mode="GRAY", in_memory=in_memory)
+            data: Any = source.read()["all"]
+            inputs, mask = (data.inputs[0], data.targets[0]) if in_memory else data.dataset[0]
+            assert (inputs[0].numpy() == expected).all()
+            assert (mask.numpy() == expected // 255).all()
+
+
 def truncated(path: Path, suffix: str) -> None:
     Image.fromarray(pixels(100, 100)).save(path, format=suffix)
     path.write_bytes(path.read_bytes()[:-900])
@@ -170,11 +268,11 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe.jpg": (os.mkfifo, "it is not a regular file"),
     "wide.tif": (
         lambda path: Image.fromarray(np.full((100, 100), 70000, np.int32)).save(path),
-        "its values have 32 bits",
+        "its values go from 70000 to 70000; expected 8 or 16 bits",
     ),
     "real.tif": (
         lambda path: Image.fromarray(np.ones((100, 100), np.float32)).save(path),
-        "its values have 32 bits",
+        "its values are real numbers",
     ),
 }
 

@@ -11,7 +11,6 @@ import torch
 from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn ships no types
     load_breast_cancer,
     load_diabetes,
-    load_digits,
     load_iris,
     load_wine,
 )
@@ -21,6 +20,7 @@ from assay.data.samples import Samples, Stream, Unfitted
 from assay.data.subset import find_copies, leave_out_copies
 from assay.data.table import Table
 from assay.data.tabular.column_kind import split_hints
+from assay.errors import DataError
 from assay.quoting import format_override
 
 if TYPE_CHECKING:
@@ -76,23 +76,6 @@ def test_files_of_their_own_are_compared_whatever_their_types() -> None:
     assert "2 of 2 in test (1 with the same target; such as row 0, like row 0)" in told
 
 
-@pytest.mark.parametrize("size", [16, 100])
-def test_near_copies_of_pictures_are_counted(size: int) -> None:
-    draw = np.random.default_rng(0)
-    coarse = torch.from_numpy(draw.uniform(30, 220, (60, 3, 8, 8)))
-    pictures = torch.nn.functional.interpolate(coarse, (size, size), mode="bilinear")
-    pictures[50] = pictures[3] * 1.1 + 5  # brighter
-    pictures[51] = pictures[4] + torch.from_numpy(draw.normal(0, 4, (3, size, size)))  # compressed
-    pictures[52] = pictures[5]
-    data = Samples(pictures.clamp(0, 255).byte(), torch.zeros(60, dtype=torch.long))
-    rows = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
-    equal, told = find_copies({"train": data}, rows)
-    assert "2 of 10 in test (such as row 50, like row 3)" in told
-    assert "val" not in told.partition("; scores")[0]
-    assert "1 of 10 in test" in equal
-    assert find_copies({"train": data}, {**rows, "test": np.arange(53, 60)}) == []
-
-
 def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     texts = [f"Order {number} has not come yet, thanks!" for number in range(60)]
     texts += [text.upper().replace(",", " -") for text in texts[:20]]
@@ -108,12 +91,28 @@ def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[
         assert not told or f"{near} of 16 in test" in told[0]
 
 
-def test_pictures_of_digits_are_no_find_copies() -> None:
-    pictures = torch.from_numpy(load_digits().images * 15).byte().unsqueeze(1)
-    large = torch.nn.functional.interpolate(pictures, (32, 32), mode="bilinear")
-    rows = np.random.default_rng(0).permutation(len(large))
-    split = {"train": rows[:1200], "val": rows[1200:1300], "test": rows[1300:]}
-    assert find_copies({"train": Samples(large, torch.zeros(len(large), dtype=torch.long))}, split) == []
+def test_texts_of_signs_alone_are_copies_of_their_like_only(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    texts = [sign * count for sign in "!?👍🔥-" for count in range(1, 13)]
+    frame = pd.DataFrame({"text": texts, "kind": ["a", "b"] * 30})
+    frame.to_csv(tmp_path / "signs.csv", index=False)
+    split = {"val": 0.1, "test": 0.2, "dedup": True}
+    data = data_module(Table(str(tmp_path / "signs.csv"), "kind", text="text"), split=split)
+    data.setup()
+    assert sum(map(len, data.splits.rows.values())) == 60
+    assert not [note for note in data.notes if "nearly the same" in note]
+
+
+@pytest.mark.timeout(20)
+def test_many_copies_of_a_text_are_left_out_at_once(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    texts = ["OK", "ok!"] * 15_000
+    pd.DataFrame({"text": texts, "kind": ["a", "b"] * 15_000}).to_csv(tmp_path / "ok.csv", index=False)
+    split = {"val": 0.1, "test": 0.2, "dedup": True}
+    with pytest.raises(DataError, match="0 training sample"):
+        data_module(Table(str(tmp_path / "ok.csv"), "kind", text="text"), split=split).setup()
 
 
 def visits(count: int = 900) -> pd.DataFrame:

@@ -31,6 +31,7 @@ from assay.data.samples import Samples, Stream
 from assay.data.subset import Subset
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
+from assay.splitmix import mix
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -390,6 +391,10 @@ def test_each_class_is_drawn_as_often() -> None:
     targets = torch.tensor([0] * 900 + [1] * 90 + [2] * 10)
     weights = 1 / targets.bincount()[targets].double()
     order = BatchOrder(1000, 50, seed=3, shuffle=True, weights=weights)
+    generator = torch.Generator().manual_seed(mix(3, 4))
+    assert torch.equal(
+        order.epoch(4), torch.multinomial(weights, 1000, replacement=True, generator=generator)
+    )
     drawn = torch.cat([targets[order.epoch(epoch)] for epoch in range(20)]).bincount()
     assert (drawn.double() / drawn.sum() - 1 / 3).abs().max() < 0.02
     assert torch.equal(order.epoch(4), order.epoch(4)), "a pure function of the epoch"
@@ -410,6 +415,15 @@ def rare(folder: Path) -> list[str]:
     )
     source = ["data=table", "data.source.path=rare.csv", "data.source.target=ill", "hydra.run.dir=run"]
     return [*source, "model=linear", "device=cpu", "trainer.max_epochs=10", "baseline=none"]
+
+
+def test_more_samples_are_drawn_than_multinomial_takes() -> None:
+    number = (1 << 24) + 2
+    weights = torch.ones(number, dtype=torch.float64)
+    weights[0] = number
+    drawn = BatchOrder(20_000, 50, seed=3, shuffle=True, weights=weights).epoch(0)
+    assert (drawn == 0).double().mean().item() == pytest.approx(0.5, abs=0.02)
+    assert drawn.max() < number
 
 
 @pytest.mark.always("sampler-None", "weights-balanced")

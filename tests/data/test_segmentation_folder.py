@@ -94,6 +94,8 @@ def counts(*values: int) -> Any:
         ({"ignore_value": 0, "values": [1, 2]}, [0, 1, 2], ("0", "1"), {0: IGNORED, 1: 0, 2: 1, 255: -1}),
         ({"ignore_value": None}, [0, 1], ("0", "1"), {255: -1}),
         ({}, [0, 128], (), {}),
+        ({}, [0, 127, 255], (), {}),
+        ({"ignore_value": 127}, [0, 127, 255], (), {}),
     ],
 )
 def test_classes(given: dict[str, Any], there: list[int], names: Any, classes: dict[int, int]) -> None:
@@ -101,7 +103,12 @@ def test_classes(given: dict[str, Any], there: list[int], names: Any, classes: d
     if not names:
         with pytest.raises(DataError, match="do not number classes from 0") as caught:
             find_classes(counts(*there), **options)
-        assert caught.value.hint.startswith("data.source.values=[")
+        every = ",".join(map(str, there))
+        assert caught.value.hint.startswith(f"data.source.values=[{every}]")
+        ignored = options["ignore_value"]
+        others = ",".join(str(value) for value in there if value != ignored)
+        said = f", or data.source.values=[{others}] to ignore {ignored}, or"
+        assert (said in caught.value.hint) == (ignored in there)
         return
     found, table, note = find_classes(counts(*there), **options)
     assert found == names

@@ -13,10 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-learn ships no types
     KFold,
     StratifiedGroupKFold,
     StratifiedKFold,
+    train_test_split,
 )
 from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
@@ -165,15 +168,112 @@ def test_folds_are_scikit_learns(seed: int) -> None:
 @pytest.mark.parametrize(
     ("labels", "groups", "num", "message"),
     [
-        (None, None, 198, "greater than the number of samples"),
-        (CLASSES, None, 60, "least populated class"),
-        (np.repeat(np.arange(100), 2), GROUPS, 5, "n_splits=5"),
-        (None, np.zeros(200, int), 2, "number of groups: 1"),
+        (None, None, 198, "the number of samples that can be divided, 197$"),
+        (np.append(np.arange(150), [0] * 50), None, 51, "the number of samples that can be divided, 50$"),
+        (CLASSES, GROUPS, 26, "the number of groups that can be divided, 25$"),
+        (GROUPS, GROUPS, 5, "fold 0 is empty"),
     ],
 )
 def test_too_few_are_refused(labels: Any, groups: Any, num: int, message: str) -> None:
-    with pytest.raises(DataError, match=f"data.split.folds={num}: .*{message}"):
+    with pytest.raises(DataError, match=rf"(?m)data.split.folds={num}: .*{message}"):
         folds(labels, groups, num)
+
+
+COUNTS = st.lists(st.integers(1, 12) | st.integers(13, 90), min_size=2, max_size=40)
+
+
+@given(COUNTS, st.sampled_from([0.02, 0.1, 0.2, 0.5, 0.7]), st.integers(0, 3))
+def test_any_classes_are_divided_in_proportion_and_kept_in_training(
+    counts: list[int], share: float, seed: int
+) -> None:
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    data = Samples(torch.zeros(len(labels), 1), torch.as_tensor(labels))
+    if max(counts) == 1:
+        with pytest.raises(DataError, match=r"data\.split\.test: .* each the only one of its class"):
+            divide(data, {}, Split(val=0, test=share, seed=seed), labels)
+        return
+    rows, _ = divide(data, {}, Split(val=0, test=share, seed=seed), labels)
+    assert sorted([*rows["train"], *rows["test"]]) == list(range(len(labels)))
+    tested = np.bincount(labels[rows["test"]], minlength=len(counts))
+    assert tested.sum() > 0
+    assert (tested < counts).all()
+    # The smallest number of samples that is taken is one, and training keeps one of each class.
+    wanted = max(share, 1 / len(labels)) * np.array(counts)
+    assert (np.abs(tested - wanted) < 2).all()
+    try:
+        _, expected = train_test_split(
+            np.arange(len(labels)), test_size=share, random_state=seed, stratify=labels
+        )
+    except ValueError:
+        return
+    if (np.bincount(labels[expected], minlength=len(counts)) < counts).all():
+        assert rows["test"].tolist() == sorted(expected)
+
+
+@given(COUNTS, st.integers(2, 6), st.sampled_from([None, 8, 30]), st.integers(0, 3))
+def test_any_classes_have_folds(counts: list[int], num: int, num_groups: int | None, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    groups = None if num_groups is None else rng.integers(0, num_groups, len(labels))
+    tested = []
+    error = ""
+    try:
+        for fold in range(num):
+            split = Split(0, 0, seed=seed, folds=num, fold=fold)
+            rest, own = cut_fold(np.arange(len(labels)), split, labels, groups)
+            assert sorted([*rest, *own]) == list(range(len(labels)))
+            assert set(labels[rest]) == set(labels)
+            assert groups is None or not set(groups[rest]) & set(groups[own])
+            tested += own.tolist()
+    except DataError as refused:
+        error = str(refused)
+    if error:
+        small = np.bincount(labels)[labels] < 2
+        assert groups is not None or len(labels) - small.sum() < num
+        assert re.search("fold . is empty|that can be divided", error)
+        return
+    assert len(set(tested)) == len(tested)
+    if groups is None:  # a class of one sample is always trained
+        assert sorted(tested) == np.flatnonzero(np.bincount(labels)[labels] > 1).tolist()
+
+
+@given(COUNTS, st.sampled_from([0.1, 0.3, 0.6]), st.integers(5, 60), st.integers(0, 3))
+def test_groups_of_any_classes(counts: list[int], share: float, num_groups: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    groups = rng.integers(0, num_groups, len(labels))
+    owners = [set(groups[labels == label]) for label in set(labels)]
+    spared = set(groups) - {min(own) for own in owners if len(own) == 1}
+    if len(set(groups)) < 2 or not spared:
+        with pytest.raises(DataError, match=r"in one group|has the only training samples of a class"):
+            hold_out_groups(np.arange(len(labels)), share, labels, groups, seed=seed, subset="val")
+        return
+    rest, own = hold_out_groups(np.arange(len(labels)), share, labels, groups, seed=seed, subset="val")
+    assert sorted([*rest, *own]) == list(range(len(labels)))
+    assert len(own)
+    assert set(labels[rest]) == set(labels)
+    assert not set(groups[rest]) & set(groups[own])
+
+
+def test_small_classes_and_labels_are_named(given_source: Any) -> None:
+    targets = torch.cat([torch.arange(40) % 2, torch.tensor([2, 3, 3])])
+    names = ("cat", "dog", "newt", "olm")
+    splits = read_splits(given_source({"all": samples(targets)}, "multiclass", names), PLAIN, None)
+    splits.check(1)
+    notes = [note for note in splits.notes if note.startswith("data.split: ")]
+    assert "".join(notes).count("'newt' (1)") == 1
+    assert all(note.startswith("data.split: classes with too few samples to be in ") for note in notes)
+    assert {2, 3} <= set(splits.targets("train").tolist())
+    labels = torch.zeros(40, 2, dtype=torch.int64)
+    labels[::2, 0] = 1
+    for row in range(40):  # wherever the only sample of a label lies, training gets it
+        own = labels.clone()
+        own[row, 1] = 1
+        source = given_source({"all": samples(own)}, "multilabel", ("many", "one"))
+        splits = read_splits(source, PLAIN, None)
+        assert splits.targets("train")[:, 1].sum() == 1
+        expected = "data.split: labels with too few samples to be in val and test: 1 of 2, 'one' (1)"
+        assert [note for note in splits.notes if "too few" in note] == [expected]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -306,14 +406,12 @@ def test_official_parts_are_kept_and_parts_share_one_tensor(divided: Callable[..
 
 def test_spec_counts_the_training_subset(divided: Callable[..., Splits]) -> None:
     targets = torch.cat([torch.zeros(60, dtype=torch.int64), torch.ones(40, dtype=torch.int64)])
-    first, labels = torch.zeros(1, 2), torch.tensor([[1, 0, 1], [0, 1, 1]] * 25)
+    first, labels = torch.zeros(1, 2), torch.tensor([[1, 0, 1]] * 49 + [[0, 1, 0]])
     spec = divided({"all": samples(targets)}, thin_classes=0.5).describe(first, (), ())
     assert spec.class_counts == (42, 21)
     assert (spec.num_train, spec.num_val, spec.num_test) == (63, 10, 20)
-    of_labels = divided({"all": samples(labels)}, "multilabel", ("x", "y", "z"))
-    expected = labels[of_labels.rows["train"]].sum(0).tolist()
-    spec = of_labels.describe(first, (), ())
-    assert (spec.num_classes, spec.class_counts, spec.num_targets) == (3, tuple(expected), 0)
+    spec = divided({"all": samples(labels)}, "multilabel", ("x", "y", "z")).describe(first, (), ())
+    assert (spec.num_classes, spec.class_counts, spec.num_targets) == (3, (34, 1, 34), 0)
 
 
 def test_the_digest_tells_contents_and_division(given_source: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
+from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.command import documented, typed
 
 from assay.data.data_module import DataModule
@@ -25,6 +28,7 @@ from assay.report.data_page import (
     raw_tables,
     survey_data,
 )
+from assay.report.page import Picture, Pictures, make_thumbnail, picture_blocks
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -153,6 +157,42 @@ def test_pictures_before_and_after_augmentation() -> None:
     assert len(pictures) == 4 * 24
     assert pictures[:24] != pictures[24:48]
     assert [path.name for path in Path().iterdir()] == ["page.html"]
+
+
+def test_photos_are_shown_as_thumbnails() -> None:
+    draw = np.random.default_rng(0)
+    for index in range(60):
+        photo = Image.fromarray(load_sample_images().images[index % 2])
+        left, top = draw.integers(0, 640 - 320), draw.integers(0, 427 - 240)
+        path = Path("photos") / ("china", "flower")[index % 2] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        photo.crop((left, top, left + 320, top + 240)).save(path)
+    typed("data", "data=image_folder", "data.source.root=photos", "--out", "page.html")
+    page = Path("page.html").read_text()
+    assert len(page) < 3_000_000
+    assert "too large" not in page
+    pictures = re.findall(r"data:image/jpeg;base64,([^\"]+)", page)
+    assert len(pictures) >= 24
+    for picture in pictures:
+        with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+            assert max(image.size) == 128
+
+
+def test_a_picture_of_masks_is_a_strip_and_a_small_picture_remains_as_it_is() -> None:
+    def png(width: int, height: int) -> bytes:
+        file = io.BytesIO()
+        Image.effect_noise((width, height), 50).save(file, "PNG")
+        return file.getvalue()
+
+    strip = png(3 * 256, 200)
+    with Image.open(io.BytesIO(make_thumbnail(strip, is_wide=True))) as image:
+        assert (image.format, image.size) == ("JPEG", (400, 104))
+    small = png(40, 40)
+    assert make_thumbnail(small) == small
+    [block] = picture_blocks("worst", [Picture(strip, "cat", "a"), Picture(small, "dog", "b")])
+    assert isinstance(block, Pictures)
+    assert [picture.source[:15] for picture in block.pictures] == ["data:image/jpeg", "data:image/png;"]
+    assert picture_blocks("worst", []) == []
 
 
 def test_rows_of_a_table_and_the_same_as_a_document() -> None:

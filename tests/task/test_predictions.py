@@ -127,11 +127,20 @@ def masks(sizes: list[tuple[int, int]]) -> Any:
 @pytest.mark.parametrize("size", [(6, 8), (13, 17), (3, 30), (1, 1)])
 def test_masks_are_scaled_as_torch_does(size: tuple[int, int]) -> None:
     one = masks([size, (6, 8)])[0]
-    small = torch.from_numpy(one.scores.argmax(0)).float()[None, None]
-    wanted = torch.nn.functional.interpolate(small, size, mode="nearest-exact")[0, 0]
-    np.testing.assert_array_equal(one.mask, wanted.numpy())
+    small = torch.from_numpy(one.scores)[None]
+    wanted = torch.nn.functional.interpolate(small, size, mode="bilinear", antialias=True)[0]
+    np.testing.assert_array_equal(one.mask, wanted.argmax(0).numpy())
     assert sum(one.shares.values()) == pytest.approx(1)
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(one.png()))), one.mask)
+
+
+def test_the_border_of_an_enlarged_mask_is_no_staircase() -> None:
+    rows, columns = np.mgrid[:16, :16]
+    tilted = 1 / (1 + np.exp(rows - 0.3 * columns - 5.25))
+    one = typed("segmentation", np.stack([tilted, 1 - tilted])[None], "probabilities", NAMES[:2])
+    found = one.resized([(128, 128)])[0].mask
+    rows, columns = (np.mgrid[:128, :128] + 0.5) / 8 - 0.5
+    assert (found != (rows > 0.3 * columns + 5.25)).mean() < 0.01
 
 
 def test_a_table_of_masks() -> None:

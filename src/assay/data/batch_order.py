@@ -92,7 +92,10 @@ class BatchOrder:
             return torch.arange(self.num_samples)
         generator = torch.Generator().manual_seed(mix(self.seed, epoch))
         if self.weights is not None:
-            return torch.multinomial(self.weights, self.num_samples, replacement=True, generator=generator)
+            # As torch.multinomial, which takes at most 2^24 weights.
+            ends = self.weights.double().cumsum(0)
+            draws = torch.rand(self.num_samples, dtype=torch.float64, generator=generator)
+            return torch.searchsorted(ends / ends[-1], draws)
         return torch.randperm(self.num_samples, generator=generator)
 
     def batches(self, epoch: int, start: int = 0, of: Tensor | None = None) -> list[Tensor]:

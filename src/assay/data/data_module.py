@@ -189,7 +189,8 @@ class DataModule(L.LightningDataModule):
         if splits.task.reconstructs:
             target_mean, target_std = mean, std
         shape = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
-        others = {"train_shape": shape, "image_size": getattr(self.source, "image_size", None)}
+        others = {key: getattr(self.source, key, None) for key in ("image_size", "max_value")}
+        others["train_shape"] = shape
         scales = {"target_mean": target_mean, "target_std": target_std}
         self.spec = splits.describe(first, mean, std, **scales, **others)
 

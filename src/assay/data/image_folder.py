@@ -13,7 +13,7 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 )
 from typing_extensions import override
 
-from assay.data.images import NO_CLASS, SUBSETS, ImageSize, Picture, PictureFolder, list_images
+from assay.data.images import NO_CLASS, SUBSETS, ImageSize, MaxValue, Picture, PictureFolder, list_images
 from assay.data.source_info import info_of
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
@@ -46,6 +46,8 @@ class ImageFolder(PictureFolder):
         in_memory: `auto` as above; True or False to decide.
         on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out; `auto`
             leaves up to a twentieth of all files out.
+        max_value: Of pictures of 16 bits, the value that becomes 255 of 8 bits; None: 65535; `auto`: the
+            largest one of as many bits as the largest value of the folder takes, such as 4095.
         classes: Whether the folders are classes.
 
     Raises:
@@ -63,8 +65,9 @@ class ImageFolder(PictureFolder):
         on_bad: Literal["auto", "error", "skip"] = "error",
         *,
         classes: bool = True,
+        max_value: MaxValue = None,
     ) -> None:
-        super().__init__(root, image_size, mode, in_memory, on_bad)
+        super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
         self._classes = classes
         self.task: str = Multiclass.name if classes else Reconstruction.name
 

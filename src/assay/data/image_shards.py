@@ -11,7 +11,17 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from assay.data.images import ImageSize, choose_size, decode, parse_size, verify
+from assay.data.images import (
+    ImageSize,
+    MaxValue,
+    choose_max_value,
+    choose_size,
+    decode,
+    largest_value,
+    parse_max_value,
+    parse_size,
+    verify,
+)
 from assay.data.samples import LazyDataset, Stream
 from assay.data.shard_files import USUAL_PICTURES, USUAL_TARGETS, find_column
 from assay.data.shards import ShardSource
@@ -24,6 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.data.images import Decoding
 
 
 @final
@@ -38,6 +50,7 @@ class ImageShards(ShardSource):
         target: The column of classes, in a tar `cls` or a key of its JSON; `auto`: by its usual names.
         image_size: As in `assay.data.image_folder.ImageFolder`.
         mode: As in `ImageFolder`.
+        max_value: As in `ImageFolder`; `auto` looks at a sample of the training pictures.
         val: As in `assay.data.table_shards.TableShards`.
         test: As in `TableShards`.
         seed: As in `TableShards`.
@@ -47,6 +60,7 @@ class ImageShards(ShardSource):
     Attributes:
         mode: As given.
         image_size: As given; what `auto` came to after `read()`.
+        max_value: As `image_size`.
         auto_size: Whether that was asked for.
     """
 
@@ -60,6 +74,7 @@ class ImageShards(ShardSource):
         *,
         image_size: ImageSize = None,
         mode: Literal["RGB", "GRAY"] = "RGB",
+        max_value: MaxValue = None,
         val: float = 0.1,
         test: float = 0.1,
         seed: int = 0,
@@ -68,6 +83,7 @@ class ImageShards(ShardSource):
     ) -> None:
         super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
         self.auto_size, self.image_size = image_size == "auto", parse_size(image_size)
+        self._auto_value, self.max_value = max_value == "auto", parse_max_value(max_value)
         self._image, self._target, self.mode = image, target, mode
 
     @override
@@ -85,6 +101,9 @@ class ImageShards(ShardSource):
         self._codes = {value: code for code, value in enumerate(values)}
         self.task = infer_task(is_real=False, num_columns=1, num_classes=len(values))
         contents = self._contents(sampled["train"][0])
+        if self._auto_value:
+            self.max_value, note = choose_max_value(map(largest_value, contents))
+            self.notes += (note,) if note else ()
         if self.auto_size:
             numbered = zip(sampled["train"][1].tolist(), contents, strict=True)
             self.image_size, note = choose_size([self._look(verify, *one) for one in numbered])
@@ -131,9 +150,14 @@ class ImageShards(ShardSource):
         content = None if contents is None else contents[index]
         return self.picture(int(numbers[index]), content), targets[index]
 
+    @property
+    def decoding(self) -> Decoding:
+        """How its pictures are decoded."""
+        return self.mode, self.image_size, self.max_value
+
     def picture(self, number: int, content: bytes | None = None) -> Tensor:
         """A row's picture, uint8 `[C, H, W]`."""
-        image: Tensor = self._look(lambda one: decode(one, self.mode, self.image_size), number, content)
+        image: Tensor = self._look(lambda one: decode(one, *self.decoding), number, content)
         return image
 
     @override

@@ -24,8 +24,9 @@ from assay.data.source_files import check_path
 from assay.errors import DataError, check_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.data.source_info import SourceInfo
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int] | None
 ImageSize = Size | Literal["auto"]
+Decoding = tuple[str, Size, int | None]
+"""Mode, size and largest value, as `decode` takes them."""
+MaxValue = int | Literal["auto"] | None
 MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
 """Pillow's name and the number of channels of each mode that pictures are converted to."""
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
@@ -40,6 +44,8 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
 _ORIENTATION = 0x0112
 _MOST_LOOKED_AT, _LARGE, _LONGEST = 1000, 512, 224
 """Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
+_MOST_VALUES = 65_535
+"""The largest value of 16 bits."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
@@ -67,14 +73,34 @@ def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | No
     )
 
 
+def parse_max_value(max_value: MaxValue) -> int | None:
+    """The value of 16 bits that becomes 255, where it is given."""
+    if max_value == "auto":
+        return None
+    check_numbers("[1, 65535]", max_value=max_value)
+    return max_value
+
+
+def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
+    """What pictures of 16 bits are scaled by where `auto` is asked for, and a sentence on it."""
+    highest = max(values, default=0)
+    if not highest:
+        return None, ""
+    scale = (1 << highest.bit_length()) - 1
+    return scale, (
+        f"data.source.max_value=auto: pictures of 16 bits have values up to {highest:,}, scaled to 8 bits, "
+        f"{scale:,} to 255"
+    )
+
+
 def has_too_many_bad(bad: int, total: int, on_bad: str) -> bool:
     """Whether files that cannot be used end the reading: any under `error`, over a twentieth under `auto`."""
     return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
 
 
-def read_image(path: str, mode: str = "RGB", size: Size = None) -> Tensor:
+def read_image(path: str, mode: str = "RGB", size: Size = None, max_value: int | None = None) -> Tensor:
     """Decode an image file."""
-    return read_as("an image", path, lambda content: decode(content, mode, size))
+    return read_as("an image", path, lambda content: decode(content, mode, size, max_value))
 
 
 def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
@@ -86,16 +112,16 @@ def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
         raise DataError(message, hint="repair or remove this file (data.source.root)") from error
 
 
-def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
+def decode(content: bytes, mode: str, size: Size, max_value: int | None) -> Tensor:
     """Decode an image."""
     with _open_image(io.BytesIO(content)) as image:
-        return as_tensor(image, mode, size)
+        return as_tensor(image, mode, size, max_value)
 
 
-def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Tensor:
+def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
     """A picture of Pillow's as a tensor, as `read_image` makes it."""
     name, _ = MODES[mode]
-    plain = _to_convertible(_turn_upright(image))
+    plain = _to_convertible(turn_upright(image), max_value)
     # torchvision's pil_to_tensor takes twice as long, as much as decoding a small picture does.
     pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
     decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
@@ -109,7 +135,7 @@ def verify(content: bytes, index: int = 0) -> tuple[int, int]:
         size = upright_size(image)
         image.draft(None, (1, 1))
         image.load()
-        _refuse_wide(image)
+        _wide_values(image)
     return size
 
 
@@ -121,27 +147,48 @@ def size_of(path: str) -> tuple[int, int] | None:
     return None
 
 
+def largest_value(content: bytes | str, index: int = 0) -> int:
+    """The largest value of a picture of 16 bits; 0 of others, and of those that cannot be read."""
+    del index
+    source = io.BytesIO(content) if isinstance(content, bytes) else content
+    with suppress(ValueError), _open_image(source) as image:
+        if image.mode.startswith("I"):
+            return int(np.asarray(image).max())
+    return 0
+
+
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """Height and width of a picture once it is turned as its EXIF orientation says."""
-    sideways = image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
+    # Pillow turns a TIFF itself when it loads it, and gives its size as if it had.
+    sideways = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
     return (image.width, image.height) if sideways else (image.height, image.width)
 
 
-def _turn_upright(image: Image.Image) -> Image.Image:
+def turn_upright(image: Image.Image) -> Image.Image:
+    """A picture turned as its EXIF orientation says."""
+    image.load()
     return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
 
 
-def _to_convertible(image: Image.Image) -> Image.Image:
+def _to_convertible(image: Image.Image, max_value: int | None) -> Image.Image:
     """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
-    _refuse_wide(image)
+    values = _wide_values(image)
+    if values is not None:
+        scaled = values.astype(np.uint32) * 255 // (max_value or _MOST_VALUES)
+        return Image.fromarray(scaled.clip(max=255).astype(np.uint8))
     return image.convert("RGBA") if image.mode in ("P", "PA") else image
 
 
-def _refuse_wide(image: Image.Image) -> None:
-    if image.mode in ("I", "F"):  # Pillow would cut its values off at 255
-        raise ValueError(f"its values have 32 bits (Pillow's mode {image.mode}); expected 8 or 16")
+def _wide_values(image: Image.Image) -> NDArray[np.integer] | None:
+    """The values of a picture of 16 bits; None of 8."""
+    if image.mode == "F":
+        raise ValueError("its values are real numbers (Pillow's mode F); expected 8 or 16 bits")
+    if not image.mode.startswith("I"):
+        return None
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > _MOST_VALUES:
+        raise ValueError(f"its values go from {values.min()} to {values.max()}; expected 8 or 16 bits")
+    return values
 
 
 @contextmanager
@@ -178,6 +225,7 @@ class PictureFolder(ABC):
     Attributes:
         mode: As given.
         image_size: As given; what `auto` came to after `read()`.
+        max_value: As `image_size`.
         auto_size: Whether that was asked for.
         notes: What was left out or decided, a sentence each; there after `read()`.
     """
@@ -187,13 +235,26 @@ class PictureFolder(ABC):
     """Of a pixel, where targets are as large as pictures."""
 
     def __init__(
-        self, root: str, image_size: ImageSize, mode: str, in_memory: bool | str, on_bad: str
+        self,
+        root: str,
+        image_size: ImageSize,
+        mode: str,
+        in_memory: bool | str,
+        on_bad: str,
+        *,
+        max_value: MaxValue,
     ) -> None:
         self.auto_size, self.image_size = image_size == "auto", parse_size(image_size)
+        self._auto_value, self.max_value = max_value == "auto", parse_max_value(max_value)
         self.mode, self.class_names, self.notes = mode, tuple[str, ...](), tuple[str, ...]()
         self._root, self._in_memory, self._on_bad = Path(root), in_memory, on_bad
         self._unusable: dict[str, str] = {}
         """Pictures that are not listed, with the reason."""
+
+    @property
+    def decoding(self) -> Decoding:
+        """How its pictures are decoded."""
+        return self.mode, self.image_size, self.max_value
 
     @abstractmethod
     def _list(self) -> dict[str, list[Picture]]:
@@ -228,9 +289,12 @@ class PictureFolder(ABC):
         listed = self._list()
         pictures = [picture for some in listed.values() for picture in some]
         paths = [picture.path for picture in pictures]
+        spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
         if self.auto_size:
-            spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
             self.image_size, note = choose_size([size for path in spread if (size := size_of(path))])
+            self.notes += (note,) if note else ()
+        if self._auto_value:
+            self.max_value, note = choose_max_value(map(largest_value, spread))
             self.notes += (note,) if note else ()
         size = self.image_size or self._common_size(pictures)
         decoded = None if size is None else self._decode(paths, size)
@@ -266,7 +330,7 @@ class PictureFolder(ABC):
         names, hashes = [picture.name for picture in pictures], [look.sha256 for look in looks]
         if images is not None:
             return Samples(images, targets, identity, names, hashes=hashes)
-        reader = partial(_read_sample, pictures, self.mode, self.image_size, self._target_reader())
+        reader = partial(_read_sample, pictures, self.decoding, self._target_reader())
         files = LazyDataset(len(pictures), reader)
         # Some pictures of each size, where there are several.
         sizes = {} if self.image_size else {look.size: position for position, look in enumerate(looks)}
@@ -293,6 +357,7 @@ class PictureFolder(ABC):
         if self._fit_in_memory(size, len(paths), 2) and can_cache(paths, torch.Size(shape).numel()):
             try:
                 form = self.mode if self.image_size is None else f"{self.mode}, scaled"
+                form += "" if self.max_value is None else f", up to {self.max_value}"
                 return decode_once(
                     self._root, paths, form, shape, decode_at, scaled=self.image_size is not None
                 )
@@ -307,7 +372,7 @@ class PictureFolder(ABC):
         """Decode the files at some positions into one tensor; one of another size stays zero."""
 
         def take(content: bytes, index: int) -> tuple[int, int]:
-            image = decode(content, self.mode, None)
+            image = decode(content, self.mode, None, self.max_value)
             size_found = image.shape[1], image.shape[2]
             if self.image_size is not None:
                 image = F.resize(image, list(self.image_size), antialias=True)
@@ -330,11 +395,11 @@ class PictureFolder(ABC):
 
 
 def _read_sample(
-    pictures: Sequence[Picture], mode: str, size: Size, read_target: Callable[[Picture], Tensor], index: int
+    pictures: Sequence[Picture], decoding: Decoding, read_target: Callable[[Picture], Tensor], index: int
 ) -> tuple[Tensor, Tensor]:
     """An image file as `(uint8 [C, H, W], target)`."""
     picture = pictures[index]
-    return read_image(picture.path, mode, size), read_target(picture)
+    return read_image(picture.path, *decoding), read_target(picture)
 
 
 def list_images(folder: Path) -> tuple[list[str], list[str]]:

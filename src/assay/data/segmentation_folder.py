@@ -14,10 +14,21 @@ import torch
 from PIL import Image
 from typing_extensions import override
 
-from assay.data.images import NAMED, SUBSETS, ImageSize, Picture, PictureFolder, list_images, read_as
+from assay.data.images import (
+    NAMED,
+    SUBSETS,
+    ImageSize,
+    MaxValue,
+    Picture,
+    PictureFolder,
+    list_images,
+    read_as,
+    turn_upright,
+)
 from assay.data.picture_cache import FileScan, scan_files
 from assay.data.source_info import info_of
 from assay.errors import DataError
+from assay.quoting import join_first
 from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
@@ -40,8 +51,7 @@ def decode_mask(content: bytes, size: tuple[int, int] | None = None) -> Tensor:
     """The values of a mask's pixels."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
-            opened.load()
-            values = _values(opened)
+            values = _values(turn_upright(opened))
     except ValueError:
         raise
     except Exception as error:  # the decoders raise whatever comes to them
@@ -94,11 +104,14 @@ def find_classes(
     if values is None:
         class_values = [value for value in present if value != ignore_value]
         if class_names is None and class_values != list(range(len(class_values))):
+            every, others = (f"[{','.join(map(str, some[:20]))}]" for some in (present, class_values))
+            is_ignored = ignore_value in present
+            ignored = f", or data.source.values={others} to ignore {ignore_value}" if is_ignored else ""
             raise DataError(
-                f"data.source.values: the masks have the values "
-                f"{', '.join(map(str, class_values[:20]))}, which do not number classes from 0",
-                hint=f"data.source.values=[{','.join(map(str, class_values[:20]))}], or "
-                "data.source.class_names=[…] with a name for each, those without a pixel included",
+                f"data.source.values: the masks have the values {join_first(present, 20)}, "
+                "which do not number classes from 0",
+                hint=f"data.source.values={every}{ignored}, or data.source.class_names=[…] with a name for "
+                "each, those without a pixel included",
             )
         values = range(len(class_values) if class_names is None else len(class_names))
     table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
@@ -131,6 +144,7 @@ class SegmentationFolder(PictureFolder):
         in_memory: `auto` as above; True or False to decide.
         on_bad: What to do about pairs that cannot be used: `error`, or `skip` to leave them out; `auto`
             leaves up to a twentieth of them out.
+        max_value: As for `ImageFolder`; masks are never scaled.
 
     Raises:
         ValueError: An argument is not one of its choices.
@@ -152,8 +166,9 @@ class SegmentationFolder(PictureFolder):
         ignore_value: int | None = 255,
         in_memory: bool | Literal["auto"] = "auto",
         on_bad: Literal["auto", "error", "skip"] = "error",
+        max_value: MaxValue = None,
     ) -> None:
-        super().__init__(root, image_size, mode, in_memory, on_bad)
+        super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
         used = [*(values or ()), *([] if ignore_value is None else [ignore_value])]
         if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(values or ()):
             raise ValueError(f"values={used}: expected different ones from 0 to 255")

@@ -58,7 +58,7 @@ def show_test_samples(data: DataModule, positions: Sequence[int]) -> list[Render
 
 TOKENS: Final = "tokens"
 """The column of a text, token by token."""
-_LARGEST = 256
+_LARGEST = 128
 """Pixels along the longer side, beyond which a picture is made smaller."""
 _MOST_COLUMNS = 1000
 _LONGEST_TEXT = 400

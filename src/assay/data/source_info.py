@@ -30,7 +30,7 @@ class SourceInfo:
         find_task: Finds the task by a look at the data, given the config node; None: not known before it is
             read. Must not import torch.
         raw_input: What `predict` and exported models take beside tensors: `pictures` (the source has
-            attributes `mode` and `image_size`), `arrays` (`input_names`, `layout` and `in_layout()`), or rows
+            attribute `decoding`), `arrays` (`input_names`, `layout` and `in_layout()`), or rows
             of a `table` (`file_options` and `targets`).
         has_encoder: Whether a run keeps what was learned from the training subset to encode its inputs.
         divides_itself: Whether the source cuts its samples into subsets, and not `data.split`.

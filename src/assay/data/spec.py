@@ -58,6 +58,7 @@ class Spec:
             reconstruction, a value per channel or feature; empty: not at all.
         target_std: As `target_mean`.
         image_size: Height and width that the source scales pictures to; None where it does not.
+        max_value: What the source scales pictures of 16 bits by; None where it does not.
     """
 
     task: str
@@ -80,6 +81,7 @@ class Spec:
     target_mean: tuple[float, ...] = field(default=(), repr=False)
     target_std: tuple[float, ...] = field(default=(), repr=False)
     image_size: tuple[int, int] | None = None
+    max_value: int | None = None
 
     def __post_init__(self) -> None:
         task_of(self.task)

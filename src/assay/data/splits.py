@@ -14,15 +14,24 @@ from assay.data.normalize import have_same_scaling, stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.data.source_info import info_of
 from assay.data.spec import Spec
-from assay.data.subset import Split, blocks, divide, find_copies, long_tail, note_ignored_columns
+from assay.data.subset import (
+    Split,
+    blocks,
+    divide,
+    find_copies,
+    long_tail,
+    note_ignored_columns,
+    note_small_classes,
+)
 from assay.errors import DataError
 from assay.quoting import join_first
 from assay.task.evaluator import LEFT_OUT
+from assay.task.classification import Multilabel
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -196,8 +205,12 @@ class Splits:
         return digest.hexdigest()
 
 
-def _labels(source: Source, targets: Tensor) -> NDArray[np.int64]:
-    """Classes to divide samples by, which does not depend on the one that is positive."""
+def _labels(source: Source, task: Task, targets: Tensor) -> NDArray[np.int64] | None:
+    """Classes `[N]`, or labels `[N, L]`, to divide samples by; not by which of two classes is positive."""
+    if isinstance(task, Multilabel):
+        return (targets >= 0.5).long().numpy()
+    if not task.by_class or targets.ndim > 1:
+        return None
     labels: NDArray[np.int64] = targets.numpy()
     return 1 - labels if getattr(source, "is_reversed", False) else labels
 
@@ -228,9 +241,7 @@ def read_splits(
         task.check(subset, data.targets, class_names)
     undivided = "all" in parts
     training = parts.pop("all" if undivided else "train")
-    labels = (
-        _labels(source, training.targets) if source_task.by_class and training.targets.ndim == 1 else None
-    )
+    labels = _labels(source, source_task, training.targets)
     try:
         # The source has divided a stream itself.
         rows, notes = divide(training, parts, split if stream is None else Split(0, 0), labels)
@@ -244,7 +255,7 @@ def read_splits(
     if split.folds:
         parts.pop("test", None)
     if thin_classes is not None:
-        if labels is None:
+        if labels is None or labels.ndim > 1:
             raise DataError(
                 f"data.thin_classes={thin_classes}: only classes are thinned out; this is {task.name}",
                 hint="data.thin_classes=null",
@@ -256,8 +267,8 @@ def read_splits(
         notes.insert(0, f"data.task={task.name}: learned from the inputs alone; {use}")
     all_data = {"train": training, **parts}
     if compare and trained is None:
-        notes += find_copies(all_data, rows)
-        notes += note_ignored_columns(training, parts, rows, folds=bool(split.folds))
+        names = class_names[::-1] if getattr(source, "is_reversed", False) else class_names
+        notes += _compare_subsets(all_data, rows, split, labels, names)
     encoded = _encode(all_data, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
@@ -271,6 +282,20 @@ def read_splits(
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
     return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names, stream)
+
+
+def _compare_subsets(
+    all_data: Mapping[str, Data],
+    rows: Mapping[str, NDArray[np.int64]],
+    split: Split,
+    labels: NDArray[np.int64] | None,
+    class_names: Sequence[str],
+) -> list[str]:
+    notes = list[str]()
+    if labels is not None and class_names:
+        notes = note_small_classes(labels, class_names, rows, all_data, split)
+    notes += find_copies(all_data, rows)
+    return notes + note_ignored_columns(all_data["train"], all_data, rows, folds=bool(split.folds))
 
 
 def _check_stream(stream: ShardStream | None, split: Split, thin_classes: float | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import warnings
 from dataclasses import dataclass, replace
@@ -17,12 +19,11 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
     StratifiedKFold,
     train_test_split,
 )
-from torch.nn.functional import adaptive_avg_pool2d, normalize
 
 from assay.data.placement import BLOCK_ELEMENTS, free_memory
 from assay.data.samples import Samples, Stream, Unfitted
 from assay.errors import DataError
-from assay.quoting import format_override
+from assay.quoting import format_override, join_first
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,24 +39,79 @@ if TYPE_CHECKING:
 
 def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> tuple[Rows, Rows]:
     """The samples without fold `split.fold` of `split.folds`, and that fold."""
-    key, hint = f"data.split.folds={split.folds}", "lower data.split.folds"
-    classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
-    seeded = {"n_splits": split.folds, "shuffle": True, "random_state": split.seed}
-    with warnings.catch_warnings():
-        try:
-            if groups is not None:
-                warnings.simplefilter("ignore", UserWarning)  # about a class in fewer groups than folds
-                cuts = StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices])
-            else:
-                warnings.simplefilter("error", UserWarning)  # about a class of fewer samples than folds
-                cuts = (KFold if labels is None else StratifiedKFold)(**seeded).split(classes, classes)
-            remaining, fold = list(cuts)[int(split.fold or 0)]
-        except (ValueError, UserWarning) as error:
-            raise DataError(f"{key}: {error}", hint=hint) from error
-    if not len(fold) or not len(remaining):
+    key, folds, number = f"data.split.folds={split.folds}", int(split.folds or 0), int(split.fold or 0)
+    classes = _classes(indices, labels)
+    divisible, smallest = _divisible(classes)
+    units = len(divisible) if groups is None else len(np.unique(groups[indices]))
+    if units < folds:
+        what = "samples" if groups is None else "groups"
+        message = f"{key}: expected at most the number of {what} that can be divided, {units:,}"
+        raise DataError(message, hint="lower data.split.folds")
+    seeded = {"n_splits": folds, "shuffle": True, "random_state": split.seed}
+    if groups is not None:
+        if np.bincount(classes).max() < folds:
+            classes = np.zeros_like(classes)  # scikit-learn refuses to stratify them
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about a class in fewer groups than folds
+            cuts = list(StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices]))
+        fold = cuts[number][1]
+    elif smallest < folds:
+        fold = _order_by_class(classes, divisible, split.seed)[number::folds]
+    else:
+        splitter = KFold if labels is None or labels.ndim > 1 else StratifiedKFold
+        cuts = list(splitter(**seeded).split(divisible, classes[divisible]))
+        fold = divisible[cuts[number][1]]
+    remaining, taken = _keep_classes(indices, fold, labels, groups)
+    if not len(taken) or not len(remaining):
         message = f"{key}: fold {split.fold} is empty: there are too few groups, or some are too large"
-        raise DataError(message, hint=hint)
-    return indices[remaining], indices[fold]
+        raise DataError(message, hint="lower data.split.folds")
+    return remaining, taken
+
+
+def _classes(indices: Rows, labels: Rows | None) -> Rows:
+    """A number from 0 for the class of each sample; labels beside each other are not stratified."""
+    if labels is None or labels.ndim > 1:
+        return np.zeros(len(indices), np.int64)
+    return np.unique(labels[indices], return_inverse=True)[1]
+
+
+def _divisible(classes: Rows) -> tuple[Rows, int]:
+    """The places of samples whose class has another one, and the size of the smallest such class."""
+    sizes = np.bincount(classes)[classes] if len(classes) else classes
+    divisible = np.flatnonzero(sizes > 1)
+    return divisible, int(sizes[divisible].min(initial=len(classes)))
+
+
+def _order_by_class(classes: Rows, places: Rows, seed: int) -> Rows:
+    """Places at random, but class by class, so that each n-th one has them in proportion."""
+    generator = np.random.default_rng(seed)
+    ranks = generator.permutation(classes.max(initial=0) + 1)
+    return places[np.lexsort((generator.random(len(places)), ranks[classes[places]]))]
+
+
+def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows | None) -> tuple[Rows, Rows]:
+    """Divide samples into what remains, and those at some places that are not the only ones of a class.
+
+    These, and the rest of their group, remain.
+    """
+    taken = indices[np.sort(places)]
+    remaining = np.setdiff1d(indices, taken, assume_unique=True)
+    if labels is None or not len(taken):
+        return remaining, taken
+    rows, classes = _members(labels, taken)
+    names, first = np.unique(classes, return_index=True)
+    owners = np.arange(len(labels)) if groups is None else groups
+    back = owners[rows[first[~np.isin(names, _members(labels, remaining)[1])]]]
+    is_back = np.isin(owners[taken], back)
+    return np.sort(np.concatenate([remaining, taken[is_back]])), taken[~is_back]
+
+
+def _members(labels: Rows, rows: Rows) -> tuple[Rows, Rows]:
+    """Rows, and a class of each; a row with several labels as often."""
+    if labels.ndim == 1:
+        return rows, labels[rows]
+    places, classes = np.nonzero(labels[rows])
+    return rows[places], classes
 
 
 _DRAWS: Final = 50
@@ -66,21 +122,28 @@ def hold_out_groups(
     indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, subset: str
 ) -> tuple[Rows, Rows]:
     """Take whole groups away, so that the subset has the share that was asked for, of each class too."""
-    draws = GroupShuffleSplit(n_splits=_DRAWS, test_size=fraction, random_state=seed)
-    try:
-        cuts = list(draws.split(indices, groups=groups[indices]))
-    except ValueError as error:
-        hint = f"data.split.{subset}=0, or data.split.group=null"
-        raise DataError(f"data.split.{subset}: {error}", hint=hint) from error
-    classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
+    owners, hint = groups[indices], f"data.split.{subset}=0, or data.split.group=null"
+    if (number := len(np.unique(owners))) < 2:
+        message = f"data.split.{subset}: all of the {len(indices):,} samples left are in one group"
+        raise DataError(message, hint=hint)
+    size = min(math.ceil(fraction * number), number - 1)
+    draws = GroupShuffleSplit(n_splits=_DRAWS, test_size=size, random_state=seed)
+    cuts = [taken for _, taken in draws.split(indices, groups=owners)]
+    classes = _classes(indices, labels)
     # Each class counts alike, and so does the subset's size.
     members = np.column_stack([np.ones(len(indices)), classes[:, None] == np.unique(classes)])
 
-    def distance(cut: tuple[Rows, Rows]) -> float:
-        return float(np.square(members[cut[1]].sum(0) / members.sum(0) - fraction).sum())
+    def distance(places: Rows) -> float:
+        return float(np.square(members[places].sum(0) / members.sum(0) - fraction).sum())
 
-    remaining, taken = min(cuts, key=distance)
-    return indices[remaining], indices[taken]
+    cuts.sort(key=distance)
+    singles = (np.flatnonzero(owners == owner) for owner in np.unique(owners))
+    for places in itertools.chain(cuts, singles):  # the first, unless it only has what training cannot spare
+        remaining, taken = _keep_classes(indices, places, labels, groups)
+        if len(taken):
+            return remaining, taken
+    message = f"data.split.{subset}: each group has the only training samples of a class"
+    raise DataError(message, hint=hint)
 
 
 def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
@@ -315,14 +378,22 @@ class Split:
 def hold_out(
     indices: Rows, fraction: float, labels: Rows | None, seed: int, subset: str
 ) -> tuple[Rows, Rows]:
-    """Take a subset away."""
-    stratify = None if labels is None else labels[indices]
+    """Take a subset away, of each class in proportion; a class of one sample remains in training."""
+    stratify = None if labels is None or labels.ndim > 1 else labels[indices]
+    places = np.arange(len(indices))
     try:
-        remaining, taken = train_test_split(indices, test_size=fraction, random_state=seed, stratify=stratify)
-    except ValueError as error:
-        hint = f"add samples, or take no such subset: data.split.{subset}=0"
-        raise DataError(f"data.split.{subset}: {' '.join(str(error).split())}", hint=hint) from error
-    return np.sort(remaining), np.sort(taken)
+        places = train_test_split(places, test_size=fraction, random_state=seed, stratify=stratify)[1]
+    except ValueError:  # there is a class of one sample, or there are more classes than samples to take
+        classes = _classes(indices, labels)
+        order = _order_by_class(classes, _divisible(classes)[0], seed)
+        size = min(math.ceil(fraction * len(order)), len(order) - 1)
+        places = order[(2 * np.arange(size) + 1) * len(order) // (2 * max(1, size))]
+    remaining, taken = _keep_classes(indices, places, labels, None)
+    if not len(taken):
+        message = f"data.split.{subset}: {len(indices):,} training sample(s) are left to cut it from"
+        why = ", each the only one of its class" if len(indices) > 1 else ""
+        raise DataError(message + why, hint=f"add samples, or take no such subset: data.split.{subset}=0")
+    return remaining, taken
 
 
 def long_tail(indices: Rows, labels: Rows, num_classes: int, ratio: float, seed: int) -> Rows:
@@ -380,20 +451,45 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
         yield inputs.index_select(0, chunk)
 
 
+def note_small_classes(
+    labels: Rows, class_names: Sequence[str], rows: Mapping[str, Rows], given: Collection[str], split: Split
+) -> list[str]:
+    """Note which classes of the training data a subset lacks that was drawn from it."""
+    drawn = [subset for subset in ("val", "test") if subset not in given and len(rows[subset])]
+    if split.time is not None or split.column is not None:
+        return []
+    numbers = range(len(class_names))
+    counts = {
+        subset: np.bincount(_members(labels, rows[subset])[1], minlength=len(class_names))
+        for subset in ("train", *drawn)
+    }
+    lacking: dict[tuple[int, ...], list[str]] = {}
+    for subset in drawn:
+        absent = [number for number in numbers if counts["train"][number] and not counts[subset][number]]
+        lacking.setdefault(tuple(absent), []).append(subset)
+    kind = "classes" if labels.ndim == 1 else "labels"
+    why = "too few samples" if split.group is None else "samples in too few groups"
+    total = np.sum(list(counts.values()), 0)
+    return [
+        f"data.split: {kind} with {why} to be in {' and '.join(subsets)}: {len(absent)} of {len(numbers)}, "
+        + join_first([f"{class_names[number]!r} ({total[number]:,})" for number in absent])
+        for absent, subsets in lacking.items()
+        if absent
+    ]
+
+
 COPIES: Final = "are also in training"
 _HINT: Final = (
-    "scores on them say little about new data: data.split.dedup=true leaves them out of training, "
+    "scores on them are optimistic: data.split.dedup=true leaves them out of training, "
     "data.split.group keeps them in one subset"
 )
-_MOST_PICTURES: Final = 10_000
-"""In training; a tenth of it elsewhere: all pairs of them are compared."""
 _WORD: Final = re.compile(r"\w+")
 _SHARED = 0.1
 """Rows of a subset with a group in training, below which a column rather holds names than groups."""
 
 
 def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str]:
-    """Note how many samples of val and test are in training, or, for texts and pictures, nearly so."""
+    """Note how many samples of val and test are in training, or, for texts, nearly so."""
     if (hashes := _hashes(all_data)) is None:
         return []
     pools = {subset: subset if subset in all_data else "train" for subset in rows}
@@ -417,23 +513,17 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
                 f"{_sample_name(all_data[pools[subset]], rows[subset][shared[0]])}, "
                 f"like {_sample_name(all_data['train'], rows['train'][twin])})"
             )
-    are_texts = isinstance(all_data["train"], Unfitted)
-    most = len(rows["train"]) if are_texts else _MOST_PICTURES
-    train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
-    others = {name: rows[name] if are_texts else rows[name][: most // 10] for name in ("val", "test")}
-    chosen = {"train": train, **{name: some for name, some in others.items() if len(some)}}
-    looks = {name: _summarize(all_data[pools[name]], some) for name, some in chosen.items()}
-    if all(look is not None for look in looks.values()):
-        for subset in [name for name in looks if name != "train"]:
-            own_rows = chosen[subset]
-            twins = _find_nearest(looks[subset], looks["train"])
-            twins[np.isin(inputs[subset][: len(own_rows)], inputs["train"])] = -1
-            if len(near_rows := np.flatnonzero(twins >= 0)):
-                name = _sample_name(all_data[pools[subset]], own_rows[near_rows[0]])
-                twin_name = _sample_name(all_data["train"], train[twins[near_rows[0]]])
-                near.append(
-                    f"{len(near_rows):,} of {len(own_rows):,} in {subset} (such as {name}, like {twin_name})"
-                )
+    words = {subset: _words(all_data[pools[subset]], own) for subset, own in rows.items()}
+    for subset in [name for name in ("val", "test") if words[name] is not None]:
+        is_near = np.isin(words[subset], words["train"]) & ~np.isin(inputs[subset], inputs["train"])
+        if is_near.any():
+            place = int(is_near.argmax())
+            twin = int((words["train"] == words[subset][place]).argmax())
+            near.append(
+                f"{is_near.sum():,} of {len(is_near):,} in {subset} "
+                f"(such as {_sample_name(all_data[pools[subset]], rows[subset][place])}, "
+                f"like {_sample_name(all_data['train'], rows['train'][twin])})"
+            )
     copies = {COPIES: equal, "are nearly the same as some in training": near}
     return [f"data: samples that {where}: {' and '.join(of)}; {_HINT}" for where, of in copies.items() if of]
 
@@ -444,56 +534,27 @@ def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> 
         message = "data.split.dedup=true: these samples are read one by one, and cannot be compared"
         raise DataError(message, hint="data.split.dedup=false")
     train = rows["train"]
-    look, is_copy = _summarize(all_data["train"], train), np.zeros(len(train), dtype=bool)
+    words = _words(all_data["train"], train)
+    is_copy = np.zeros(len(train), dtype=bool)
     for subset in ("val", "test"):
         pool = subset if subset in all_data else "train"
         is_copy |= np.isin(hashes["train"][train], hashes[pool][rows[subset]])
-        others = _summarize(all_data[pool], rows[subset]) if len(rows[subset]) else None
-        while look is not None and others is not None and len(remaining := np.flatnonzero(~is_copy)):
-            twins = _find_nearest(others, look[remaining])
-            if not (twins >= 0).any():  # else there may be more than one twin of a sample
-                break
-            is_copy[remaining[twins[twins >= 0]]] = True
+        if words is not None:
+            is_copy |= np.isin(words, _words(all_data[pool], rows[subset]))
     left_out = f"{is_copy.sum():,} of {len(train):,} training samples are left out"
     told = f"data.split.dedup=true: {left_out}, as they are (nearly) in val or test, too"
     return {**rows, "train": train[~is_copy]}, told
 
 
-def _find_nearest(looks: Any, training: Any) -> NDArray[np.int64]:
-    """The place among known texts or pictures of one that is nearly the same, or -1.
-
-    Texts: the same words, whatever their case and signs. Pictures: twenty times as close, by correlation, as
-    those of the closest pictures otherwise.
-    """
-    if looks.ndim == 1:
-        places = dict(zip(training.tolist(), range(len(training)), strict=True))
-        return np.array([places.get(look, -1) for look in looks.tolist()])
-    pairs = [(block @ training.T).max(1) for block in looks.split(500)]
-    distances = 1 - torch.cat([pair.values for pair in pairs])
-    nearest = torch.cat([pair.indices for pair in pairs])
-    result: NDArray[np.int64] = nearest.where(distances < distances.median() / 20, -1).numpy()
-    return result
-
-
-def _summarize(data: Data, rows: Rows) -> Any:
-    """What near copies have alike: words `[N]`, or small grey pictures `[N, 256]` of norm 1; or None."""
-    if isinstance(data, Unfitted):
-        column = getattr(data.encoder, "column", None)
-        if column is None:
-            return None
-        texts = map(str, data.raw[column].iloc[rows])
-        return np.array([hash(" ".join(_WORD.findall(text.casefold()))) for text in texts])
-    if not isinstance(data, Samples) or data.inputs.ndim != 4 or data.inputs.dtype != torch.uint8:
+def _words(data: Data, rows: Rows) -> Any:
+    """A number for each text, equal where case and punctuation alone differ; None for other data."""
+    column = getattr(data.encoder, "column", None) if isinstance(data, Unfitted) else None
+    if column is None:
         return None
-    if (size := min(data.inputs.shape[2:])) < 16:
-        return None
-    step = max(1, size // 32)
-    small = [
-        adaptive_avg_pool2d(block[..., ::step, ::step].float().mean(1), 16).flatten(1)
-        for block in blocks(data.inputs, torch.as_tensor(rows))
-    ]
-    grey = torch.cat(small)
-    return normalize(grey - grey.mean(1, keepdim=True))
+    texts = map(str, data.raw[column].iloc[rows])  # type: ignore[union-attr]
+    return np.array(
+        [hash(" ".join(_WORD.findall(text.casefold())) or text) for text in texts], dtype=np.int64
+    )
 
 
 def note_ignored_columns(

@@ -305,7 +305,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
         if subset.in_training and not survey.warnings:
             warnings.append(
                 f"{subset.in_training:,} of {subset.num_samples:,} samples in {subset.name} {COPIES}: "
-                "scores on them say little about new data"
+                "scores on them are optimistic"
             )
         if subset.unreadable:
             number = pluralize(len(subset.unreadable), "sample")
@@ -433,8 +433,6 @@ def _format_target(datamodule: DataModule, target: Any) -> str:
 
 
 _INTROS: Final = {"columns": "Of the training rows, as they stand in the file."}
-_LARGEST_PICTURES: Final = 800_000
-"""Bytes of all pictures on a page."""
 _MOST_CLASSES: Final = 1000
 
 
@@ -576,6 +574,6 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
 def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]) -> list[Block]:
     group = samples[title]
     pictures = [Picture(item.picture, target, key) for key, target, item in group if item.picture is not None]
-    blocks = picture_blocks(title, pictures, _LARGEST_PICTURES // len(samples))
+    blocks = picture_blocks(title, pictures)
     rows = [([key, target], item.row) for key, target, item in group if item.picture is None and item.row]
     return blocks + sample_table(title, ("sample", "target"), rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import io
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -95,7 +96,28 @@ class Picture:
     @property
     def source(self) -> str:
         """As an address that holds the picture itself."""
-        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+        kind = "png" if self.png.startswith(b"\x89PNG") else "jpeg"
+        return f"data:image/{kind};base64,{base64.b64encode(self.png).decode()}"
+
+
+_SMALL: Final = 8_000
+"""Bytes of a PNG file that a page shows as it is."""
+_SIDE, _STRIP = (128, 128), (400, 128)
+"""Width and height of others at most: of a picture, and of three beside each other."""
+
+
+def make_thumbnail(png: bytes, *, is_wide: bool = False) -> bytes:
+    """A picture as a small JPEG file, unless it takes few bytes anyway."""
+    if len(png) <= _SMALL:
+        return png
+    from PIL import Image
+
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
+        small = image.convert("RGB")
+    small.thumbnail(_STRIP if is_wide else _SIDE)
+    small.save(file, "JPEG", quality=85, optimize=True)
+    return file.getvalue()
 
 
 @final
@@ -129,15 +151,11 @@ def sample_table(
 
 
 def picture_blocks(
-    title: str, pictures: Sequence[Picture], most: int, caption: str = "", *, are_wide: bool = False
+    title: str, pictures: Sequence[Picture], caption: str = "", *, are_wide: bool = False
 ) -> list[Block]:
-    """The pictures that fit on a page, in at most `most` bytes."""
-    small = [picture for picture in pictures if len(picture.png) <= most // len(pictures)]
-    if not small:
-        return [Note(f"{title}: the pictures are too large for a page.")] if pictures else []
-    left_out = len(pictures) - len(small)
-    caption += f" {left_out} pictures are too large for a page." if left_out else ""
-    return [Pictures(title, small, caption.strip(), are_wide)]
+    """Pictures as thumbnails; nothing where there are none."""
+    small = [replace(picture, png=make_thumbnail(picture.png, is_wide=are_wide)) for picture in pictures]
+    return [Pictures(title, small, caption, are_wide)] if small else []
 
 
 @final

@@ -67,8 +67,6 @@ TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupt
 _ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
 _HOW_SAID: Final = "With the model's prediction, and the target where the two differ."
 _MOST_COLOURS: Final = 60
-_LARGEST_PICTURES: Final = 600_000
-"""Bytes of all pictures on a page."""
 _SUBSETS: Final = ("train", "val", "test")
 _TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
 
@@ -326,7 +324,7 @@ def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     blocks: list[Block] = []
     if pictures and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
-    blocks += picture_blocks(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
+    blocks += picture_blocks(title, pictures, order, are_wide=bool(legend))
     rows = [
         (item, _join_tokens(item.row)) for item in samples if item.picture is None and item.row is not None
     ]

@@ -41,6 +41,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from assay.data.images import Decoding
     from assay.data.tabular.table_encoder import TableEncoder
 
 _MODE_OF = {1: "GRAY", 3: "RGB"}
@@ -111,13 +112,13 @@ class Preprocess(nn.Module):
         self.transforms = transforms or Transforms()
         self.normalize = Normalize(tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()))
         self.input_shape = tuple(spec.get("input_shape") or ())
-        self._decoding: tuple[str, tuple[int, int] | None] | None = None
-        """Mode and size of pictures as the run's source decodes them; None where they are no pictures."""
+        self._decoding: Decoding | None = None
+        """How the run's source decodes pictures; None where they are no pictures."""
         raw_input = info_of(source).raw_input
         if raw_input == "pictures":
-            self._decoding = source.mode, source.image_size
+            self._decoding = source.decoding
         elif len(raw_shape) == 3 and spec.get("input_dtype") == "uint8" and raw_shape[0] in _MODE_OF:
-            self._decoding = _MODE_OF[raw_shape[0]], None
+            self._decoding = _MODE_OF[raw_shape[0]], None, None
         self.takes_pictures = self._decoding is not None
         self.takes_arrays = raw_input == "arrays"
         self.array_names = source.input_names if self.takes_arrays else ("inputs",)

@@ -573,13 +573,13 @@ class MaskPredictions(Scored):
 
     @property
     def mask(self) -> NDArray[np.uint8]:
-        """Class of each pixel of one picture, in its original size: the nearest prediction."""
-        labels: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
-        rows, columns = (
-            np.minimum(((np.arange(new) + 0.5) * size / new).astype(int), size - 1)
-            for new, size in zip(self.sizes[0] if self.sizes else labels.shape, labels.shape, strict=True)
-        )
-        return labels[np.ix_(rows, columns)]
+        """Class of each pixel of one picture, in its original size, to which the scores are scaled."""
+        height, width = self.sizes[0] if self.sizes else self.scores.shape[1:]
+        planes = [
+            Image.fromarray(plane.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
+            for plane in self.scores
+        ]
+        return np.stack([np.asarray(plane) for plane in planes]).argmax(0).astype(np.uint8)
 
     @property
     def shares(self) -> dict[str, float]:
