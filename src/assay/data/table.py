@@ -12,6 +12,7 @@ import torch
 
 from assay.data.samples import Unfitted
 from assay.data.source_info import info_of
+from assay.data.tabular.amount import TIME, is_amount
 from assay.data.tabular.column_kind import (
     ColumnOptions,
     Features,
@@ -22,8 +23,10 @@ from assay.data.tabular.column_kind import (
     is_number,
     is_real,
     join_names,
+    join_problems,
     kind_of,
     parse_dates,
+    parse_targets,
     split_hints,
     task_of_columns,
 )
@@ -39,7 +42,7 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -241,7 +244,8 @@ class Table:
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         options = column_options(target, features, exclude, keep, categories)
-        self._asked_of_columns, self.targets = replace(options, day_first=day_first), options.targets
+        options = replace(options, day_first=day_first, na_values=_as_names(na_values))
+        self._asked_of_columns, self.targets = options, options.targets
         self.text_encoder: TextEncoder | None = None
         if text is not None:
             if text in self.targets:
@@ -289,7 +293,15 @@ class Table:
         texts = [column.name for column in encoder.columns if column.kind == "text"] if encoder else []
         frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
-        self.task = self._find_task(first)
+        forms = dict(getattr(encoder, "target_forms", {}))
+        problems: list[DataError] = []
+        try:
+            self._parse_targets(frames.values(), forms)
+            self.task = self._find_task(first)
+        except DataError as error:
+            if encoder is not None:
+                raise
+            problems.append(error)
         if self.fitted is None and texts and len(first) > 1 and first[texts[0]].nunique() == 1:
             raise DataError(
                 f"data.source.text={texts[0]}: all {len(first):,} texts are equal: nothing can be learnt",
@@ -300,9 +312,15 @@ class Table:
         else:
             split_names = self._check_split_columns(first, path)
             options = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *split_names])
-            chosen = choose_features(first, options, path)
+            try:
+                chosen = choose_features(first, options, path)
+            except DataError as error:
+                problems.append(error)
+            if problems:
+                raise join_problems(problems)
             self._note(*chosen.notes)
             encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
+            encoder.target_forms = forms
             if is_csv(path):
                 dialect = resolve_options(path, self.file_options)
                 encoder.csv = {key: str(dialect[key]) for key in ("separator", "decimal")}
@@ -377,7 +395,7 @@ class Table:
         if not missing:
             return
         middle = {
-            name: "median" if is_number(frame[name]) or frame[name].dtype.kind == "M" else "a category"
+            name: "median" if name in chosen.forms or is_number(frame[name]) else "a category"
             for name in missing
         }
         filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
@@ -410,6 +428,13 @@ class Table:
                 split_names.append(name)
         return split_names
 
+    def _parse_targets(self, frames: Iterable[pd.DataFrame], forms: dict[str, str]) -> None:
+        """Numbers in place of targets such as $29.93, where they are not to be classes."""
+        asked = None if self._asked == "auto" else task_of(self._asked)
+        if asked is None or asked.has_real_targets or asked.has_heads:
+            for frame in frames:
+                self._note(*parse_targets(frame, self.targets, forms))
+
     def _find_task(self, frame: pd.DataFrame) -> str:
         task, note = choose_task(self._asked, frame, self.targets)
         self._note(*([note] if note else []))
@@ -421,7 +446,11 @@ class Table:
 
 def learned_features(encoder: TableEncoder | TextEncoder) -> Features:
     """The columns of an encoder that has learned, whatever else the table holds."""
-    forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
+    forms = {
+        column.name: column.form
+        for column in encoder.columns
+        if column.kind == "date" or (column.kind == "number" and is_amount(column.form))
+    }
     return Features([column.name for column in encoder.columns], forms)
 
 
@@ -454,6 +483,8 @@ def _as_names(value: Any) -> list[str]:
 def read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
     """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
     for name, form in forms.items():
+        if is_amount(form) or form == TIME:
+            continue  # pages show them as they are written
         dates = parse_dates(frame[name], form)
         if (dates.isna() == frame[name].isna()).all():
             frame[name] = dates

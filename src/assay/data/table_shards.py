@@ -137,6 +137,8 @@ class TableShards(ShardSource):
         for name, frame in frames.items():
             read_columns(frame, self._features.forms, self._options.categories)
             targets = self._encode_targets(frame)
+            if name == "train" and task_of(self.task).has_real_targets:
+                self._encoded.encode(frame)  # refuses numbers that 32 bits cannot tell apart
             raw = frame[self._features.names].reset_index(drop=True)
             subsets[name] = Unfitted(raw, targets, encoder, [*map(str, frame.index)])
         return subsets

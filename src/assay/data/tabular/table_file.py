@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zipfile import BadZipFile
 
+import numpy as np
 import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
@@ -231,12 +232,49 @@ def _read_csv(
     used = None if columns is None else lambda name: str(name) in columns
     with _explain_widths(path, key, options):
         frame: pd.DataFrame = pd.read_csv(path, usecols=used, **_csv_options(options, texts))
-    frame = _use_points(frame, options, texts)
+    frame = _use_points(_keep_zeros(frame, path, options), options, texts)
     if columns is None:
         _check_quotes(frame, key, options)
         if len(frame) and frame.iloc[:, -1].isna().any():  # fields that are not there are missing values
             _check_widths(path, key, options)
     return frame
+
+
+def _keep_zeros(frame: pd.DataFrame, path: str, options: Mapping[str, Any]) -> pd.DataFrame:
+    """Codes such as 01234 as they are written, which pandas reads as the number 1234."""
+    names = [name for name in frame.columns if _are_integers(frame[name])]
+    if not names or not _has_leading_zeros(path, options):
+        return frame
+    forms = _csv_options(options, ()) | {"dtype": str}
+    texts = pd.read_csv(path, usecols=lambda name: str(name) in map(str, names), **forms)
+    for name in names:
+        if texts[name].str.match(r"\s*0\d").any():
+            frame[name] = texts[name].str.strip()
+    return frame
+
+
+def _are_integers(column: pd.Series[Any]) -> bool:
+    if column.dtype.kind in "iu":
+        return True
+    return column.dtype.kind == "f" and column.hasnans and bool((column.dropna() % 1 == 0).all())
+
+
+def _has_leading_zeros(path: str, options: Mapping[str, Any]) -> bool:
+    """Whether a field may begin with 0 and another digit."""
+    # Searched in bytes with numpy: a regular expression takes as long as pandas does to read the file.
+    separator = options["separator"] if len(options["separator"]) == 1 else " "
+    before = np.frombuffer(f'\n" {separator}'.encode("latin-1", "replace"), np.uint8)
+    last = b""
+    with get_handle(path, "rb", is_text=False, compression="infer") as opened:
+        while data := opened.handle.read(1 << 20):
+            data = last + data.replace(b"\0", b"")  # of UTF-16
+            codes = np.frombuffer(data, np.uint8)
+            zeros = np.flatnonzero(codes[1:-1] == ord("0"))
+            is_digit = codes[zeros + 2] - ord("0") < 10
+            if np.isin(codes[zeros[is_digit]], before).any():
+                return True
+            last = data[-2:]
+    return False
 
 
 def _csv_options(options: Mapping[str, Any], texts: Sequence[str]) -> Any:
