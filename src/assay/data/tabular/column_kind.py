@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 
@@ -123,15 +122,6 @@ def to_numbers(*columns: Series[Any]) -> str:
     sign, name = (",", "comma") if any("," in text for text in texts) else (".", "point")
     decimal = format_override("data.source.decimal", sign)
     return f"remove signs of units and of thousands, or store numbers; {decimal} for a decimal {name}"
-
-
-def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Decimals as floats: Parquet and databases have columns of them."""
-    for name in frame.columns:
-        values = frame[name].dropna()
-        if values.dtype == object and len(values) and all(isinstance(value, Decimal) for value in values):
-            frame[name] = frame[name].astype(float)
-    return frame
 
 
 def find_sentinel(column: Series[Any]) -> str:
@@ -346,7 +336,8 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that is ambiguous."""
     different = values.nunique()
     if not is_number(values):
-        _check_classes(values, name, different)
+        if not isinstance(values.dtype, pd.CategoricalDtype):  # else the file says that these are classes
+            _check_classes(values, name, different)
         return False, _note_on_spelling(values, name)
     is_float = pd.api.types.is_float_dtype(values)
     note = (
