@@ -6,7 +6,6 @@ import datetime
 import json
 import math
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +29,6 @@ from assay.data.tabular.column_kind import (
     find_format,
     kind_of,
     parse_dates,
-    plain_numbers,
     task_of_columns,
 )
 from assay.data.tabular.leak import find_leak
@@ -111,14 +109,6 @@ def test_numbers_with_a_sign_and_texts() -> None:
     numbers = ["1", "-1.5", "$1,200.50", "12 %", "1 200,5 €", "5kg", "10 cm", "1'000"]
     texts = ["", "A12", "12 Main Street", "one", "1-2", "-"]
     assert [text for text in [*numbers, *texts] if looks_like_amount(text)] == numbers
-
-
-def test_decimals_become_floats() -> None:
-    frame = pd.DataFrame({"price": [Decimal("1.25"), None], "mixed": [Decimal(1), "x"], "name": ["a", "b"]})
-    found = plain_numbers(frame.copy())
-    assert found["price"].dtype == float
-    assert found["price"].tolist()[0] == 1.25
-    pd.testing.assert_frame_equal(found[["mixed", "name"]], frame[["mixed", "name"]])
 
 
 DATES = pd.Series(pd.date_range("2023-11-03 07:30", periods=60, freq="53h"), name="day")

@@ -280,8 +280,8 @@ def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame |
             kind = "time"
             extra["span"] = tuple(f"{end:%H:%M:%S}" for end in parse_times(column).agg(["min", "max"]))
         elif kind == "number":
-            column = parse_amounts(column, how.form) if how is not None and is_amount(how.form) else column
-            extra["values"] = summarize_values(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            values = parse_amounts(column, how.form) if how is not None and is_amount(how.form) else column
+            extra["values"] = summarize_values(values.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":
             extra["span"] = tuple(str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
         else:

@@ -209,8 +209,8 @@ def _read(data: DataModule, name: str, tables: Mapping[str, Any]) -> tuple[Any, 
     for block in _blocks(subset, rows):
         is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2
         exact = torch.float64 if block.dtype == torch.float64 else torch.float32
-        block = adaptive_avg_pool2d(block.to(exact), _SIDE) if is_large else block
-        inputs.append(block.flatten(1).to(exact))
+        values = adaptive_avg_pool2d(block.to(exact), _SIDE) if is_large else block.to(exact)
+        inputs.append(values.flatten(1))
     return torch.cat(inputs[1:] or inputs).numpy(), targets.numpy()
 
 

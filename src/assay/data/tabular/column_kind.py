@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -16,9 +15,9 @@ from assay.config.did_you_mean import did_you_mean
 from assay.data.tabular.amount import (
     TIME,
     are_codes,
-    format_amount,
     find_amount,
     find_words,
+    format_amount,
     is_amount,
     is_time,
     looks_like_amount,
@@ -28,7 +27,7 @@ from assay.data.tabular.amount import (
 )
 from assay.data.tabular.leak import find_hints, find_leak
 from assay.errors import DataError
-from assay.quoting import format_override, reads_as_number
+from assay.quoting import format_override
 from assay.task.multitask import Multitask
 from assay.task.task_of import infer_task
 
@@ -127,15 +126,6 @@ def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> d
 def is_number(column: Series[Any]) -> bool:
     """Whether a column holds numbers, or yes and no."""
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
-
-
-def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Decimals as floats: Parquet and databases have columns of them."""
-    for name in frame.columns:
-        values = frame[name].dropna()
-        if values.dtype == object and len(values) and all(isinstance(value, Decimal) for value in values):
-            frame[name] = frame[name].astype(float)
-    return frame
 
 
 def find_sentinel(column: Series[Any]) -> str:
@@ -399,7 +389,8 @@ def parse_targets(frame: pd.DataFrame, targets: Sequence[str], forms: dict[str, 
     notes = []
     for name in targets:
         column = frame[name]
-        if name not in forms and not is_number(column) and kind_of(column)[0] == "amount":
+        is_class = is_number(column) or isinstance(column.dtype, pd.CategoricalDtype)
+        if name not in forms and not is_class and kind_of(column)[0] == "amount":
             forms[name] = find_amount(column)
         if name in forms and not is_number(column):
             numbers = parse_amounts(column, forms[name])
@@ -425,7 +416,8 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that is ambiguous."""
     different = values.nunique()
     if not is_number(values):
-        _check_classes(values, name, different)
+        if not isinstance(values.dtype, pd.CategoricalDtype):  # else the file says that these are classes
+            _check_classes(values, name, different)
         return False, _note_on_spelling(values, name)
     is_float = pd.api.types.is_float_dtype(values)
     note = (
@@ -515,7 +507,7 @@ def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> F
     named = frame.columns if options.features is None else options.features
     chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
     names = [name for name in chosen.names if name not in options.categories]
-    chosen.kinds = kinds = {name: kind_of(frame[name]) for name in names}
+    chosen.kinds = {name: kind_of(frame[name]) for name in names}
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
     problems = _find_forms(frame, options, chosen)

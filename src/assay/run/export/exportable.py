@@ -10,7 +10,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from omegaconf import DictConfig, OmegaConf
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import pandas as pd
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
