@@ -6,7 +6,7 @@ import datetime as dt
 import tempfile
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,9 +28,6 @@ from assay.data.tabular.table_file import (
 )
 from assay.errors import DataError
 from assay.targets.objects import placeholder, provide_objects
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FORMATS = ("csv", "parquet", "feather", "xlsx", "jsonl", "frame")
 """The last is a frame that is given in Python."""
@@ -57,7 +54,7 @@ GAPLESS = {"int64": "Int64", "bool": "boolean"}
 CASES = [(kind, dtype) for kind, dtypes in DTYPES.items() for dtype in dtypes]
 
 
-def make_frame(kind: str, dtype: str, places: list[int], gap: int | None) -> pd.DataFrame:
+def make_frame(kind: str, dtype: Any, places: list[int], gap: int | None) -> pd.DataFrame:
     values = [VALUES[kind][place % len(VALUES[kind])] for place in places]
     if gap is not None:
         values[gap] = None
@@ -114,7 +111,7 @@ def test_a_table_means_the_same_in_each_format(
             if form == "xlsx" and kind in ("large", "unsigned"):  # written with 15 digits
                 continue
             path = write(frame, folder, form)
-            options = {"categories": ["x"]} if role == "category" else {}
+            options: dict[str, Any] = {"categories": ["x"]} if role == "category" else {}
             if role == "target" and kind == "unsigned":
                 options["task"] = "multiclass"
             table, rows, encoded = encode(path, frame, "x" if role == "target" else "y", **options)
@@ -213,7 +210,7 @@ def test_cells_of_several_values_are_named_unless_they_are_left_out(form: str, t
 
 
 @pytest.fixture
-def csv(tmp_path: Path) -> Iterator[Any]:
+def csv(tmp_path: Path) -> Any:
     def write_rows(text: str) -> str:
         (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
         return str(tmp_path / "rows.csv")

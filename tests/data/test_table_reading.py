@@ -35,7 +35,7 @@ from assay.errors import AssayError, ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AUTO = {"separator": "auto", "decimal": "auto"}
+AUTO: dict[str, Any] = {"separator": "auto", "decimal": "auto"}
 
 
 def dialect(path: Path, text: str | bytes) -> tuple[str, str]:

@@ -203,8 +203,11 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:  # noqa:
         value = number
     if isinstance(value, float) and value.is_integer() and accepts(expected, int(value)):
         return f"{key}={int(value)}"
-    if isinstance(value, int | float) and not isinstance(value, bool) and accepts(expected, str(value)):
-        return shlex.quote(f'{key}="{value}"')
+    several = value if isinstance(value, list) else [value]
+    if all(isinstance(item, int | float) and not isinstance(item, bool) for item in several):
+        texts = [f'"{item}"' for item in several]
+        if accepts(expected, [*map(str, several)] if several is value else str(value)):
+            return shlex.quote(f"{key}=[{','.join(texts)}]" if several is value else f"{key}={texts[0]}")
     if isinstance(value, NestedTarget) and value.kind is functools.partial:
         return "leave out its _partial_: true"
     if value is not None and not isinstance(value, list | dict | NestedTarget):

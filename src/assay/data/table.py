@@ -242,7 +242,7 @@ class Table:
         separator: str = AUTO,
         decimal: str = AUTO,
         encoding: str = "utf-8",
-        na_values: str | Sequence[str | float] = AUTO,
+        na_values: str | float | Sequence[str | float] = AUTO,
         sheet: str | None = None,
         header: bool | Literal["auto"] = AUTO,
         skip_rows: int = 0,

@@ -191,6 +191,9 @@ def read_table(
     key = f"data.source.{option}={path}"
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
     options = {**FILE_OPTIONS, **options}
+    if (na_values := options["na_values"]) != AUTO:
+        several = [na_values] if isinstance(na_values, str | int | float) else na_values
+        options["na_values"] = list(map(str, several))
     with _explain_errors(key, options["encoding"]):
         if (held := take_from(path)) is not None:
             frame = held.copy(deep=False)
@@ -206,38 +209,40 @@ def read_table(
     if columns is not None:
         frame = frame[[name for name in frame if name in columns]]
     parse = _parser_of(options) if is_csv(path) else None
-    raw, frame = frame, mark_missing(settle(frame.reset_index(drop=True)), options["na_values"])
+    raw = frame.reset_index(drop=True)
+    frame = settle(raw, options["na_values"])
     if columns is None and held is None:
         _check_header(path, frame, key, options)
     words, is_marked = _find_words(raw, frame, parse, texts)
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
+    if str(path).lower().endswith(".xlsx") and (rounded := [name for name in frame if _is_long(frame[name])]):
+        sentences.append(
+            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
+        )
     if notes is not None:
         notes += [f"{path}: {sentence}" for sentence in sentences]
     return frame
 
 
-def mark_missing(frame: pd.DataFrame, na_values: str | Sequence[str]) -> pd.DataFrame:
-    """Missing values in place of `na_values` and empty texts, of whatever file: as a CSV file has them."""
-    na_values = () if na_values == AUTO else na_values
-    numbers = [float(text) for text in na_values if reads_as_number(text)]
-    for name in frame.columns:
-        if frame[name].dtype == object:
-            continue
-        absent = numbers if is_number(frame[name]) else ["", *na_values, *numbers]
-        if absent and (missing := frame[name].isin(absent)).any():
-            frame[name] = frame[name].mask(missing)
-    return frame
-
-
-def settle(frame: pd.DataFrame) -> pd.DataFrame:
-    """Bring columns to the dtypes that follow from their values.
+def settle(frame: pd.DataFrame, na_values: str | Sequence[str] = AUTO) -> pd.DataFrame:
+    """Bring columns to the dtypes that follow from their values, without `na_values` and empty texts.
 
     Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
     Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
     """
-    return pd.DataFrame({name: _settle(column) for name, column in frame.items()}, index=frame.index)
+    texts = [] if na_values == AUTO else list(na_values)
+    numbers = [float(text) for text in texts if reads_as_number(text)]
+    columns: dict[Any, pd.Series[Any]] = {}
+    for name, raw in frame.items():
+        has_objects = raw.dtype == object and not is_nested(raw)
+        column = raw if has_objects else _settle(raw)
+        absent = numbers if is_number(column) else ["", *texts, *numbers]
+        if absent and (has_objects or column.dtype != object) and (missing := column.isin(absent)).any():
+            column = column.mask(missing)
+        columns[name] = _settle_objects(column) if has_objects else column
+    return pd.DataFrame(columns, index=frame.index, copy=False)
 
 
 def _settle(column: pd.Series[Any]) -> pd.Series[Any]:  # noqa: PLR0911 - one for each kind of dtype
@@ -246,10 +251,11 @@ def _settle(column: pd.Series[Any]) -> pd.Series[Any]:  # noqa: PLR0911 - one fo
         import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
         array: Any = column.array
-        settled = _settle(_from_arrow(pa.chunked_array(array.__arrow_array__())))
-        return settled.set_axis(column.index).rename(column.name)
+        plain = _from_arrow(pa.chunked_array(array.__arrow_array__())).set_axis(column.index)
+        plain.name = column.name
+        return _settle(plain)
     if isinstance(dtype, pd.SparseDtype):
-        return column.sparse.to_dense()
+        return pd.Series(np.asarray(column), column.index, name=column.name)
     if isinstance(dtype, pd.CategoricalDtype):
         categories = _settle(pd.Series(dtype.categories))
         if categories.dtype.kind in "mM":
@@ -332,6 +338,10 @@ def _from_arrow(column: Any) -> pd.Series[Any]:
     return settled
 
 
+def _is_long(column: pd.Series[Any]) -> bool:
+    return bool(pd.api.types.is_integer_dtype(column) and column.notna().any() and column.max() >= 10**15)
+
+
 def _parser_of(options: Mapping[str, Any]) -> Callable[[pd.Series[Any]], pd.Series[Any]]:
     """What reads texts as a CSV file that holds no others."""
 
@@ -381,9 +391,11 @@ def _find_words(
         words[name] = frame[name][found]
         rest = frame[name].mask(found)
         different = pd.Series(rest.dropna().unique())
-        parsed = rest if parse is None or not is_number(parse(different)) else parse(rest)
-        if raw[name].dtype == object:  # of an Excel or JSON file, or of Python: numbers beside words
-            parsed = _settle_objects(raw[name].set_axis(frame.index).mask(found))
+        parsed = rest
+        if parse is not None:
+            parsed = parse(rest) if is_number(parse(different)) else rest
+        elif raw[name].dtype == object:  # of an Excel or JSON file, or of Python: numbers beside words
+            parsed = _settle_objects(raw[name].mask(rest.isna()))
         if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
             numeric.add(name)
             frame[name] = rest if name in texts else parsed
@@ -432,7 +444,7 @@ def prepare_rows(
     frame: pd.DataFrame, columns: Sequence[Column], na_values: str | Sequence[str]
 ) -> pd.DataFrame:
     """Rows for an encoder that has learned: dtypes, words and categories as those of its training rows."""
-    frame = mark_missing(settle(frame[[column.name for column in columns]]), na_values)
+    frame = settle(frame[[column.name for column in columns]], na_values)
     for learned in columns:
         column = frame[learned.name]
         if is_nested(column) or isinstance(column.dtype, pd.CategoricalDtype):
@@ -630,8 +642,8 @@ def _check_header(path: str | Path, frame: pd.DataFrame, key: str, options: Mapp
     if options["header"] != AUTO or not (is_csv(path) or str(path).lower().endswith(".xlsx")):
         return
     blank = sum(name.startswith("Unnamed: ") for name in names[1:])
-    full = np.flatnonzero(frame.notna().all(axis=1))
-    if 2 * blank > len(names) - 1 and len(full):
+    full = np.flatnonzero(frame.notna().all(axis=1)) if 2 * blank > len(names) - 1 else []
+    if len(full):
         line = int(full[0]) + 1 + options["skip_rows"]
         if is_csv(path):
             line = next(islice(_count_fields(path, options), int(full[0]) + 1, None))[0] - 1
