@@ -144,11 +144,16 @@ PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
             "rows",
         ),
         (frame().assign(kind=None), {}, "data.source.target=kind: no row of", "another column"),
-        (frame().assign(price=PRICES), {"target": "price"}, "text such as '$100,000', but looks", "signs"),
+        (
+            frame().assign(price=[*PRICES[1:], "€5"]),
+            {"target": "price"},
+            "mixes units: '$139,000' and '€5'",
+            "one unit",
+        ),
         (
             frame().assign(tax=["?", *map(str, range(39))]),
             {},
-            "such as '?', but looks like",
+            "such as '0', but holds '?'",
             'na_values=["?"]',
         ),
         (

@@ -35,7 +35,7 @@ from assay.errors import AssayError, ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AUTO = {"separator": "auto", "decimal": "auto"}
+AUTO: dict[str, Any] = {"separator": "auto", "decimal": "auto"}
 
 
 def dialect(path: Path, text: str | bytes) -> tuple[str, str]:
@@ -321,7 +321,7 @@ def test_rows_that_an_open_quote_takes_in_are_not_lost(tmp_path: Path, between: 
     ("text", "options"),
     [
         ("a;b\n1,5;x\n2,5;-\n", {"separator": ";", "decimal": ",", "na_values": ["-"]}),
-        ("a b\n1.5  x\n2.5 NA\n", {"separator": r"\s+"}),
+        ("a b\n1.5  x\n2.5 NA\n", {"separator": r"\s+", "na_values": ["NA"]}),
     ],
 )
 def test_forms_of_csv(tmp_path: Path, text: str, options: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import re
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
@@ -194,7 +195,7 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
     raise ConfigError(f"expected {format_annotation(expected)}, got {shown}", key=key, hint=hint)
 
 
-def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
+def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:  # noqa: PLR0911 - one for each mend
     if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
         number = float(value)
         if accepts(expected, number):
@@ -202,6 +203,11 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
         value = number
     if isinstance(value, float) and value.is_integer() and accepts(expected, int(value)):
         return f"{key}={int(value)}"
+    several = value if isinstance(value, list) else [value]
+    if all(isinstance(item, int | float) and not isinstance(item, bool) for item in several):
+        texts = [f'"{item}"' for item in several]
+        if accepts(expected, [*map(str, several)] if several is value else str(value)):
+            return shlex.quote(f"{key}=[{','.join(texts)}]" if several is value else f"{key}={texts[0]}")
     if isinstance(value, NestedTarget) and value.kind is functools.partial:
         return "leave out its _partial_: true"
     if value is not None and not isinstance(value, list | dict | NestedTarget):

@@ -97,9 +97,11 @@ class Normalize:
         is_byte = inputs.dtype == torch.uint8
         if not self.mean:
             return inputs.to(dtype).div_(255) if is_byte else inputs.to(dtype)
-        shift, scale = self._statistics(inputs, dtype, is_byte)
+        # Doubles are scaled as such: of 1.7e9 and more, 32 bits keep no units.
+        exact = torch.float64 if inputs.dtype == torch.float64 else dtype
+        shift, scale = self._statistics(inputs, exact, is_byte)
         # One multiply-add instead of a division by 255, a subtraction and a division.
-        return torch.addcmul(shift, inputs.to(dtype), scale)
+        return torch.addcmul(shift, inputs.to(exact), scale).to(dtype)
 
     def denormalize(self, inputs: Tensor) -> Tensor:
         """What was normalised in the unit from before; bytes as floats from 0 to 1."""

@@ -421,8 +421,9 @@ class ShardReader:
         blocks = self.spread(most)
         each = -(-most // max(1, len(blocks)))
         chosen = [(at, np.arange(min(each, self.rows[at]))) for at in blocks]
-        frame: pd.DataFrame = self.read_all(chosen, columns).to_pandas(ignore_metadata=True)
-        return frame
+        from assay.data.tabular.table_file import from_arrow, settle
+
+        return settle(from_arrow(self.read_all(chosen, columns), plain=columns))
 
     def _open(self, at: int) -> Any:
         if os.getpid() != self._process:  # what a process has open its children cannot share

@@ -25,8 +25,8 @@ from assay.data.subset import (
 )
 from assay.errors import DataError
 from assay.quoting import join_first
-from assay.task.evaluator import LEFT_OUT
 from assay.task.classification import Multilabel
+from assay.task.evaluator import LEFT_OUT
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 

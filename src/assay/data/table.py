@@ -12,6 +12,8 @@ import torch
 
 from assay.data.samples import Unfitted
 from assay.data.source_info import info_of
+from assay.data.subset import SUBSET_WORDS
+from assay.data.tabular.amount import TIME, is_amount
 from assay.data.tabular.column_kind import (
     ColumnOptions,
     Features,
@@ -22,24 +24,35 @@ from assay.data.tabular.column_kind import (
     is_number,
     is_real,
     join_names,
+    join_problems,
     kind_of,
     parse_dates,
+    parse_targets,
     split_hints,
     task_of_columns,
 )
 from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category_texts
-from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolve_options
+from assay.data.tabular.table_file import (
+    AUTO,
+    as_integers,
+    is_csv,
+    is_nested,
+    parse_remaining,
+    prepare_rows,
+    read_table,
+    resolve_options,
+)
 from assay.data.tokenizer import TextEncoder
 from assay.errors import DataError
 from assay.quoting import format_override, join_first, pluralize
-from assay.task.classification import Binary
+from assay.task.classification import Binary, Multilabel
 from assay.task.predictions import SIGN, name_outputs
 from assay.task.reconstruction import Reconstruction
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -180,8 +193,12 @@ class Table:
             `assay.data.tabular.table_file`.
         decimal: Decimal point of a CSV file, or `auto`.
         encoding: Of a CSV file.
-        na_values: More texts and numbers that stand for a missing value, such as `?` or `-999`.
+        na_values: What stands for a missing value beside empty cells, such as `?` or `-999`. `auto`: words
+            such as NA where columns of numbers have them, too; in these they always are missing.
         sheet: Of an Excel file; None: its only one.
+        header: Whether the first row of a CSV or Excel file holds names; if not, columns are c0, c1, …
+        skip_rows: Lines above it, such as a title.
+        label_separator: Between the labels of a cell, such as `;`: the target is that of a multilabel task.
         max_categories: Columns a categorical column may become; the rarest categories share the last.
         positive: Of two classes the one that precision, recall and the like are of; None: the last one in
             alphabetical order, or the larger of two numbers.
@@ -225,8 +242,11 @@ class Table:
         separator: str = AUTO,
         decimal: str = AUTO,
         encoding: str = "utf-8",
-        na_values: Sequence[str | float] = (),
+        na_values: str | float | Sequence[str | float] = AUTO,
         sheet: str | None = None,
+        header: bool | Literal["auto"] = AUTO,
+        skip_rows: int = 0,
+        label_separator: str | None = None,
         max_categories: int | None = 100,
         positive: str | float | bool | None = None,
         text: str | None = None,
@@ -241,7 +261,10 @@ class Table:
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         options = column_options(target, features, exclude, keep, categories)
-        self._asked_of_columns, self.targets = replace(options, day_first=day_first), options.targets
+        options = replace(
+            options, day_first=day_first, na_values=() if na_values == AUTO else _as_names(na_values)
+        )
+        self._asked_of_columns, self.targets = options, options.targets
         self.text_encoder: TextEncoder | None = None
         if text is not None:
             if text in self.targets:
@@ -265,9 +288,14 @@ class Table:
             "separator": separator,
             "decimal": decimal,
             "encoding": encoding,
-            "na_values": _as_names(na_values),
+            "na_values": na_values if na_values == AUTO else _as_names(na_values),
             "sheet": sheet,
+            "header": header,
+            "skip_rows": skip_rows,
         }
+        if label_separator is not None and (len(self.targets) != 1 or not label_separator):
+            raise ValueError(f"label_separator={label_separator!r}: expected a character, and one target")
+        self._label_separator, self._label_column = label_separator, "".join(self.targets[:1])
         self._impute, self._max_categories = missing == "impute", max_categories
         self._positive = positive
         self.is_reversed = False
@@ -288,28 +316,51 @@ class Table:
         encoder = self.fitted or self.text_encoder
         texts = [column.name for column in encoder.columns if column.kind == "text"] if encoder else []
         frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
+        if self._label_separator is not None:
+            frames = self._divide_labels(frames, self._label_separator)
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
-        self.task = self._find_task(first)
+        forms = dict(getattr(encoder, "target_forms", {}))
+        problems: list[DataError] = []
+        try:
+            if self._label_separator is None:
+                self._parse_targets(frames.values(), forms)
+            self.task = self._find_task(first)
+        except DataError as error:
+            if encoder is not None:
+                raise
+            problems.append(error)
         if self.fitted is None and texts and len(first) > 1 and first[texts[0]].nunique() == 1:
             raise DataError(
                 f"data.source.text={texts[0]}: all {len(first):,} texts are equal: nothing can be learnt",
                 hint="choose another column",
             )
+        categories = [*self._asked_of_columns.categories, *declared_categories(first, self._asked_of_columns)]
         if encoder is not None:
             chosen = learned_features(encoder)
         else:
-            split_names = self._check_split_columns(first, path)
-            options = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *split_names])
-            chosen = choose_features(first, options, path)
+            left_out = [*self._check_split_columns(first, path), *self._find_subset_columns(first)]
+            asked = self._asked_of_columns
+            exclude = [*asked.exclude, *left_out]
+            options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
+            try:
+                _check_cells(first, asked)
+                chosen = choose_features(first, options, path)
+            except DataError as error:
+                problems.append(error)
+            if problems:
+                raise join_problems(problems)
             self._note(*chosen.notes)
             encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
+            encoder.target_forms = forms
             if is_csv(path):
                 dialect = resolve_options(path, self.file_options)
                 encoder.csv = {key: str(dialect[key]) for key in ("separator", "decimal")}
         hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
-            read_columns(frame, chosen.forms, self._asked_of_columns.categories)
+            read_columns(frame, chosen.forms, categories)
+            if self.fitted is not None:
+                frame[chosen.names] = prepare_rows(frame, self.fitted.columns, self.file_options["na_values"])
             if self.fitted is None and self._impute:
                 self._describe_gaps(subset, frame, chosen)
         all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
@@ -329,7 +380,10 @@ class Table:
     def _read_subset(self, subset: str, path: str, texts: Sequence[str]) -> pd.DataFrame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _path_option(subset)
-        frame = read_table(path, option, **self.file_options, texts=self._asked_of_columns.categories)
+        notes: list[str] = []
+        categories = self._asked_of_columns.categories
+        frame = read_table(path, option, **self.file_options, texts=categories, notes=notes)
+        self._note(*notes)
         dialect = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {dialect[key]!r}"
@@ -340,6 +394,8 @@ class Table:
             self._note(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         rows = drop_missing_targets(frame, self.targets) if self._impute else frame
+        if len(rows) < len(frame):
+            rows = parse_remaining(frame, rows, [*categories, *texts], self.file_options | dialect)
         if not len(rows):
             message = f"data.source.target={','.join(self.targets)}: no row of {path} has a value there"
             raise DataError(message, hint="choose another column")
@@ -377,7 +433,7 @@ class Table:
         if not missing:
             return
         middle = {
-            name: "median" if is_number(frame[name]) or frame[name].dtype.kind == "M" else "a category"
+            name: "median" if name in chosen.forms or is_number(frame[name]) else "a category"
             for name in missing
         }
         filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
@@ -410,18 +466,118 @@ class Table:
                 split_names.append(name)
         return split_names
 
+    def _parse_targets(self, frames: Iterable[pd.DataFrame], forms: dict[str, str]) -> None:
+        """Numbers in place of targets such as $29.93, where they are not to be classes."""
+        asked = None if self._asked == "auto" else task_of(self._asked)
+        if asked is None or asked.has_real_targets or asked.has_heads:
+            for frame in frames:
+                self._note(*parse_targets(frame, self.targets, forms))
+
+    def _find_subset_columns(self, frame: pd.DataFrame) -> list[str]:
+        """Columns of words such as train and test, which are no features."""
+        asked = self._asked_of_columns
+        others = (*self.targets, *asked.keep, *asked.exclude, *self.split_columns.values())
+        names = list[str]()
+        for name in frame.columns if asked.features is None else ():
+            if name in others or not isinstance(frame[name].dtype, pd.StringDtype):
+                continue
+            words = {str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]}
+            if len(words) > 1 and words <= SUBSET_WORDS.keys():
+                names.append(name)
+                use = format_override("data.split.column", name)
+                keep = format_override("data.source.keep", [*asked.keep, name])
+                self._note(
+                    f"left out of the features: {name}, which says {join_first(sorted(words))}; to divide "
+                    f"the samples by it: {use}; as a feature: {keep}"
+                )
+        return names
+
+    def _divide_labels(self, frames: Mapping[str, pd.DataFrame], mark: str) -> dict[str, pd.DataFrame]:
+        """A column of 0 and 1 for each label in place of the target's."""
+        name = self._label_column
+        dummies = {
+            subset: frame[name].astype(str).str.split(mark, regex=False).explode().str.strip()
+            for subset, frame in frames.items()
+        }
+        self.targets = sorted({label for labels in dummies.values() for label in labels if label})
+        taken = [
+            label for frame in frames.values() for label in self.targets if label in frame and label != name
+        ]
+        if taken or len(self.targets) < 2:
+            message = (
+                f"a column is called {taken[0]!r} as well"
+                if taken
+                else f"expected labels, got {self.targets}"
+            )
+            raise DataError(
+                f"data.source.label_separator={mark}: {message}", hint="rename it, or leave it out"
+            )
+        divided = {}
+        for subset, frame in frames.items():
+            marks = pd.get_dummies(dummies[subset], dtype=np.int64).groupby(level=0, sort=False).max()
+            columns = marks.reindex(index=frame.index, columns=self.targets, fill_value=0)
+            divided[subset] = frame.drop(columns=name).join(columns)
+        return divided
+
     def _find_task(self, frame: pd.DataFrame) -> str:
-        task, note = choose_task(self._asked, frame, self.targets)
+        if self._label_separator is not None:
+            return Multilabel.name
+        mark = find_label_separator(frame[self.targets[0]]) if len(self.targets) == 1 else ""
+        option = format_override("data.source.label_separator", mark)
+        labels = f"several labels in a cell: {option} makes it multilabel"
+        try:
+            task, note = choose_task(self._asked, frame, self.targets)
+        except DataError as error:
+            if not mark:
+                raise
+            raise DataError(error.message, hint=f"{error.hint}; for {labels}") from error
         self._note(*([note] if note else []))
+        if mark and task_of(task).by_class:
+            self._note(f"the target {self.targets[0]!r} seems to have {labels}")
         if task_of(task).by_class and len(self.targets) > 1:
             message = f"data.source.target: {len(self.targets)} columns for a {task} task, which has one"
             raise DataError(message, hint="data.source.task=multilabel, or data.source.task=regression")
         return task
 
 
+def find_label_separator(target: pd.Series[Any]) -> str:
+    """What stands between labels of a target: fewer of them make up all of its texts; empty for classes."""
+    if not isinstance(target.dtype, pd.StringDtype):
+        return ""
+    texts = target.dropna().unique()
+    for mark in ";|,/":
+        divided = [{label.strip() for label in str(text).split(mark)} for text in texts]
+        labels = set[str]().union(*divided)
+        if "" not in labels and 1 < len(labels) < len(divided) and any(len(some) == 1 for some in divided):
+            return mark
+    return ""
+
+
+def declared_categories(frame: pd.DataFrame, asked: ColumnOptions) -> list[str]:
+    """Features that the file itself says are categories."""
+    names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
+    return [name for name in names if name not in (*asked.targets, *asked.categories)]
+
+
+def _check_cells(frame: pd.DataFrame, asked: ColumnOptions) -> None:
+    """Refuse features of cells that hold several values."""
+    named = frame.columns if asked.features is None else asked.features
+    names = [name for name in named if name in frame and name not in asked.exclude and is_nested(frame[name])]
+    if names:
+        cells = [f"{name} (such as {str(frame[name].dropna().iloc[0])[:40]})" for name in names]
+        raise DataError(
+            f"data: columns of lists, mappings or bytes cannot be predicted from: {join_names(cells)}",
+            hint=format_override("data.source.exclude", [*asked.exclude, *names]),
+        )
+
+
 def learned_features(encoder: TableEncoder | TextEncoder) -> Features:
     """The columns of an encoder that has learned, whatever else the table holds."""
-    forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
+    forms = {
+        column.name: column.form
+        for column in encoder.columns
+        if column.kind == "date" or (column.kind == "number" and is_amount(column.form))
+    }
     return Features([column.name for column in encoder.columns], forms)
 
 
@@ -454,12 +610,18 @@ def _as_names(value: Any) -> list[str]:
 def read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
     """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
     for name, form in forms.items():
+        if is_amount(form) or form == TIME:
+            continue  # pages show them as they are written
         dates = parse_dates(frame[name], form)
         if (dates.isna() == frame[name].isna()).all():
             frame[name] = dates
     for name in categories:
         if name in frame and is_number(frame[name]):
             frame[name] = category_texts(frame[name]).reindex(frame.index)
+        elif name in frame and isinstance(frame[name].dtype, pd.StringDtype):
+            frame[name] = as_integers(frame[name])
+        elif name in frame and isinstance(frame[name].dtype, pd.CategoricalDtype):
+            frame[name] = frame[name].astype(object)
 
 
 def _row_names(frame: pd.DataFrame) -> Sequence[str]:

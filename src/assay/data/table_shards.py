@@ -18,12 +18,13 @@ from assay.data.table import (
     choose_task,
     class_columns,
     column_options,
+    declared_categories,
     learned_features,
     read_columns,
 )
-from assay.data.tabular.column_kind import choose_features, plain_numbers
+from assay.data.tabular.column_kind import choose_features
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tabular.table_file import FILE_OPTIONS
+from assay.data.tabular.table_file import FILE_OPTIONS, from_arrow, settle
 from assay.errors import DataError
 from assay.task.task_of import infer_task, task_of
 
@@ -125,8 +126,10 @@ class TableShards(ShardSource):
                 for name in self.split_columns.values()
                 if name in train and name not in self._options.keep
             ]
-            options = replace(self._options, exclude=split)  # those that are typed were not read
-            self._features = choose_features(train, options, self._path)
+            categories = [*self._options.categories, *declared_categories(train, self._options)]
+            # Columns whose exclusion is typed were not read.
+            self._options = replace(self._options, exclude=split, categories=categories)
+            self._features = choose_features(train, self._options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms)
         else:
@@ -137,13 +140,14 @@ class TableShards(ShardSource):
         for name, frame in frames.items():
             read_columns(frame, self._features.forms, self._options.categories)
             targets = self._encode_targets(frame)
+            if name == "train" and task_of(self.task).has_real_targets:
+                self._encoded.encode(frame)  # refuses numbers that 32 bits cannot tell apart
             raw = frame[self._features.names].reset_index(drop=True)
             subsets[name] = Unfitted(raw, targets, encoder, [*map(str, frame.index)])
         return subsets
 
     def _frame(self, table: Any, numbers: NDArray[np.int64]) -> pd.DataFrame:
-        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
-        return plain_numbers(frame.set_axis(pd.Index(numbers), axis=0))
+        return settle(from_arrow(table, plain=self.targets)).set_axis(pd.Index(numbers), axis=0)
 
     def _encode_targets(self, frame: pd.DataFrame) -> Tensor:
         for name in self.targets:

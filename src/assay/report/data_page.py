@@ -20,6 +20,7 @@ from assay.data.loaders import KeyedDataset, input_of
 from assay.data.samples import Samples, Unfitted, subset_of
 from assay.data.shown_samples import RenderedSample, show, show_augmented
 from assay.data.subset import COPIES, hash_rows, hash_samples
+from assay.data.tabular.amount import TIME, is_amount, parse_amounts, parse_times
 from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError, explain_write_errors
@@ -112,12 +113,12 @@ class ColumnSurvey:
 
     Attributes:
         name: Of the column.
-        kind: `number`, `date`, `category` or `text`.
+        kind: `number`, `date`, `time`, `category` or `text`.
         num_missing: Rows without a value.
         num_different: How many different values it has.
         values: Of numbers; null of others.
         frequent: The most frequent values of others, with how often each occurs.
-        span: The first and the last of dates; empty of others.
+        span: The first and the last of dates and times; empty of others.
     """
 
     name: str
@@ -268,14 +269,19 @@ def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame |
         frame = pd.DataFrame(data.inputs[train.rows].numpy(), columns=names)
     if frame is None or len(frame.columns) > _MOST_COLUMNS:
         return []
-    learned = {column.name: column.kind for column in getattr(datamodule.encoder, "columns", ())}
+    learned = {column.name: column for column in getattr(datamodule.encoder, "columns", ())}
     surveys = []
     for name, column in frame.items():
-        kind = learned.get(str(name), "number" if is_number(column) else "category")
+        how = learned.get(str(name))
+        kind = how.kind if how is not None else "number" if is_number(column) else "category"
         counts = column.value_counts()
         extra: dict[str, Any] = {}
-        if kind == "number":
-            extra["values"] = summarize_values(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        if how is not None and how.form == TIME:
+            kind = "time"
+            extra["span"] = tuple(f"{end:%H:%M:%S}" for end in parse_times(column).agg(["min", "max"]))
+        elif kind == "number":
+            values = parse_amounts(column, how.form) if how is not None and is_amount(how.form) else column
+            extra["values"] = summarize_values(values.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":
             extra["span"] = tuple(str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
         else:

@@ -414,7 +414,7 @@ def _read_prompts(
         yield "--prompt", None, to_utf8(prompt), ""
     for path in inputs:
         try:
-            texts = path.read_text(encoding="utf-8").splitlines()
+            texts = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         except (UnicodeDecodeError, OSError) as error:
             yield str(path), None, "", f"it cannot be read: {first_line(error)}"
             continue

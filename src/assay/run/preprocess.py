@@ -31,7 +31,7 @@ from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.table_encoder import check_trained_columns, describe_unusual, judge_rows
-from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, mark_missing, table_chunks
+from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, prepare_rows, table_chunks
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms, stack
 from assay.errors import AssayError, ConfigError, DataError
@@ -192,8 +192,8 @@ class Preprocess(nn.Module):
     ) -> tuple[Tensor, Mapping[int, str], Mapping[int, str]]:
         """Rows that can be encoded, `[N, F]`; errors of the others, and what is odd, by position."""
         encoder = self.fitted_encoder()
-        frame = mark_missing(frame, self.file_options.get("na_values", ()))
-        judged = judge_rows(frame, encoder.columns, decimal=decimal)
+        rows = prepare_rows(frame, encoder.columns, self.file_options.get("na_values", AUTO))
+        judged = judge_rows(rows, encoder.columns, decimal=decimal)
         good = judged.frame.drop(index=[*judged.errors])
         samples, odd = self._checked(self._transformed(encoder.encode(good))), dict(judged.warnings)
         if isinstance(encoder, TextEncoder):

@@ -5,27 +5,42 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 import pandas as pd
 
 from assay.config.did_you_mean import did_you_mean
+from assay.data.tabular.amount import (
+    TIME,
+    are_codes,
+    find_amount,
+    find_words,
+    format_amount,
+    is_amount,
+    is_time,
+    looks_like_amount,
+    parse_amounts,
+    parse_times,
+    split_amount,
+)
+from assay.data.tabular.leak import find_hints, find_leak
 from assay.errors import DataError
-from assay.quoting import format_override, reads_as_number
+from assay.quoting import format_override
 from assay.task.multitask import Multitask
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from pandas import Series
 
 
-Kind = Literal["number", "category", "date", "duration", "id", "text", "empty", "unclear"]
+Kind = Literal["number", "amount", "category", "date", "time", "duration", "id", "text", "empty"]
+FORMED: Final = ("amount", "date", "time")
+"""Kinds that are written in a form, which is learned; see `find_form`."""
 
 _FEW = 10
 """Different values that are never too many for categories."""
@@ -46,14 +61,23 @@ _TIME_NAME = re.compile(
     r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
 )
 _MONTHS = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY_OR_MONTH = r"(0?[1-9]|[12]\d|3[01])"
 _DATE = re.compile(
-    rf"\d{{1,4}}[-/.]\d{{1,2}}[-/.]\d{{1,4}}([ T].*)?|(\w+,? )?\d{{1,2}}[ .-]+{_MONTHS}[ .,-]+\d{{2,4}}.*"
-    rf"|(\w+,? )?{_MONTHS} \d{{1,2}},? \d{{4}}.*",
+    rf"{_DAY_OR_MONTH}[-/.]{_DAY_OR_MONTH}[-/.](\d\d|[12]\d{{3}})([ T].*)?"
+    rf"|[12]\d{{3}}[-/.]{_DAY_OR_MONTH}[-/.]{_DAY_OR_MONTH}([ T].*)?"
+    rf"|(\w+,? )?\d{{1,2}}[ .-]+{_MONTHS}[ .,-]+\d{{2,4}}.*|(\w+,? )?{_MONTHS} \d{{1,2}},? \d{{4}}.*",
     re.I,
 )
-_NUMBER = re.compile(r"[-+]?[^\w\s.,+-]{0,3}\s*[-+]?\d[\d.,' \u00a0]*\s*(%|[^\w\s]{1,3}|[A-Za-z]{2,3})?")
-_SENTINEL = re.compile(r"-?9{2,}")
+_VERSION_NAME = re.compile(r"version|(^|[_\W])ver$", re.I)
+_MOST = 0.9
+"""Of different texts that are dates or times in a column of such."""
+_SIGNS = re.compile(r"[^\w\s]+")
+_SENTINEL = re.compile(r"-?9{2,}(\.9+)?|-[1-9]")
+_MOST_UNITS = 3
+"""Of amounts; 1st, 2nd, 3rd and 4th have more."""
 _SAMPLE = 1000
+_SEVERAL = 4
+"""Other values beside -1 from which on it may stand for a missing one; signs of -1, 0 and 1 do not."""
 _DENSE = 1.25
 """Between the first and the last row's number, where some rows were left out."""
 _EPOCH_SECONDS = (10**8, 10**13)
@@ -104,49 +128,27 @@ def is_number(column: Series[Any]) -> bool:
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
-def looks_like_number(text: str) -> bool:
-    """Whether a text is a number with a sign of its unit or of thousands."""
-    return _NUMBER.fullmatch(text.strip()) is not None
-
-
-def to_numbers(*columns: Series[Any]) -> str:
-    """A hint for text that looks like numbers.
-
-    >>> to_numbers(pd.Series(["1", "unknown", None, "2", "n/k"]))
-    "'data.source.na_values=[unknown,n/k]' where that means a missing value"
-    """
-    texts = list(
-        dict.fromkeys(str(value).strip() for values in columns for value in values.dropna().unique())
-    )
-    if words := [text for text in texts if not looks_like_number(text)]:
-        return f"{format_override('data.source.na_values', words[:_FEW])} where that means a missing value"
-    sign, name = (",", "comma") if any("," in text for text in texts) else (".", "point")
-    decimal = format_override("data.source.decimal", sign)
-    return f"remove signs of units and of thousands, or store numbers; {decimal} for a decimal {name}"
-
-
-def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Decimals as floats: Parquet and databases have columns of them."""
-    for name in frame.columns:
-        values = frame[name].dropna()
-        if values.dtype == object and len(values) and all(isinstance(value, Decimal) for value in values):
-            frame[name] = frame[name].astype(float)
-    return frame
-
-
 def find_sentinel(column: Series[Any]) -> str:
-    """A number of nines, far from all others or the only one below 0: likely a missing value; else empty."""
+    """A number of nines far from all others, or the only one below 0: likely a missing value; else empty."""
     values = column.dropna()
     if not is_number(column) or pd.api.types.is_bool_dtype(column) or values.empty:
         return ""
     for end in (values.min(), values.max()):
-        text = f"{end:.0f}"
-        if _SENTINEL.fullmatch(text) and float(text) == end:
-            others = values[values != end]
-            is_repeated = len(values) - len(others) > 2 and others.nunique() > 1
-            is_far = end < 0 <= others.min() or abs(others - end).min() > others.max() - others.min()
-            return text if is_repeated and is_far else ""
+        text = f"{end:.10g}"
+        others = values[values != end]
+        if not _SENTINEL.fullmatch(text) or len(values) - len(others) <= 2 or others.nunique() < 2:
+            continue
+        is_alone = end < 0 <= others.min() and (end <= -10 or others.nunique() >= _SEVERAL)
+        is_nines = abs(end) >= 10
+        if is_alone or (is_nines and abs(others - end).min() > others.max() - others.min()):
+            return text
     return ""
+
+
+def find_sign(column: Series[Any]) -> str:
+    """The only text of signs alone, such as `?`: likely a missing value; else empty."""
+    signs = [str(text) for text in column.dropna().unique() if _SIGNS.fullmatch(str(text).strip())]
+    return signs[0] if len(signs) == 1 and column.nunique() > 2 else ""
 
 
 def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
@@ -173,13 +175,22 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
     unique = values.unique()
     sample = [str(value).strip() for value in unique[:_SAMPLE]]
     example = f"such as {sample[0][:40]!r}"
-    if all(_DATE.fullmatch(text) for text in sample):
+    if _most_are(_DATE.fullmatch, sample) and not _VERSION_NAME.search(name):
         return "date", f"dates {example}"
-    if len(unique) <= _FEW:
+    if _most_are(is_time, sample):
+        return "time", f"times of day {example}"
+    amounts = [text for text in sample if looks_like_amount(text)]
+    words = [text for text in sample if not looks_like_amount(text)]
+    few = len(unique) <= _FEW
+    is_amount = len(amounts) > 0.8 * len(sample) or (len(amounts) > 1 and all(map(_SIGNS.fullmatch, words)))
+    if is_amount and not are_codes(amounts):
+        units = {amount[1] for text in amounts if (amount := split_amount(text))}
+        if units == {""} and _ID_NAME.search(name):
+            return "id", f"ids by its name, {len(unique):,} different values {example}"
+        if len(units) <= _MOST_UNITS and (not few or units != {""} or words):
+            return "amount", f"numbers {example}"
+    if few:
         return "category", ""
-    if sum(map(looks_like_number, sample)) > 0.8 * len(sample):
-        odd = next((text for text in sample if not reads_as_number(text)), sample[0])
-        return "unclear", f"text such as {odd[:40]!r}, but looks like numbers"
     if _ID_NAME.search(name):
         return "id", f"ids by its name, {len(unique):,} different values {example}"
     words = sum(len(text.split()) for text in sample) / len(sample)
@@ -189,11 +200,18 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
     return ("text", f"free text {example}") if words >= 5 else ("category", "")
 
 
-Part = Literal["year", "month", "day_of_week", "hour", "elapsed"]
-PARTS: Final = get_args(Part)
+def _most_are(matches: Callable[[str], Any], texts: list[str]) -> bool:
+    return sum(map(bool, map(matches, texts))) >= _MOST * len(texts)
+
+
+Part = Literal["year", "month", "day_of_week", "hour", "elapsed", "hours", "sine", "cosine"]
+PARTS: Final[tuple[Part, ...]] = ("year", "month", "day_of_week", "hour", "elapsed")
 """As pandas calls them, Monday is 0; `elapsed` is in days since the first date of the training rows."""
+TIME_PARTS: Final[tuple[Part, ...]] = ("hours", "sine", "cosine")
+"""Of a time of day: hours since midnight, and sine and cosine of the share of the day that has passed."""
 ISO: Final = "ISO8601"
 _ISO_DAY: Final = r"\s*\d{4}-\d{2}-\d{2}"
+_ISO_DATE: Final = r"\d{4}"
 _DAY: Final = np.timedelta64(1, "D")
 _EPOCH: Final = np.datetime64("1970-01-01")
 _DAYS: Final = (
@@ -206,6 +224,21 @@ _MILLISECONDS: Final = 10**11
 """Points in time from here on are no seconds: the year 5138."""
 
 
+def find_form(column: pd.Series[Any], kind: str, day_first: bool | None = None) -> str:
+    """How the values of a column are written, which is one of `FORMED`."""
+    if kind == "amount":
+        return find_amount(column)
+    if kind == "date":
+        return find_format(column, day_first)
+    wrong = column[column.notna() & parse_times(column).isna()]
+    if len(wrong):
+        raise DataError(
+            f"the column {column.name!r} holds times of day, but also {str(wrong.iloc[0])[:40]!r}",
+            hint="write them as 13:08 or 1:08 PM",
+        )
+    return TIME
+
+
 def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
     """How the dates of a column are written: `ISO8601`, a format of `strptime`, or the unit `s` or `ms`."""
     values = pd.Series(column.dropna().unique())
@@ -214,21 +247,23 @@ def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
     if is_number(column):
         return "%Y%m%d" if values.max() < 10**8 else "s" if values.max() < _MILLISECONDS else "ms"
     texts = values.astype(str).str.strip()
-    if texts.str.match(r"\d{4}").all() and not _parse_dates(texts, ISO).isna().any():
+    texts = texts[~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()]  # beside any other form
+    if texts.empty:
         return ISO
     forms = [form for form in map("".join, product(_DAYS, _TIMES)) if _matches_format(texts.iloc[0], form)]
-    forms = [form for form in forms if not _parse_dates(texts, form).isna().any()]
-    chosen = [form for form in forms if day_first is None or _has_day_first(form) == day_first]
+    odd = {form: texts[_parse_dates(texts, form).isna()] for form in forms}
+    chosen = [form for form in forms if not len(odd[form])]
+    chosen = [form for form in chosen if day_first is None or _has_day_first(form) == day_first]
     if not chosen:
+        worst = min(odd.values(), key=len, default=texts)
         raise DataError(
-            f"data: the dates in the column {column.name!r} are not all in one known format, such as "
-            f"{texts.iloc[0]!r}",
-            hint="write them as 2024-12-31, or leave the column out: "
-            + format_override("data.source.exclude", [str(column.name)]),
+            f"the dates in the column {column.name!r} are not all in one known format: "
+            f"{str((worst if len(worst) else texts).iloc[0])[:40]!r}",
+            hint="write them as 2024-12-31",
         )
     if len({_has_day_first(form) for form in chosen}) > 1:
         raise DataError(
-            f"data: cannot tell whether the day or the month comes first in the dates of the column "
+            f"cannot tell whether the day or the month comes first in the dates of the column "
             f"{column.name!r}, such as {texts.iloc[0]!r}",
             hint="data.source.day_first=true, or data.source.day_first=false",
         )
@@ -249,6 +284,8 @@ def _has_day_first(form: str) -> bool:
 
 def parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
     """Points in time without a zone, in UTC where they have one; NaT for what cannot be read."""
+    if form == TIME and column.dtype.kind != "M":
+        return parse_times(column)
     dates = _parse_dates(column, form)
     if form.startswith("%") and (odd := dates.isna() & column.notna()).any():
         iso = column.where(odd & column.astype(str).str.match(_ISO_DAY))
@@ -289,10 +326,15 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[str], start: float) ->
         return days[:, None]
     microseconds = pd.Series(np.round(days * 86_400e6)).astype("Int64")
     dates = pd.to_datetime(microseconds, unit="us").dt
+    share = days % 1
+    computed = {
+        "elapsed": lambda: days - start,
+        "hours": lambda: 24 * share,
+        "sine": lambda: np.sin(2 * np.pi * share),
+        "cosine": lambda: np.cos(2 * np.pi * share),
+    }
     columns = [
-        days - start
-        if part == "elapsed"
-        else getattr(dates, part).to_numpy(dtype=np.float64, na_value=np.nan)
+        computed[part]() if part in computed else getattr(dates, part).to_numpy(np.float64, na_value=np.nan)
         for part in parts
     ]
     return np.column_stack(columns)
@@ -342,11 +384,40 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, s
     return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes
 
 
+def parse_targets(frame: pd.DataFrame, targets: Sequence[str], forms: dict[str, str]) -> list[str]:
+    """Replace the targets that are amounts by numbers, whose forms are added; the notes on them."""
+    notes = []
+    for name in targets:
+        column = frame[name]
+        is_class = is_number(column) or isinstance(column.dtype, pd.CategoricalDtype)
+        if name not in forms and not is_class and kind_of(column)[0] == "amount":
+            forms[name] = find_amount(column)
+        if name in forms and not is_number(column):
+            numbers = parse_amounts(column, forms[name])
+            if (wrong := column[column.notna() & numbers.isna()]).size:
+                raise DataError(
+                    f"data.source.target={name}: expected a number such as {format_amount(12.5, forms[name])!r}, got "
+                    f"{str(wrong.iloc[0])[:40]!r}",
+                    hint="write all of them in one way",
+                )
+            notes.append(f"the target {describe_amount(column, forms[name])} is read as numbers")
+            frame[name] = numbers
+    return notes
+
+
+def describe_amount(column: pd.Series[Any], form: str) -> str:
+    """How a column of amounts is read, by an example."""
+    example = column.dropna().iloc[:1]
+    value = float(parse_amounts(example, form).iloc[0])
+    return f"{column.name} ({str(example.iloc[0])[:40]!r} is {value:.15g})"
+
+
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that is ambiguous."""
     different = values.nunique()
     if not is_number(values):
-        _check_classes(values, name, different)
+        if not isinstance(values.dtype, pd.CategoricalDtype):  # else the file says that these are classes
+            _check_classes(values, name, different)
         return False, _note_on_spelling(values, name)
     is_float = pd.api.types.is_float_dtype(values)
     note = (
@@ -381,9 +452,7 @@ def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
     kind, why = kind_of(values)
     example = str(values.iloc[0])[:40] if len(values) else ""
     key = f"data.source.target={name}"
-    if kind == "unclear":
-        raise DataError(f"{key}: the column is {why}", hint=to_numbers(values))
-    if kind == "date":
+    if kind in FORMED:
         raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
     if different > _FEW_CLASSES and 2 * different > len(values):
         raise DataError(
@@ -396,37 +465,6 @@ def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
             f"{key}: {different:,} classes in {len(values):,} rows, fewer than {_FEW_SAMPLES} rows a class",
             hint="choose another column; data.source.task=multiclass uses them anyway",
         )
-
-
-_ROWS = 20
-"""Below this many, one column may follow another by chance."""
-_ROUNDING = 1e-12
-
-
-def find_leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str, str]:
-    """The first feature from which the target can be read off, and how; two empty texts if there is none."""
-    for name in features:
-        both = frame[[name, target]].dropna()
-        if len(both) >= _ROWS and (how := _describe_relation(both[name], both[target])):
-            return name, how
-    return "", ""
-
-
-def _describe_relation(feature: Series[Any], target: Series[Any]) -> str:
-    different = target.nunique()
-    if different < 2:
-        return ""
-    if feature.astype(str).equals(target.astype(str)):
-        return "the two columns are equal"
-    if is_number(feature) and is_number(target) and different > 2:
-        numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
-        with np.errstate(all="ignore"):
-            apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
-        return "the target is a linear function of it" if apart < _ROUNDING else ""
-    if 2 * different > len(target) or feature.nunique() != different:
-        return ""
-    pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
-    return f"each of its {different} values stands for one of the target" if len(pairs) == different else ""
 
 
 NAMED: Final = 10
@@ -443,6 +481,7 @@ class ColumnOptions:
     exclude: Sequence[str] = ()
     keep: Sequence[str] = ()
     categories: Sequence[str] = ()
+    na_values: Sequence[str] = ()
     day_first: bool | None = None
 
 
@@ -468,40 +507,73 @@ def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> F
     named = frame.columns if options.features is None else options.features
     chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
     names = [name for name in chosen.names if name not in options.categories]
-    chosen.kinds = kinds = {name: kind_of(frame[name]) for name in names}
+    chosen.kinds = {name: kind_of(frame[name]) for name in names}
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
-    dates = [name for name in chosen.names if name in kinds and kinds[name][0] == "date"]
-    chosen.forms = {name: find_format(frame[name], options.day_first) for name in dates}
+    problems = _find_forms(frame, options, chosen)
     if not chosen.names:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
         message = f"data.source.features: no column is left to predict from{why}"
         raise DataError(message, hint="add a column, or keep one: data.source.keep=[NAME]")
-    _add_notes(frame, options, chosen)
-    _check_leaks(frame, options, chosen)
+    numbers = {
+        name: parse_amounts(frame[name], form) for name, form in chosen.forms.items() if is_amount(form)
+    }
+    parsed = frame.assign(**numbers)
+    problems += _check_leaks(parsed, options, chosen)
+    if problems:
+        raise join_problems(problems)
+    _note_forms(frame, options, chosen)
+    _add_notes(parsed, options, chosen)
     return chosen
+
+
+def join_problems(problems: Sequence[DataError]) -> DataError:
+    """One error of several."""
+    messages = [text for problem in problems if (text := problem.message.removeprefix("data: "))]
+    hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+    return DataError(f"data: {'; '.join(messages)}", hint="; ".join(hints))
+
+
+def _find_forms(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+    """Learn how amounts, dates and times are written; the columns that are not written in one way."""
+    problems: list[DataError] = []
+    failed: list[str] = []
+    words: list[str] = []
+    for name in chosen.names:
+        kind = chosen.kinds.get(name, ("category", ""))[0]
+        is_category = kind == "amount" and (name in asked.keep or asked.features is not None)
+        if kind not in FORMED:
+            continue
+        try:
+            chosen.forms[name] = find_form(frame[name], kind, asked.day_first)
+        except DataError as error:
+            if is_category:
+                continue
+            failed.append(name)
+            problems.append(error)
+            words += find_words(frame[name]) if kind == "amount" else []
+    if not failed:
+        return []
+    if words:
+        missing = _override(asked, "na_values", *dict.fromkeys(words[:NAMED]))
+        problems.append(DataError("", hint=f"{missing} where that means a missing value"))
+    keep = [name for name in failed if chosen.kinds[name][0] == "amount"]
+    ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
+    if keep:
+        them = "it" if len(keep) == 1 else "them"
+        ways += f", {_override(asked, 'keep', *keep)} takes {them} as categories"
+    return [*problems, DataError("", hint=ways)]
 
 
 def _leave_out_unfit(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
     left_out: dict[str, str] = {}
-    unclear: list[str] = []
     for name, (kind, why) in chosen.kinds.items():
         if name in asked.keep:
             continue
-        if kind == "unclear":
-            unclear.append(name)
-        elif len(frame) > 1 and frame[name].nunique() == 1:
+        if len(frame) > 1 and frame[name].nunique() == 1:
             left_out[name] = "one value in all rows"
-        elif why and kind != "date":
+        elif why and kind not in FORMED:
             left_out[name] = why
-    if unclear:
-        them = "it" if len(unclear) == 1 else "them"
-        raise DataError(
-            f"data: {join_names([f'the column {name!r} is {chosen.kinds[name][1]}' for name in unclear])}",
-            hint=f"{to_numbers(*(frame[name] for name in unclear))}; "
-            f"{_override(asked, 'exclude', *unclear)} leaves {them} out, "
-            f"{_override(asked, 'keep', *unclear)} takes {them} as categories",
-        )
     if left_out:
         reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         able = next((name for name in left_out if not frame[name].isna().all()), "")
@@ -512,28 +584,45 @@ def _leave_out_unfit(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features
         chosen.names = [name for name in chosen.names if name not in left_out]
 
 
-def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
-    if chosen.forms:
-        dates = [
-            f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' if '%' in form else ''}"
-            for name, form in chosen.forms.items()
-        ]
-        days = [days_since_1970(parse_dates(frame[name], form)) for name, form in chosen.forms.items()]
+def _note_forms(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
+    forms = chosen.forms
+    if amounts := [name for name, form in forms.items() if is_amount(form)]:
+        examples = join_names([describe_amount(frame[name], forms[name]) for name in amounts])
+        other = _override(asked, "categories", amounts[0])
+        chosen.notes.append(f"read as numbers: {examples}; as categories: {other}")
+    if times := [name for name, form in forms.items() if form == TIME]:
+        examples = join_names([f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times])
+        chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
+    if dates := [name for name in forms if name not in (*amounts, *times)]:
+        examples = join_names([_describe_dates(frame[name], forms[name]) for name in dates])
+        days = [days_since_1970(parse_dates(frame[name], forms[name])) for name in dates]
         hour = ", hour" if any((of_column % 1 > 0).any() for of_column in days) else ""
         chosen.notes.append(
-            f"dates become year, month, weekday{hour} and days since the first, those that vary: "
-            + join_names(dates)
+            f"dates become year, month, weekday{hour} and days since the first, those that vary: {examples}"
         )
+
+
+def _describe_dates(column: Series[Any], form: str) -> str:
+    example = f"{column.name} such as {str(column.dropna().iloc[0])[:40]!r}"
+    return f"{example} ({form})" if "%" in form else example
+
+
+def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
     texts = [name for name in chosen.names if chosen.kinds.get(name, ("category", ""))[0] == "category"]
     chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
     numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
-    if far := {name: text for name in numeric if (text := find_sentinel(frame[name]))}:
-        found = [
-            f"{name} ({text}, {(frame[name] == float(text)).sum():,} times)" for name, text in far.items()
-        ]
-        option = f"'data.source.na_values=[{','.join(sorted({*far.values()}))}]'"
-        message = f"numbers unlike all others: {join_names(found)}; where they mean a missing value: {option}"
-        chosen.notes.append(message)
+    padded = [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]
+    if padded:
+        chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_names(padded)}")
+    codes = {name: find_sentinel(frame[name]) for name in numeric}
+    codes |= {name: find_sign(frame[name]) for name in texts}
+    if codes := {name: code for name, code in codes.items() if code}:
+        counts = [f"{name} ({code}, {_count(frame[name], code):,} times)" for name, code in codes.items()]
+        option = _override(asked, "na_values", *sorted({*codes.values()}))
+        option = re.sub(r'"(-?[\d.]+)"', r"\1", option)  # numbers need no quotes
+        chosen.notes.append(
+            f"possible codes of missing values: {join_names(counts)}; where they mean that: {option}"
+        )
     few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
     if few:
         values = join_names([f"{name} ({frame[name].nunique()} values)" for name in few])
@@ -541,6 +630,11 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
             f"integers with few values are taken as numbers: {values}; as categories: "
             f"{_override(asked, 'categories', few[0])}"
         )
+
+
+def _count(column: Series[Any], code: str) -> int:
+    is_code = column == float(code) if is_number(column) else column.astype(str) == code
+    return int(is_code.sum())
 
 
 def join_names(texts: Sequence[str]) -> str:
@@ -556,18 +650,24 @@ def _is_few_integers(column: pd.Series[Any]) -> bool:
     return 2 < values.nunique() <= _FEW and bool((values == values.round()).all())
 
 
-def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
+def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+    """The columns that equal a target; notes on those that decide it in another way."""
     names = [name for name in chosen.names if name not in asked.keep]
     for target in asked.targets:
         name, how = find_leak(frame, names, target)
         given_away = f"the column {name!r} reveals the target {target!r}: {how}"
         if name and len(chosen.names) > 1:
-            raise DataError(
-                f"data: {given_away}",
-                hint=f"{_override(asked, 'exclude', name)}; where it is known before the target: "
-                f"{_override(asked, 'keep', name)}",
-            )
+            hint = f"{_override(asked, 'exclude', name)}; where it is known before the target: "
+            return [DataError(given_away, hint=hint + _override(asked, "keep", name))]
         chosen.notes += [given_away] if name else []  # nothing else to predict from: it cannot be a slip
+        hints = {} if name else find_hints(frame, names, target)
+        if hints:
+            found = join_names([f"{name!r} ({how})" for name, how in hints.items()])
+            chosen.notes.append(
+                f"the target {target!r} can be read off {found}; where that is known only after the target: "
+                + _override(asked, "exclude", *hints)
+            )
+    return []
 
 
 def _override(asked: ColumnOptions, option: str, *columns: str) -> str:

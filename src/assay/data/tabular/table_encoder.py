@@ -13,6 +13,7 @@ import torch
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.tabular import column_kind
+from assay.data.tabular.amount import TIME, format_amount, is_amount, parse_amounts
 from assay.data.tabular.column_kind import Part, is_number
 from assay.errors import DataError
 
@@ -43,6 +44,7 @@ class Column:
     gaps: bool = True
     span: tuple[float, float] | None = None
     marks_gaps: bool = False
+    shift: float = 0.0
 
     @property
     def width(self) -> int:
@@ -57,7 +59,8 @@ class Column:
         if self.kind == "category":
             texts = {code: text or "missing" for text, code in self.codes.items() if code != self.other}
             return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
-        return [f"{self.name}, {part}" for part in self.parts] or [self.name]
+        whole = f"{self.name} - {self.shift:.12g}" if self.shift else self.name
+        return [f"{self.name}, {part}" for part in self.parts] or [whole]
 
     @property
     def fills(self) -> tuple[float, ...]:
@@ -87,7 +90,11 @@ class Column:
     def wanted(self) -> str:
         """What a value of it is, for messages."""
         if self.kind != "date":
-            return "a number"
+            return (
+                f"a number such as {format_amount(12.5, self.form)}" if is_amount(self.form) else "a number"
+            )
+        if self.form == TIME:
+            return "a time of day such as 13:08"
         examples = {column_kind.ISO: "2024-12-31", "s": "1735603200", "ms": "1735603200000"}
         return f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
 
@@ -123,18 +130,24 @@ class TableEncoder:
         self._impute, self._max_categories, self._forms = impute, max_categories, forms or {}
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
+        self.target_forms: dict[str, str] = {}
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Learn the categories, and the values to fill in."""
         training = raw.iloc[rows]
         columns = []
         for name in map(str, raw.columns):
-            is_date = name in self._forms or pd.api.types.is_datetime64_any_dtype(raw[name])
-            learn_others = self._learn_number if is_number(raw[name]) else self._learn_category
-            columns.append((self._learn_date if is_date else learn_others)(name, training[name]))
+            form = self._forms.get(name, "")
+            if is_amount(form):
+                columns.append(self._learn_number(name, parse_amounts(training[name], form), form))
+            elif form or pd.api.types.is_datetime64_any_dtype(raw[name]):
+                columns.append(self._learn_date(name, training[name]))
+            else:
+                learn = self._learn_number if is_number(raw[name]) else self._learn_category
+                columns.append(learn(name, training[name]))
         self.columns = tuple(columns)
 
-    def _learn_number(self, name: str, column: pd.Series[Any]) -> Column:
+    def _learn_number(self, name: str, column: pd.Series[Any], form: str = "") -> Column:
         numbers = _to_floats(column)
         present = numbers[~np.isnan(numbers)]
         fill = float(np.median(present)) if len(present) else 0.0
@@ -143,9 +156,11 @@ class TableEncoder:
             name,
             "number",
             fill if self._impute else None,
+            form=form,
             gaps=gaps > 0,
             span=_span(present),
             marks_gaps=self._impute and gaps >= _MARKED,
+            shift=_find_shift(present),
         )
 
     def _learn_category(self, name: str, column: pd.Series[Any]) -> Column:
@@ -167,19 +182,20 @@ class TableEncoder:
         days = column_kind.days_since_1970(column_kind.parse_dates(column, form))
         present = np.sort(days[~np.isnan(days)])
         start = float(present[0]) if len(present) else 0.0
-        values = column_kind.date_parts(present, column_kind.PARTS, start)
-        varying = [part for i, part in enumerate(column_kind.PARTS) if len(np.unique(values[:, i])) > 1]
+        parts = column_kind.TIME_PARTS if form == TIME else column_kind.PARTS
+        values = column_kind.date_parts(present, parts, start)
+        varying = [part for i, part in enumerate(parts) if len(np.unique(values[:, i])) > 1]
         fill = float(present[(len(present) - 1) // 2]) if len(present) else 0.0  # a date that there is
         gaps = len(days) - len(present)
         return Column(
             name,
             "date",
             fill if self._impute else None,
-            parts=tuple(varying) or ("elapsed",),
+            parts=tuple(varying) or parts[-1:],
             start=start,
             form=form,
             gaps=gaps > 0,
-            span=_span(present),
+            span=None if form == TIME else _span(present),
             marks_gaps=self._impute and gaps >= _MARKED,
         )
 
@@ -199,13 +215,23 @@ class TableEncoder:
         """As `transform`, of rows that `judge_rows` has taken."""
         if not len(judged):
             return torch.zeros(0, len(self.feature_names))
-        numbers, marked, categories = self._in_order()
+        shifts = [column.shift for column in self._in_order()[0] for _ in range(column.width)]
+        values = self._stack(judged)
+        if any(shifts):
+            values[:, : len(shifts)] -= shifts
         with np.errstate(over="ignore"):
-            encoded = [_encode(judged[column.name], column) for column in numbers]
-            encoded += [_find_gaps(judged[column.name]) for column in marked]
-            encoded += [_encode(judged[column.name], column) for column in categories]
-            values = np.column_stack(encoded).astype(np.float32)
-        return torch.from_numpy(np.ascontiguousarray(values))
+            return torch.from_numpy(np.ascontiguousarray(values.astype(np.float32)))
+
+    def encode_exactly(self, raw: pd.DataFrame) -> NDArray[np.float64]:
+        """As `transform`, in double precision and with nothing subtracted: for a model beside the run's."""
+        return self._stack(judge_rows(raw, self.columns).frame).astype(np.float64)
+
+    def _stack(self, judged: pd.DataFrame) -> NDArray[Any]:
+        numbers, marked, categories = self._in_order()
+        encoded = [_encode(judged[column.name], column) for column in numbers]
+        encoded += [_find_gaps(judged[column.name]) for column in marked]
+        encoded += [_encode(judged[column.name], column) for column in categories]
+        return np.column_stack(encoded)
 
     @property
     def feature_names(self) -> list[str]:
@@ -227,7 +253,8 @@ class TableEncoder:
 
     def as_plain(self) -> dict[str, Any]:
         """What was learned, as containers of text and numbers."""
-        return {"columns": [asdict(column) for column in self.columns], "csv": self.csv}
+        columns = [asdict(column) for column in self.columns]
+        return {"columns": columns, "csv": self.csv, "target_forms": self.target_forms}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -235,11 +262,25 @@ class TableEncoder:
         encoder = cls()
         encoder.columns = msgspec.convert(plain["columns"], tuple[Column, ...])
         encoder.csv = msgspec.convert(plain.get("csv", {}), dict[str, str])
+        encoder.target_forms = msgspec.convert(plain.get("target_forms", {}), dict[str, str])
         return encoder
 
 
 def _span(values: NDArray[np.float64]) -> tuple[float, float] | None:
     return (float(values.min()), float(values.max())) if len(values) else None
+
+
+_PRECISE: Final = 1e-4
+"""Of a deviation, which rounding to 32 bits may cost at most."""
+
+
+def _find_shift(values: NDArray[np.float64]) -> float:
+    """What is subtracted before numbers become 32 bits, which of 1.7e9 and more keep no units."""
+    if not len(values):
+        return 0.0
+    lost = np.abs(values).max() * np.finfo(np.float32).eps / 2
+    deviation = values.std()
+    return float(f"{np.median(values):.12g}") if deviation and lost > _PRECISE * deviation else 0.0
 
 
 def _to_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
@@ -335,7 +376,13 @@ def _judge_values(
 ) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
     """Numbers or dates, and where they are missing."""
     of_date = learned.kind == "date"
-    values, bad = _dates(column, learned.form) if of_date else _numbers(column, decimal)
+    if of_date:
+        values, bad = _dates(column, learned.form)
+    elif is_amount(learned.form):
+        values = parse_amounts(column, learned.form)
+        bad = (column.notna() & values.isna()).to_numpy()
+    else:
+        values, bad = _numbers(column, decimal)
     _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
     missing, far = values.isna().to_numpy() & ~bad, learned.is_far_off(values)
     if not of_date:
@@ -403,7 +450,7 @@ def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], ND
 
 
 def _dates(column: pd.Series[Any], form: str) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
-    if form not in ("s", "ms", "%Y%m%d") and column.dtype.kind != "M":
+    if form not in ("s", "ms", "%Y%m%d", TIME) and column.dtype.kind != "M":
         # Numbers among texts are no dates, though 20240105 reads as one.
         dates = column.mask(
             column.map(lambda value: isinstance(value, int | float), na_action="ignore").eq(True)

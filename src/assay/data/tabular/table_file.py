@@ -1,4 +1,4 @@
-"""Reading a table from a file, as a whole or in chunks, and the dialect of a CSV. Imports no torch."""
+"""Reading a table from a file, whole or in chunks: dialect, dtypes, missing values. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ import lzma
 import re
 import warnings
 import zlib
-from contextlib import contextmanager
+from collections import Counter
+from contextlib import contextmanager, suppress
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zipfile import BadZipFile
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import infer_dtype
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.tabular.column_kind import is_number, plain_numbers
-from assay.data.tabular.table_encoder import check_trained_columns
+from assay.data.tabular.column_kind import is_number, join_names, kind_of
+from assay.data.tabular.table_encoder import category_texts, check_trained_columns
 from assay.errors import DataError
 from assay.quoting import format_override, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from assay.data.tabular.table_encoder import Column
 
@@ -37,23 +41,36 @@ if TYPE_CHECKING:
 
 
 AUTO: Final = "auto"
-_PARQUET: Final = (".parquet", ".pq")
+_ARROW: Final = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather"}
 SEPARATORS: Final = ";\t|,"
 """The comma comes last: texts hold it more often than the others."""
 _PLAIN: Final = {"separator": ",", "decimal": "."}
 FILE_OPTIONS: Final[dict[str, Any]] = {
     **dict.fromkeys(_PLAIN, AUTO),
     "encoding": "utf-8",
-    "na_values": [],
+    "na_values": AUTO,
     "sheet": None,
+    "header": AUTO,
+    "skip_rows": 0,
 }
 """How files are read, where a source does not say otherwise."""
+WORDS: Final = frozenset(
+    (
+        *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+        *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    )
+)
+"""What pandas takes for a missing value, beside an empty cell."""
 _LINES: Final = 1000
 _MOST: Final = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 _POINT_NUMBER: Final = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
+_INTEGRAL: Final = re.compile(r"^([-+]?\d+)\.0$")
+_LARGE: Final = 2**53
+"""From here on floats are not each integer."""
+_CODE: Final = r"\s*0\d+\s*$"
 _GROUPED: Final = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 _FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
@@ -63,13 +80,13 @@ def _count_fields(path: str | Path, options: Mapping[str, Any]) -> Iterator[tupl
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
     separator, spaced = options["separator"], options["separator"] == r"\s+"
     with get_handle(path, "r", encoding=options["encoding"], errors="replace", compression="infer") as opened:
-        lines: Iterable[str] = opened.handle
+        lines: Iterable[str] = islice(opened.handle, options["skip_rows"], None)
         if spaced:
             lines = (line.replace("\t", " ").strip(" \r\n") for line in lines)
         reader = csv.reader(lines, delimiter=" " if spaced else separator, skipinitialspace=spaced)
         for fields in reader:
             if len(fields) > 1 or "".join(fields).strip():
-                yield reader.line_num, len(fields)
+                yield options["skip_rows"] + reader.line_num, len(fields)
 
 
 def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +95,8 @@ def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, A
     if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
         encoding = resolved.get("encoding", "utf-8")
         with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
-            lines = [line for line in islice(opened.handle, _LINES) if line.strip(" \r\n")]
+            start = resolved.get("skip_rows", 0)
+            lines = [line for line in islice(opened.handle, start, start + _LINES) if line.strip(" \r\n")]
         if resolved["separator"] == AUTO:
             resolved["separator"] = _find_separator(lines)
         if resolved["decimal"] == AUTO:
@@ -110,10 +128,15 @@ def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
 
 def _find_separator(lines: Sequence[str]) -> str:
     shares: dict[str, float] = {}
+    below_title: dict[str, float] = {}
     for separator in SEPARATORS:
         rows = _rows(lines, separator)
-        if rows and (width := len(rows[0])) > 1:
-            shares[separator] = sum(len(row) == width for row in rows) / len(rows)
+        widths = Counter(map(len, rows))
+        if rows and len(rows[0]) > 1:
+            shares[separator] = widths[len(rows[0])] / len(rows)
+        elif rows and max(widths, key=lambda width: widths[width]) > 1:
+            below_title[separator] = max(widths.values()) / len(rows)
+    shares = shares or {name: share for name, share in below_title.items() if share >= _MOST}
     return max(shares, key=lambda separator: shares[separator], default=",")
 
 
@@ -157,37 +180,286 @@ def read_table(
     *,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
+    notes: list[str] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`."""
+    """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`.
+
+    Equal values have equal dtypes, whatever the file, see `settle`. Sentences on words that may stand for a
+    missing value are added to `notes`.
+    """
     key = f"data.source.{option}={path}"
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
     options = {**FILE_OPTIONS, **options}
+    if (na_values := options["na_values"]) != AUTO:
+        several = [na_values] if isinstance(na_values, str | int | float) else na_values
+        options["na_values"] = list(map(str, several))
     with _explain_errors(key, options["encoding"]):
         if (held := take_from(path)) is not None:
             frame = held.copy(deep=False)
         else:
-            read = _read_csv if is_csv(path) else _read_whole
-            frame = read(path, key, resolve_options(path, options), columns, texts)
-    if any(name is not None for name in frame.index.names):  # Parquet keeps pandas' index apart
+            options = resolve_options(path, options)
+            frame = (_read_csv if is_csv(path) else _read_whole)(path, key, options, columns, texts)
+    if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
-    if columns is not None:
-        frame = frame[[name for name in frame if name in columns]]
+    _check_unique(frame.columns, key)
     if frame.empty and not frame.columns.empty:
         raise DataError(f"{key} has no rows", hint="give a table with samples")
-    _check_unique(frame.columns, key)
-    return mark_missing(plain_numbers(frame.reset_index(drop=True)), options["na_values"])
-
-
-def mark_missing(frame: pd.DataFrame, na_values: Sequence[str]) -> pd.DataFrame:
-    """Missing values in place of `na_values` and empty texts, of whatever file: as a CSV file has them."""
-    numbers = [float(text) for text in na_values if reads_as_number(text)]
-    for name in frame.columns:
-        absent = numbers if is_number(frame[name]) else ["", *na_values, *numbers]
-        if absent and (missing := frame[name].isin(absent)).any():
-            frame[name] = frame[name].mask(missing)
+    if columns is not None:
+        frame = frame[[name for name in frame if name in columns]]
+    parse = _parser_of(options) if is_csv(path) else None
+    raw = frame.reset_index(drop=True)
+    frame = settle(raw, options["na_values"])
+    if columns is None and held is None:
+        _check_header(path, frame, key, options)
+    words, is_marked = _find_words(raw, frame, parse, texts)
+    if words and columns is not None:  # what a word means is told by the other columns as well
+        return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
+    sentences = _take_words(frame, words, is_marked, options["na_values"])
+    if str(path).lower().endswith(".xlsx") and (rounded := [name for name in frame if _is_long(frame[name])]):
+        sentences.append(
+            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
+        )
+    if notes is not None:
+        notes += [f"{path}: {sentence}" for sentence in sentences]
     return frame
+
+
+def settle(frame: pd.DataFrame, na_values: str | Sequence[str] = AUTO) -> pd.DataFrame:
+    """Bring columns to the dtypes that follow from their values, without `na_values` and empty texts.
+
+    Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
+    Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
+    """
+    texts = [] if na_values == AUTO else list(na_values)
+    numbers = [float(text) for text in texts if reads_as_number(text)]
+    columns: dict[Any, pd.Series[Any]] = {}
+    for name, raw in frame.items():
+        has_objects = raw.dtype == object and not is_nested(raw)
+        column = raw if has_objects else _settle(raw)
+        absent = numbers if is_number(column) else ["", *texts, *numbers]
+        if absent and (has_objects or column.dtype != object) and (missing := column.isin(absent)).any():
+            column = column.mask(missing)
+        columns[name] = _settle_objects(column) if has_objects else column
+    return pd.DataFrame(columns, index=frame.index, copy=False)
+
+
+def _settle(column: pd.Series[Any]) -> pd.Series[Any]:  # noqa: PLR0911 - one for each kind of dtype
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+
+        array: Any = column.array
+        plain = _from_arrow(pa.chunked_array(array.__arrow_array__())).set_axis(column.index)
+        plain.name = column.name
+        return _settle(plain)
+    if isinstance(dtype, pd.SparseDtype):
+        return pd.Series(np.asarray(column), column.index, name=column.name)
+    if isinstance(dtype, pd.CategoricalDtype):
+        categories = _settle(pd.Series(dtype.categories))
+        if categories.dtype.kind in "mM":
+            return column.astype(categories.dtype)
+        renamed = column.cat.rename_categories(category_texts(categories).astype(str).tolist())
+        return renamed if is_number(categories) else _as_texts(renamed)
+    if isinstance(dtype, pd.StringDtype):
+        return _as_texts(column)
+    if dtype.kind == "O" and isinstance(dtype, np.dtype):
+        return _settle_objects(column)
+    if pd.api.types.is_extension_array_dtype(dtype) and dtype.kind in "biuf":
+        if dtype.kind == "f":
+            floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            return pd.Series(floats, column.index, name=column.name)
+        return column if column.isna().any() else column.astype(dtype.numpy_dtype)
+    return column
+
+
+def _settle_objects(column: pd.Series[Any]) -> pd.Series[Any]:
+    values = column.dropna()
+    kind = infer_dtype(values)
+    if kind in ("empty", "floating", "mixed-integer-float", "decimal"):
+        return column.astype(np.float64)
+    if kind == "integer":
+        for dtype in ("Int64", "UInt64"):
+            with suppress(OverflowError, TypeError, ValueError):
+                return _settle(values.astype(dtype).reindex(column.index))
+    elif kind == "boolean":
+        return _settle(values.astype("boolean").reindex(column.index))
+    elif kind in ("datetime", "datetime64", "date", "timedelta", "timedelta64"):
+        convert: Any = pd.to_timedelta if "delta" in kind else pd.to_datetime
+        with suppress(ValueError):  # of zones that differ
+            return column.where(column.notna(), None).pipe(convert)
+    elif kind not in ("string", "time") and (not kind.startswith("mixed") or is_nested(values)):
+        return column
+    return _as_texts(category_texts(values).reindex(column.index))
+
+
+def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    return column.dropna().astype(str).reindex(column.index) if column.isna().any() else column.astype(str)
+
+
+def is_nested(column: pd.Series[Any]) -> bool:
+    """Whether cells hold several values, or bytes."""
+    if column.dtype != object:
+        return False
+    return any(isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column)
+
+
+def from_arrow(table: Any, plain: Sequence[str] = ()) -> pd.DataFrame:
+    """A table of pyarrow's, to be settled; what pandas kept as a category is one, except `plain` columns."""
+    about = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    categorical = {
+        str(entry["name"]) for entry in about.get("columns", ()) if entry["pandas_type"] == "categorical"
+    }
+    index = [name for name in about.get("index_columns", ()) if isinstance(name, str)]
+    names = [*index, *(name for name in table.column_names if name not in index)]
+    columns = {}
+    for name in names:
+        if name in table.column_names and not (name in index and name.startswith("__index_level_")):
+            column = _from_arrow(table.column(name))
+            is_category = name in categorical and name not in plain
+            columns[name] = column.astype("category") if is_category else column
+    return pd.DataFrame(columns, index=range(table.num_rows))
+
+
+def _from_arrow(column: Any) -> pd.Series[Any]:
+    """A column of pyarrow's, in which integers stay exact beside gaps."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        whole = pa.int64() if kind.scale <= 0 and kind.precision <= 18 else pa.float64()
+        return _from_arrow(column.cast(whole))
+    if column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        name = {"bool": "boolean"}.get(str(kind), str(kind).replace("u", "U").replace("int", "Int"))
+        nullable: pd.Series[Any] = column.to_pandas(types_mapper=lambda _: pd.api.types.pandas_dtype(name))
+        return nullable
+    settled: pd.Series[Any] = column.to_pandas(date_as_object=False)
+    return settled
+
+
+def _is_long(column: pd.Series[Any]) -> bool:
+    return bool(pd.api.types.is_integer_dtype(column) and column.notna().any() and column.max() >= 10**15)
+
+
+def _parser_of(options: Mapping[str, Any]) -> Callable[[pd.Series[Any]], pd.Series[Any]]:
+    """What reads texts as a CSV file that holds no others."""
+
+    def parse(texts: pd.Series[Any]) -> pd.Series[Any]:
+        if texts.astype(str).str.match(_CODE).any():
+            return texts
+        file = StringIO(texts.to_csv(index=False, header=["x"], quoting=csv.QUOTE_ALL))
+        forms: Any = {"keep_default_na": False, "na_values": [""], "dtype_backend": "numpy_nullable"}
+        frame = pd.read_csv(
+            file, decimal=options["decimal"], skip_blank_lines=False, low_memory=False, **forms
+        )
+        return _settle(frame["x"]).set_axis(texts.index)
+
+    return parse
+
+
+def parse_remaining(
+    whole: pd.DataFrame, rows: pd.DataFrame, texts: Sequence[str], options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Numbers in columns that other cells than numbers make text only in rows that were left out."""
+    parse = _parser_of(options)
+    for name in rows.columns:
+        if name in texts or not isinstance(rows[name].dtype, pd.StringDtype):
+            continue
+        different = pd.Series(rows[name].dropna().unique())
+        others = pd.Series(whole[name].dropna().unique())
+        if 0 < len(different) < len(others) and is_number(parse(different)) and not is_number(parse(others)):
+            rows[name] = parse(rows[name])
+    return rows
+
+
+def _find_words(
+    raw: pd.DataFrame,
+    frame: pd.DataFrame,
+    parse: Callable[[pd.Series[Any]], pd.Series[Any]] | None,
+    texts: Sequence[str],
+) -> tuple[dict[str, pd.Series[Any]], set[str]]:
+    """The words for missing values in each column, and the columns that hold numbers or dates beside them.
+
+    Of these columns the words are removed from `frame`.
+    """
+    words: dict[str, pd.Series[Any]] = {}
+    numeric = set[str]()
+    for name in frame.columns:
+        if not isinstance(frame[name].dtype, pd.StringDtype) or not (found := frame[name].isin(WORDS)).any():
+            continue
+        words[name] = frame[name][found]
+        rest = frame[name].mask(found)
+        different = pd.Series(rest.dropna().unique())
+        parsed = rest
+        if parse is not None:
+            parsed = parse(rest) if is_number(parse(different)) else rest
+        elif raw[name].dtype == object:  # of an Excel or JSON file, or of Python: numbers beside words
+            parsed = _settle_objects(raw[name].mask(rest.isna()))
+        if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
+            numeric.add(name)
+            frame[name] = rest if name in texts else parsed
+    return words, numeric
+
+
+def _take_words(
+    frame: pd.DataFrame,
+    words: Mapping[str, pd.Series[Any]],
+    numeric: set[str],
+    na_values: str | Sequence[str],
+) -> list[str]:
+    """Remove words from columns of text where those of numbers have them as well; sentences on all of them.
+
+    A program writes one word for what is missing, in all columns. In columns of text alone it may be a value:
+    the code of Namibia, or None for no disorder.
+    """
+    marks = {word for name in numeric for word in words[name]} if na_values == AUTO else set[str]()
+    removed = list[str]()
+    values = list[str]()
+    possible = dict[str, None]()
+    is_text_removed = False
+    for name, found in words.items():
+        for word, number in found.value_counts().items():
+            is_removed = name in numeric or word in marks
+            (removed if is_removed else values).append(f"{name} ({word!r}, {pluralize(number, 'row')})")
+            if name not in numeric and is_removed:
+                frame[name] = frame[name].mask(frame[name] == word)
+                is_text_removed = True
+            if not is_removed:
+                possible[str(word)] = None
+    sentences = []
+    if removed:
+        keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'" * is_text_removed
+        sentences.append(f"read as missing: {join_names(removed)}{keep}")
+    if values:
+        typed = [] if na_values == AUTO else list(na_values)
+        hint = format_override("data.source.na_values", [*typed, *possible])
+        sentences.append(
+            f"read as a value, not as missing: {join_names(values)}; if it means missing: {hint}"
+        )
+    return sentences
+
+
+def prepare_rows(
+    frame: pd.DataFrame, columns: Sequence[Column], na_values: str | Sequence[str]
+) -> pd.DataFrame:
+    """Rows for an encoder that has learned: dtypes, words and categories as those of its training rows."""
+    frame = settle(frame[[column.name for column in columns]], na_values)
+    for learned in columns:
+        column = frame[learned.name]
+        if is_nested(column) or isinstance(column.dtype, pd.CategoricalDtype):
+            column = _as_texts(column)
+        elif isinstance(column.dtype, pd.StringDtype) and learned.kind != "text":
+            column = column.mask(column.isin(WORDS.difference(learned.codes)))
+            if any(text.isdigit() for text in learned.codes):
+                column = as_integers(column)
+        frame[learned.name] = column
+    return frame
+
+
+def as_integers(texts: pd.Series[Any]) -> pd.Series[Any]:
+    """Categories as text, 1.0 as 1: pandas writes integers as floats where one is missing."""
+    return texts.str.replace(_INTEGRAL, r"\1", regex=True)
 
 
 @contextmanager
@@ -211,27 +483,45 @@ def _read_whole(
     key: str,
     options: Mapping[str, Any],
     columns: Sequence[str] | None = None,
-    texts: Sequence[str] = (),
+    _: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Read a file that is not a CSV."""
-    name, names = str(path).lower(), None if columns is None else list(columns)
+    name = str(path).lower()
     if name.endswith(".xlsx"):
-        return _read_excel(path, key, options, texts)
-    if name.endswith(".feather"):
-        return pd.read_feather(path, columns=names)
-    if not is_json_lines(name):
-        return pd.read_parquet(path, columns=names)
-    return pd.DataFrame(list(_json_records(Path(path), errors="strict")))
+        return _read_excel(path, key, options)
+    if is_json_lines(name):
+        return pd.DataFrame(list(_json_records(Path(path), errors="strict")), dtype=object)
+    data = _open_arrow(path)
+    names = None if columns is None else [name for name in data.schema.names if name in columns]
+    return from_arrow(data.to_table(columns=names))
+
+
+def _open_arrow(path: str | Path) -> Any:
+    """A Parquet or Feather file."""
+    import pyarrow.dataset as ds  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    try:
+        return ds.dataset(str(path), format=_ARROW[Path(path).suffix.lower()])
+    except (ValueError, OSError) as error:  # which names the file several times
+        raise ValueError(str(error).rpartition("': ")[2]) from error
 
 
 def _read_csv(
     path: str, key: str, options: Mapping[str, Any], columns: Sequence[str] | None, texts: Sequence[str]
 ) -> pd.DataFrame:
-    _check_unique(_header(path, options), key)
+    names = _header(path, options)
+    _check_unique(names, key, options)
     used = None if columns is None else lambda name: str(name) in columns
+    forms = {**_csv_options(options, texts, names), "usecols": used}
     with _explain_widths(path, key, options):
-        frame: pd.DataFrame = pd.read_csv(path, usecols=used, **_csv_options(options, texts))
-    frame = _use_points(frame, options, texts)
+        frame: pd.DataFrame = pd.read_csv(path, **forms)
+    frame = _use_points(_keep_zeros(frame, path, forms), options, texts)
+    if rounded := [name for name in frame.columns if _is_rounded(frame[name])]:
+        exact = pd.read_csv(path, **{**forms, "usecols": rounded, "dtype": str})
+        for name in rounded:
+            digits = exact[name].dropna().str.strip()
+            if digits.str.fullmatch(r"[-+]?\d+").all():
+                frame[name] = _settle_objects(digits.map(int).astype(object).reindex(frame.index))
     if columns is None:
         _check_quotes(frame, key, options)
         if len(frame) and frame.iloc[:, -1].isna().any():  # fields that are not there are missing values
@@ -239,16 +529,63 @@ def _read_csv(
     return frame
 
 
-def _csv_options(options: Mapping[str, Any], texts: Sequence[str]) -> Any:
+def _keep_zeros(frame: pd.DataFrame, path: str, forms: Mapping[str, Any]) -> pd.DataFrame:
+    """Codes such as 01234 as they are written, which pandas reads as the number 1234."""
+    names = [name for name in frame.columns if _are_integers(frame[name])]
+    if not names or not _has_leading_zeros(path, forms["sep"]):
+        return frame
+    texts = pd.read_csv(path, **{**forms, "usecols": names, "dtype": str})
+    for name in names:
+        if texts[name].str.match(_CODE).any():
+            frame[name] = texts[name].str.strip()
+    return frame
+
+
+def _are_integers(column: pd.Series[Any]) -> bool:
+    if column.dtype.kind in "iu":
+        return True
+    return column.dtype.kind == "f" and column.hasnans and bool((column.dropna() % 1 == 0).all())
+
+
+def _has_leading_zeros(path: str, separator: str) -> bool:
+    """Whether a field may begin with 0 and another digit."""
+    # Searched in bytes with numpy: a regular expression takes as long as pandas does to read the file.
+    before = np.frombuffer(f'\n" \t{separator[0]}'.encode("latin-1", "replace"), np.uint8)
+    last = b""
+    with get_handle(path, "rb", is_text=False, compression="infer") as opened:
+        while data := opened.handle.read(1 << 20):
+            data = last + data.replace(b"\0", b"")  # of UTF-16
+            codes = np.frombuffer(data, np.uint8)
+            zeros = np.flatnonzero(codes[1:-1] == ord("0"))
+            is_digit = codes[zeros + 2] - ord("0") < 10
+            if np.isin(codes[zeros[is_digit]], before).any():
+                return True
+            last = data[-2:]
+    return False
+
+
+def _is_rounded(column: pd.Series[Any]) -> bool:
+    """Whether pandas may have read large integers beside a gap as floats, or as texts beside empty ones."""
+    if pd.api.types.is_float_dtype(column):
+        return bool(column.isna().any() and column.abs().max() >= _LARGE and (column.dropna() % 1 == 0).all())
+    return isinstance(column.dtype, pd.StringDtype) and bool((column == "").any())
+
+
+def _csv_options(options: Mapping[str, Any], texts: Sequence[str], names: Sequence[str]) -> Any:
+    named = {} if options["header"] is not False else {"header": None, "names": names}
+    na_values = [] if options["na_values"] == AUTO else options["na_values"]
     return {
         "sep": options["separator"],
         "decimal": options["decimal"],
         "encoding": options["encoding"],
-        "na_values": list(options["na_values"]),
+        "na_values": ["", *na_values],
+        "keep_default_na": False,  # its words may be values, see `_take_words`
         "dtype": dict.fromkeys(texts, str),
         "index_col": False,  # else a separator at the end of the rows shifts all columns by one
         "low_memory": False,  # else a column's type may differ from block to block
+        "skiprows": options["skip_rows"],
         "engine": "c",
+        **named,
     }
 
 
@@ -265,12 +602,14 @@ def _explain_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> I
 def _header(path: str | Path, options: Mapping[str, Any]) -> list[str]:
     """Names of the columns, as pandas calls those without one, but none of several renamed."""
     alone: Any = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False, "engine": "c"}
-    separator, encoding = options["separator"], options["encoding"]
-    first = pd.read_csv(path, sep=separator, encoding=encoding, encoding_errors="replace", **alone)
+    same = {"sep": options["separator"], "encoding": options["encoding"], "skiprows": options["skip_rows"]}
+    first = pd.read_csv(path, encoding_errors="replace", **same, **alone)
+    if options["header"] is False:
+        return [f"c{index}" for index in range(first.shape[1])]
     return [str(name) or f"Unnamed: {index}" for index, name in enumerate(first.iloc[0])]
 
 
-def _read_excel(path: str | Path, key: str, options: Mapping[str, Any], texts: Sequence[str]) -> pd.DataFrame:
+def _read_excel(path: str | Path, key: str, options: Mapping[str, Any]) -> pd.DataFrame:
     sheet = options["sheet"]
     with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
         warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
@@ -278,18 +617,68 @@ def _read_excel(path: str | Path, key: str, options: Mapping[str, Any], texts: S
         if sheet is None and len(names) > 1:
             message = f"{key} has {len(names)} sheets: {', '.join(names[:10])}"
             raise DataError(message, hint=format_override("data.source.sheet", names[0]))
-        cells: Any = {"na_values": list(options["na_values"]), "dtype": dict.fromkeys(texts, str)}
+        cells: Any = {"dtype": object, "keep_default_na": False, "na_values": [""]}
+        rows: Any = {"header": None if options["header"] is False else 0, "skiprows": options["skip_rows"]}
         try:
-            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **cells)
+            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **cells, **rows)
         except (KeyError, TypeError, SyntaxError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        return frame
+        return frame if options["header"] is not False else frame.add_prefix("c")
 
 
-def _check_unique(names: Any, key: str) -> None:
+_NO_HEADER: Final = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
+
+
+def _check_unique(names: Any, key: str, options: Mapping[str, Any] | None = None) -> None:
     twice = pd.Index(names)[pd.Index(names).duplicated()]
     if len(twice) and twice[0]:
-        raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
+        hint = "rename one of them" if options is None else f"rename one of them; {_NO_HEADER}"
+        raise DataError(f"{key} has two columns called {twice[0]!r}", hint=hint)
+
+
+def _check_header(path: str | Path, frame: pd.DataFrame, key: str, options: Mapping[str, Any]) -> None:
+    """Refuse a first row that is a title, or values."""
+    names = list(map(str, frame.columns))
+    if options["header"] != AUTO or not (is_csv(path) or str(path).lower().endswith(".xlsx")):
+        return
+    blank = sum(name.startswith("Unnamed: ") for name in names[1:])
+    full = np.flatnonzero(frame.notna().all(axis=1)) if 2 * blank > len(names) - 1 else []
+    if len(full):
+        line = int(full[0]) + 1 + options["skip_rows"]
+        if is_csv(path):
+            line = next(islice(_count_fields(path, options), int(full[0]) + 1, None))[0] - 1
+        raise DataError(
+            f"{key}: the header names {len(names) - blank} of {len(names)} columns, such as {names[0]!r}: "
+            "it may be a title",
+            hint=f"data.source.skip_rows={line} if line {line + 1} is the header, or data.source.header=true",
+        )
+    same = [name for name in names if not is_number(frame[name]) and (frame[name] == name).any()]
+    repeated = (frame == names).all(axis=1) if len(same) == len(names) else pd.Series(False, frame.index)
+    if repeated.any():
+        same = [name for name in names if (frame[name][~repeated] == name).any()]
+    if repeated.any() and 2 * len(same) <= len(names):
+        raise DataError(
+            f"{key}: the header is repeated in {pluralize(int(repeated.sum()), 'row')}, first row "
+            f"{int(repeated.to_numpy().argmax())} (rows count from 0)",
+            hint="remove them; data.source.header=true takes them as values",
+        )
+    numbers = [float(name) for name in names if reads_as_number(name)]
+    steps = set(np.diff(numbers))
+    if len(steps) == 1 and (steps == {1} or len(numbers) > 2):  # as pandas calls columns, or of years
+        numbers = []
+    inside = [name for name in names if numbers and reads_as_number(name) and _is_inside(frame[name], name)]
+    if 2 * len({*same, *inside}) > len(names) > 1:
+        example = ", ".join(names[:5])
+        raise DataError(
+            f"{key}: the first row ({example}{', …' * (len(names) > 5)}) looks like values, not a header",
+            hint=f"{_NO_HEADER}; data.source.header=true if these are their names",
+        )
+
+
+def _is_inside(column: pd.Series[Any], name: str) -> bool:
+    """Whether a name is a number like those of its column."""
+    is_plain = is_number(column) and not pd.api.types.is_bool_dtype(column)
+    return is_plain and bool(column.min() <= float(name) <= column.max())
 
 
 def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> None:
@@ -298,14 +687,18 @@ def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> Non
     wrong = [(row, line, fields) for row, (line, fields) in enumerate(rows) if fields != width]
     if wrong:
         row, line, fields = wrong[0]
-        at_the_end = all(fields == width + 1 for _, fields in rows)
+        usual = Counter(count for _, count in rows).most_common(1)[0][0]
+        hint = "repair them, or leave them out; perhaps a quote is not closed"
+        if all(count == width + 1 for _, count in rows):
+            hint = "remove the separator at the end of the rows, or set data.source.separator"
+        elif usual > max(width, 1) and 2 * width <= usual:
+            start = next(end for end, count in rows if count == usual)
+            hint = f"data.source.skip_rows={start - 1} if lines above line {start}, the header, are a title"
         raise DataError(
             f"{key}: the header has {pluralize(width, 'field')}, and "
             f"{len(wrong):,} of {len(rows):,} rows have "
             f"more or fewer: first row {row} (line {line}; rows count from 0) with {fields}",
-            hint="remove the separator at the end of the rows, or set data.source.separator"
-            if at_the_end
-            else "repair them, or leave them out; perhaps a quote is not closed",
+            hint=hint,
         )
 
 
@@ -350,10 +743,8 @@ def columns_of(path: Path, **options: Any) -> list[str]:
     with _explain_errors(str(path)):
         if is_json_lines(path):
             return list(next(_json_records(path, errors="replace"), {}))
-        if path.name.lower().endswith(_PARQUET):
-            import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
-
-            return [str(name) for name in pq.read_schema(path).names]
+        if path.suffix.lower() in _ARROW:
+            return [str(name) for name in _open_arrow(path).schema.names]
         if not is_csv(path):
             return list(map(str, _read_whole(path, str(path), options).columns))
         names = _header(path, options)
@@ -381,18 +772,19 @@ def table_chunks(
             else:
                 records = _json_records(path, "replace")
             chunks = iter(lambda: list(islice(records, size)), [])
-            frames = (pd.DataFrame(chunk, columns=needed) for chunk in chunks)
+            frames = (pd.DataFrame(chunk, columns=needed, dtype=object) for chunk in chunks)
         elif is_csv(path):
-            frames = _frames_of_csv(path, options, texts, size)
-        elif path.name.lower().endswith(_PARQUET):
-            frames = _frames_of_parquet(path, needed, size)
+            numeric = [column.name for column in encoder.columns if column.kind in ("number", "date")]
+            frames = _frames_of_csv(path, options, texts, numeric, size)
+        elif path.suffix.lower() in _ARROW:
+            frames = _frames_of_arrow(path, needed, size)
         else:
-            whole = _read_whole(path, str(path), options, texts=texts)
+            whole = _read_whole(path, str(path), options)
             whole = whole.set_axis(whole.columns.map(str), axis=1)
             frames = (whole.iloc[row : row + size] for row in range(0, len(whole), size))
         start = 0
         for frame in frames:
-            yield plain_numbers(frame.set_axis(pd.RangeIndex(start, start + len(frame)), axis=0))
+            yield settle(frame.set_axis(pd.RangeIndex(start, start + len(frame)), axis=0))
             start += len(frame)
 
 
@@ -407,9 +799,11 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
 
 
 def _frames_of_csv(
-    path: Path, options: Mapping[str, Any], texts: Sequence[str], size: int
+    path: Path, options: Mapping[str, Any], texts: Sequence[str], numeric: Sequence[str], size: int
 ) -> Iterator[pd.DataFrame]:
-    key, is_checked, forms = str(path), False, _csv_options(options, texts)
+    key, is_checked, names = str(path), False, _header(path, options)
+    forms = _csv_options(options, texts, names)
+    forms["na_values"] = {name: [*forms["na_values"], *(WORDS if name in numeric else ())] for name in names}
     with pd.read_csv(path, encoding_errors="replace", chunksize=size, **forms) as reader:
         while True:
             with _explain_widths(path, key, options):
@@ -433,9 +827,8 @@ def _use_points(frame: pd.DataFrame, options: Mapping[str, Any], texts: Sequence
     return frame
 
 
-def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.DataFrame]:
-    import pyarrow.parquet as pq
+def _frames_of_arrow(path: Path, names: list[str], size: int) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
 
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=size, columns=names):
-            yield batch.to_pandas(ignore_metadata=True)
+    for batch in _open_arrow(path).to_batches(columns=names, batch_size=size):
+        yield from_arrow(pa.Table.from_batches([batch]))

@@ -20,6 +20,7 @@ from assay.data.normalize import stored_type
 from assay.data.placement import padded_length
 from assay.data.samples import Samples, subset_of
 from assay.data.source_info import info_of
+from assay.data.tabular.amount import TIME, format_amount
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
@@ -352,8 +353,11 @@ def made_up(original: Original) -> list[Any]:
                 table[column.name] = (([*column.codes] or [""]) * _MADE_UP)[:_MADE_UP]
             else:
                 values = np.linspace(*(column.span or (column.start, column.start + 1)), _MADE_UP)
-                is_date = column.kind == "date"
-                table[column.name] = pd.to_datetime(values.round(), unit="D") if is_date else values
+                if column.kind == "date":
+                    days = values if column.form == TIME else values.round()
+                    table[column.name] = pd.to_datetime(days, unit="D")
+                else:
+                    table[column.name] = [format_amount(value, column.form) for value in values]
         return list(_cut(pd.DataFrame(table)))
     shape, dtype = (_MADE_UP, *spec["input_shape"]), getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:

@@ -10,7 +10,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from omegaconf import DictConfig, OmegaConf
@@ -19,7 +18,8 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.config.unread_keys import OUR_DATA
 from assay.data.normalize import Normalize
-from assay.data.tabular.column_kind import parse_dates
+from assay.data.tabular.amount import is_amount, parse_amounts
+from assay.data.tabular.column_kind import date_parts, days_since_1970, parse_dates
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import pandas as pd
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
@@ -107,24 +108,26 @@ class Original:
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
-    """`numbers`, float32 `[B, N]`, and `categories`, text `[B, C]`."""
+    """`numbers`, float32 or float64 `[B, N]`, and `categories`, text `[B, C]`."""
     numbers: list[Any] = []
     texts: list[Any] = []
     for column in columns:
         values = frame[column.name]
         if column.kind == "number":
-            numbers.append(values)
+            values = parse_amounts(values, column.form) if is_amount(column.form) else values
+            numbers.append(values.to_numpy("float64", na_value=np.nan))
         elif column.kind == "date":
-            dates = parse_dates(values, column.form)
-            days = (dates - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1) - column.start
-            numbers += [
-                days if part == "elapsed" else getattr(dates.dt, part) for part in column.parts or ["elapsed"]
-            ]
+            days = days_since_1970(parse_dates(values, column.form))
+            numbers.append(date_parts(days, column.parts or ("elapsed",), column.start))
         else:
             texts.append(values.astype("string").fillna(""))
-    arrays = [one.to_numpy("float32", na_value=np.nan) for one in numbers]
-    inputs = {"numbers": np.column_stack(arrays)} if arrays else {}
+    inputs = {"numbers": np.column_stack(numbers).astype(input_type(columns))} if numbers else {}
     return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
+
+
+def input_type(columns: Sequence[Column]) -> str:
+    """Of the numbers that a file takes: double where 32 bits would lose what the model goes by."""
+    return "float64" if any(column.shift for column in columns) else "float32"
 
 
 def text_codes(column: Column) -> dict[str, int]:
@@ -196,6 +199,7 @@ class Encode(nn.Module):
     """A fitted table encoder as tensor operations: numbers imputed, categories as one column each."""
 
     fill: Tensor
+    shift: Tensor
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()
@@ -207,14 +211,20 @@ class Encode(nn.Module):
             int(end) - 1 for end, column in zip(ends, self.numbers, strict=True) if column.marks_gaps
         ]
         self._of_codes = int(bool(self.numbers))
-        self.register_buffer("fill", torch.tensor([fill], dtype=torch.float32))
+        dtype = getattr(torch, input_type(columns))
+        shift = [column.shift for column in self.numbers for _ in range(column.width)]
+        self.register_buffer("fill", torch.tensor([fill], dtype=dtype))
+        self.register_buffer("shift", torch.tensor([shift], dtype=dtype))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Float32 `[B, F]`, as `TableEncoder.transform` gives them."""
         encoded = []
         if self.numbers:
             is_there = torch.isfinite(inputs[0])
-            encoded.append(torch.where(is_there, inputs[0], self.fill))
+            numbers = torch.where(is_there, inputs[0], self.fill)
+            if self.shift.dtype == torch.float64:
+                numbers = (numbers - self.shift).to(torch.float32)
+            encoded.append(numbers)
             encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]

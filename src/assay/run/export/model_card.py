@@ -11,6 +11,7 @@ from assay.analysis.objective import format_score
 from assay.data.tokenizer import PAD
 from assay.quoting import command
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
+from assay.run.export.exportable import input_type
 from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
@@ -69,10 +70,18 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
 def _column_row(column: Mapping[str, Any]) -> tuple[str, str, Any]:
     """Name, kind with what the part of a date counts, and what a missing value counts as."""
     start = str(column.get("start")).removesuffix("T00:00:00")
-    units = {"elapsed": f", days since {start}", "day_of_week": ", 0 is Monday"}
+    of_day = "of 2π times the share of the day that has passed"
+    units = {
+        "elapsed": f", days since {start}",
+        "day_of_week": ", 0 is Monday",
+        "hours": ", since midnight",
+        "sine": f", {of_day}",
+        "cosine": f", {of_day}",
+    }
+    unit = f" in {column['unit']}" if "unit" in column else ""
     missing = "NaN comes out" if column["missing"] is None else column["missing"]
     missing = f"{missing}, and is marked" if column.get("marked") else missing
-    return column["name"], f"{column['kind']}{units.get(str(column.get('part')), '')}", missing
+    return column["name"], f"{column['kind']}{unit}{units.get(str(column.get('part')), '')}", missing
 
 
 def _output(about: dict[str, Any], original: Original) -> str:
@@ -278,6 +287,7 @@ def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
     for column in columns:
         entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
         entry |= {"marked": True} if column.marks_gaps else {}
+        entry |= {"unit": column.form[1:]} if column.kind == "number" and column.form[1:] else {}
         if column.kind == "category":
             entry["categories"] = list(column.codes)[:_ALL_CODES]
             entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
@@ -293,7 +303,7 @@ def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
             entries["numbers"].append(entry)
     described = []
     for name, some in entries.items():
-        dtype = "string" if name == "categories" else "float32"
+        dtype = "string" if name == "categories" else input_type(columns)
         if some:
             described.append({"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some})
     return described

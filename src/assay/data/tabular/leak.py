@@ -1,0 +1,150 @@
+"""Columns from which a target can be read off. No torch."""
+
+from __future__ import annotations
+
+from math import lgamma
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from pandas import Series
+
+_ROWS: Final = 20
+"""Below this many, one column may follow another by chance."""
+_ROUNDING: Final = 1e-12
+_MOST_CLASSES: Final = 20
+_MOST_ROWS: Final = 5000
+"""That are looked at before all of them are."""
+_BY_CHANCE: Final = -20.0
+"""Logarithm of the probability of what is reported, if the column had nothing to do with the target."""
+_FEWEST: Final = 12
+"""Rows of a class beside a threshold."""
+_VALLEY: Final = 1.25
+"""Over some thousand drawn tables this finds 97 % of the thresholds, and 0.4 % of the classes that lie apart."""
+
+
+def find_leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str, str]:
+    """The first feature that equals the target, and how; two empty texts if there is none."""
+    for name in features:
+        both = frame[[name, target]].dropna()
+        if len(both) >= _ROWS and (how := _describe_relation(both[name], both[target])):
+            return name, how
+    return "", ""
+
+
+def _describe_relation(feature: Series[Any], target: Series[Any]) -> str:
+    different = target.nunique()
+    if different < 2:
+        return ""
+    if feature.astype(str).equals(target.astype(str)):
+        return "the two columns are equal"
+    if _is_numeric(feature) and _is_numeric(target) and different > 2:
+        numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
+        with np.errstate(all="ignore"):
+            apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
+        return "the target is a linear function of it" if apart < _ROUNDING else ""
+    if 2 * different > len(target) or feature.nunique() != different:
+        return ""
+    pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
+    return f"each of its {different} values stands for one of the target" if len(pairs) == different else ""
+
+
+def find_hints(frame: pd.DataFrame, features: Sequence[str], target: str) -> dict[str, str]:
+    """Features that decide the target without being equal to it, and how."""
+    frame = frame[frame[target].notna()]
+    sample = frame.iloc[:: max(1, len(frame) // _MOST_ROWS)]
+    hints = {}
+    for name in features:
+        if _describe_hint(sample[name], sample[target]):
+            how = _describe_hint(frame[name], frame[target])
+            hints |= {name: how} if how else {}
+    return hints
+
+
+def _describe_hint(feature: Series[Any], target: Series[Any]) -> str:
+    if len(target) < _ROWS or target.nunique() < 2:
+        return ""
+    classes = pd.factorize(target)[0]
+    if (how := _describe_gaps(feature.isna().to_numpy(), classes, target)) or classes.max() >= _MOST_CLASSES:
+        return how
+    is_there = feature.notna().to_numpy()
+    values, classes = feature[is_there], classes[is_there]
+    if len(values) < _ROWS or len(np.unique(classes)) < 2:
+        return ""
+    if values.dtype.kind == "M":
+        return ""
+    if _is_numeric(values):
+        numbers = values.to_numpy(dtype=np.float64)
+        order = np.argsort(numbers, kind="stable")
+        borders = np.flatnonzero(np.diff(classes[order])) + 1
+        if len(borders) == len(np.unique(classes)) - 1:
+            return _describe_threshold(numbers[order], classes[order], borders)
+        if values.nunique() > _MOST_CLASSES:
+            return ""
+    return _describe_groups(pd.factorize(values)[0], classes)
+
+
+def _describe_gaps(missing: NDArray[np.bool_], classes: NDArray[np.intp], target: Series[Any]) -> str:
+    """Of a column that has no value in the rows of one target value, and in no others, or the reverse."""
+    if not missing.any() or missing.all() or _log_ways(np.bincount(missing)) < -_BY_CHANCE:
+        return ""
+    for rows, what in ((missing, "missing"), (~missing, "present")):
+        alike = np.unique(classes[rows])
+        if len(alike) == 1 and not (classes[~rows] == alike[0]).any():
+            return f"it is {what} exactly where the target is {str(target[rows].iloc[0])!r}"
+    return ""
+
+
+def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:
+    """Of a category each value of which occurs with one class."""
+    counts = np.zeros((codes.max() + 1, classes.max() + 1))
+    np.add.at(counts, (codes, classes), 1)
+    if ((counts > 0).sum(1) > 1).any():
+        return ""
+    shares = counts.sum(0) / counts.sum()
+    sizes = counts.sum(1)
+    by_chance = sum(np.log((shares[shares > 0] ** size).sum()) for size in sizes if size > 1)
+    if by_chance > _BY_CHANCE:
+        return ""
+    return f"each of its {len(counts):,} values occurs with one class of the target alone"
+
+
+def _describe_threshold(
+    numbers: NDArray[np.float64], classes: NDArray[np.intp], borders: NDArray[np.intp]
+) -> str:
+    """Of a number that is cut into the classes.
+
+    Classes that lie apart by nature have few rows between them, a valley at the border; one that is drawn
+    through a column has none.
+    """
+    if (numbers[borders] == numbers[borders - 1]).any() or _log_ways(np.bincount(classes)) < -_BY_CHANCE:
+        return ""
+    ends = [0, *borders, len(numbers)]
+    if 2 * sum(_is_valley(numbers, *ends[at : at + 3]) for at in range(len(borders))) > len(borders):
+        return ""
+    ends = ", ".join(f"{(numbers[border - 1] + numbers[border]) / 2:.6g}" for border in borders)
+    return f"the target changes where it passes {ends}"
+
+
+def _is_valley(numbers: NDArray[np.float64], first: int, border: int, end: int) -> bool:
+    """Whether values lie farther apart at a border than on both of its sides; also of too few to tell."""
+    fewest = min(border - first, end - border)
+    near = max(_FEWEST // 3, fewest // 6)
+    left = numbers[max(first, border - 3 * near) : border - near + 1]
+    right = numbers[border + near - 1 : min(end, border + 3 * near)]
+    apart = [float(np.diff(part).mean()) for part in (left, numbers[border - near : border + near], right)]
+    return fewest < _FEWEST or apart[1] > _VALLEY * max(apart[0], apart[2])
+
+
+def _log_ways(sizes: NDArray[np.intp]) -> float:
+    """Logarithm of the number of ways to order rows of so many of each class."""
+    return lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes)
+
+
+def _is_numeric(column: Series[Any]) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
