@@ -27,7 +27,7 @@ from assay.cli.app import app
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.run.baseline import advise
-from assay.run.kept_predictions import best_threshold
+from assay.run.threshold import best_threshold
 
 if TYPE_CHECKING:
     from pathlib import Path
