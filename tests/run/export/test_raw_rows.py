@@ -216,7 +216,9 @@ def test_rare_events_keep_their_order(tmp_path: Path) -> None:
     found = open_onnx(tmp_path / "x.onnx")({"inputs": inputs})["values"]
     np.testing.assert_allclose(found, expit(inputs.astype(np.float64)), rtol=1e-6)
     assert (np.diff(found[:, 0]) >= 0).all()
-    far = open_onnx(tmp_path / "x.onnx")({"inputs": np.float32([[-1e30], [1e30], [np.nan]])})["values"]
+    far = open_onnx(tmp_path / "x.onnx")({"inputs": np.array([[-1e30], [1e30], [np.nan]], np.float32)})[
+        "values"
+    ]
     np.testing.assert_array_equal(far, [[0], [1], [np.nan]])
 
 

@@ -272,6 +272,7 @@ class Encode(nn.Module):
     """A fitted table encoder as tensor operations: numbers imputed, categories as one column each."""
 
     fill: Tensor
+    _is_number: Tensor
 
     def __init__(self, columns: Sequence[Column], na_values: Sequence[str] = ()) -> None:
         super().__init__()
