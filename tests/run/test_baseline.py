@@ -30,7 +30,7 @@ from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.run import execute
 from assay.run.baseline import advise
-from assay.run.kept_predictions import best_threshold
+from assay.run.threshold import best_threshold
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -143,7 +143,7 @@ def test_an_exported_file_takes_texts_of_any_length(run: Trained, tmp_path: Path
     for rows, length in ((1, 16), (3, 5), (2, 1)):
         ids = torch.randint(256, (rows, length))
         np.testing.assert_allclose(
-            call({"inputs": ids.numpy()}), predictor.model(ids).detach().numpy(), atol=1e-4
+            call({"inputs": ids.numpy()})["scores"], predictor.model(ids).detach().numpy(), atol=1e-4
         )
 
 

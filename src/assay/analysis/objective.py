@@ -213,9 +213,16 @@ BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", 
 
 
 def describe_threshold(threshold: Mapping[str, Any]) -> str:
-    """From which probability on `predict` says the second class, and what that does on the test."""
-    scores = ", ".join(f"{name} {format_score(name, threshold[name])}" for name in ("precision", "recall"))
-    return f"{threshold['value']:.4g}, by F1 on validation: {scores} of {threshold['class']!r} on the test"
+    """From which probability on the second class is predicted, why, and what that does."""
+    scores = [
+        f"{name} {format_score(name, threshold[name])}"
+        for name in ("precision", "recall")
+        if name in threshold
+    ]
+    words = f"{threshold['value']:.4g}, {threshold.get('chosen', 'by F1 on validation')}"
+    if not scores:
+        return f"{words}, for {threshold['class']!r}"
+    return f"{words}: {', '.join(scores)} of {threshold['class']!r} on {threshold.get('subset', 'the test')}"
 
 
 def describe_baseline(baseline: Mapping[str, Any]) -> str:

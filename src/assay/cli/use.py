@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from assay.run.predict import Predicted
 
 _SHOWN, _IN_DOCUMENT, _WIDE = 20, 1000, 1000
+Threshold = Annotated[
+    str | None,
+    typer.Option(
+        "--threshold",
+        metavar="P|RULE",
+        help="Of two classes, predict the second from this probability on: 0.3, or by validation samples "
+        "'recall>=0.8' or 'precision>=0.9'.  [default: the run's]",
+    ),
+]
 
 
 def evaluate(
@@ -32,7 +41,7 @@ def evaluate(
     checkpoint: Checkpoint = "best",
     split: Annotated[
         Literal["train", "val", "test"] | None,
-        typer.Option("--split", help="Which samples.  [default: test; of other data without one: all]"),
+        typer.Option("--split", help="Subset to test.  [default: test; all of other data without one]"),
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -72,9 +81,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     run: RunDir,
     inputs: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[INPUT]…", help="Pictures, CSV, Parquet, .npy or .npz files, texts, or folders."
-        ),
+        typer.Argument(metavar="[INPUT]…", help="Images, tables, .npy or .npz files, texts, or folders."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -86,31 +93,42 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             "--top-k",
             metavar="K",
             min=1,
-            help="Classes to name a sample (3); a language model draws from so many tokens (all).",
+            help="Classes named per sample; tokens that a language model samples from.  [default: 3; all]",
         ),
     ] = None,
     prompt: Annotated[
         list[str] | None,
-        typer.Option("--prompt", metavar="TEXT", help="A text for a language model to go on."),
+        typer.Option("--prompt", metavar="TEXT", help="Text for the language model to continue."),
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option("--temperature", metavar="T", help="Of drawn tokens; 0: the likeliest (1)."),
+        typer.Option(
+            "--temperature",
+            metavar="T",
+            help="Sampling temperature; 0 takes the most likely token.  [default: 1]",
+        ),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", metavar="N", help="That are written for a prompt (200).")
+        int | None,
+        typer.Option(
+            "--max-tokens", metavar="N", help="Maximum number of tokens per prompt.  [default: 200]"
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of drawn tokens (0).")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed of the sampling.  [default: 0]")
+    ] = None,
     batch_size: Annotated[
-        str, typer.Option("--batch-size", metavar="N|auto", help="Samples that the model gets at a time.")
+        str, typer.Option("--batch-size", metavar="N|auto", help="Samples per batch.")
     ] = "auto",
     encoding: Annotated[
-        str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV and .txt files, such as cp1252.")
+        str | None,
+        typer.Option("--encoding", metavar="NAME", help="Encoding of CSV and .txt files, such as cp1252."),
     ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", metavar="COLUMN", help="Copy a column of the table, such as an id."),
     ] = None,
+    threshold: Threshold = None,
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Predict new samples, prepared as in the run's own evaluation.
@@ -120,17 +138,20 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     predicted.
     """
     if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
-        wanted = "a whole number above 0, or auto, was expected"
-        raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
+        wanted = f"expected an int > 0 or auto, got {batch_size}"
+        raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
     with show_loading():
         from assay.run.predict import check_name, check_prompts
         from assay.run.predict import predict as predict_inputs
         from assay.run.predictor import read_predictor
+        from assay.run.threshold import set_threshold
         from assay.task.language_modelling import Sampling
 
         if out is not None:
             check_name(out)
         predictor = read_predictor(run, checkpoint)
+        if threshold is not None:
+            set_threshold(predictor, run, threshold)
     console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
     drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     drawn = {name: value for name, value in drawn.items() if value is not None}
@@ -150,18 +171,20 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
         predicted = predict_inputs(predictor, run, inputs, prompts=prompt, sampling=sampling, **options)
     document.say("predict", predicted)
-    document.next = [command("export", run)]
+    again = [] if threshold is None else [f"--threshold={threshold}"]
+    document.next = [command("export", run, *again)]
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
     if predicted.num_failed == predicted.num_samples:
         raise AssayError(
-            f"no sample could be predicted, of {predicted.num_samples:,}; {predicted.first_error}"
+            f"none of {predicted.num_samples:,} samples could be predicted; {predicted.first_error}"
         )
     if not document.as_json:
-        _print_predictions(predicted, [*(f"--prompt={text}" for text in prompt), *map(str, inputs)])
+        typed = [*(f"--prompt={text}" for text in prompt), *map(str, inputs)]
+        _print_predictions(predicted, [*typed, *again], again)
 
 
-def _print_predictions(predicted: Predicted, inputs: list[str]) -> None:
+def _print_predictions(predicted: Predicted, inputs: list[str], again: list[str]) -> None:
     from assay.run.predict import as_table
 
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
@@ -172,7 +195,7 @@ def _print_predictions(predicted: Predicted, inputs: list[str]) -> None:
         lines.append(("all", everything))
     else:
         lines.append(("out", f"{predicted.out}: {predicted.num_samples:,} rows"))
-    lines.append(("next", command("export", predicted.run_dir)))
+    lines.append(("next", command("export", predicted.run_dir, *again)))
     if predicted.num_failed:
         counts = f"{predicted.num_failed:,} of {predicted.num_samples:,} samples"
         lines.append(("failed", f"{counts}, see column error; {predicted.first_error}"))
@@ -184,12 +207,13 @@ def export(
     run: RunDir,
     *,
     file_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="onnx|safetensors", help="Of the file.")
+        str, typer.Option("--format", "-f", metavar="onnx|safetensors", help="Format of the file.")
     ] = "onnx",
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"),
     ] = None,
+    threshold: Threshold = None,
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write a run's model into a file that runs without assay.
@@ -204,12 +228,14 @@ def export(
     with show_loading():
         from assay.run.export.export import export as export_run
 
-    exported = export_run(run, file_format, out=out, checkpoint=checkpoint)  # type: ignore[arg-type]  # it judges the name
+    options: Any = {"out": out, "checkpoint": checkpoint, "threshold": threshold}
+    exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
     _print_export(exported)
     document.say("export", exported)
 
 
 def _print_export(exported: Exported) -> None:
+    from assay.analysis.objective import describe_threshold
     from assay.run.export.model_card import agreement_in_words
 
     console, about = Console(highlight=False, soft_wrap=True), exported.description
@@ -218,8 +244,10 @@ def _print_export(exported: Exported) -> None:
         ("input", f"{tensor['name']}: {tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]")
         for tensor in about["inputs"]
     ]
-    lines.append(("output", about["output"]["name"]))
+    lines.append(("output", ", ".join(about["outputs"])))
     lines.append(("inside", "; ".join(about["inside"]) or "the bare model"))
+    if about["threshold"]:
+        lines.append(("threshold", describe_threshold(about["threshold"])))
     lines.append(("check", agreement_in_words(exported)))
     lines += [("note", note) for note in exported.notes]
     lines.append(("next", f"the lines that run it are in {shlex.quote(str(exported.card))}"))

@@ -44,8 +44,8 @@ from assay.record.secrets import redact_tree
 from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
 from assay.run.encoder_file import write_encoder
-from assay.run.kept_predictions import add_threshold
 from assay.run.result import print_and_log, print_start
+from assay.run.threshold import add_threshold
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _try(record: RunRecord, message: str, function: Callable[..., None], *argume
         note = f"{message}: {reason_of(error)}"
         log.warning("%s", note, exc_info=error)
         record.notes.append(note)
-        print_lines([("note", note)])
+        print_and_log([("note", note)])
 
 
 def _save(record: RunRecord, run_dir: Path) -> None:

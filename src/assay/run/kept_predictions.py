@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 import torch
@@ -33,17 +33,11 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.record.predictions_file import Reason
-    from assay.record.run_record import RunRecord
     from assay.task.predictions import Kind
     from assay.task.task import Task
 
 _FLUSH_EVERY = 16
 _SEED = 0
-_EVEN: Final = 0.4
-"""Share of the rarer class from which on the likelier class is what anybody expects."""
-_FEWEST: Final = 20
-"""Validation samples of each class; with fewer a threshold would be chance."""
-_NEARLY: Final = 0.95
 log = logging.getLogger("assay")
 
 
@@ -307,59 +301,3 @@ def _masks(assembly: Assembly, module: Module, positions: list[int]) -> Iterator
 def holds_whole_model(assembly: Assembly) -> bool:
     """Whether this process alone can run the module; other strategies hold shards of it."""
     return isinstance(assembly.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
-
-
-def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
-    """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
-    module, data = assembly.module, assembly.datamodule
-    if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
-        return
-    two = module.task.num_classes == 2 and predictions.kind == "probabilities"
-    if (
-        not two
-        or not holds_whole_model(assembly)
-        or not len(data.splits.rows["val"])
-        or data.tested != "test"
-    ):
-        return
-    value = best_threshold(*_validation_probabilities(assembly, module, data))
-    if value is not None:
-        predicted, right = predictions.outputs[:, 1] >= value, np.asarray(predictions.targets) == 1
-        hits = int((predicted & right).sum())
-        record.threshold = {
-            "value": value,
-            "class": predictions.class_names[1],
-            "precision": hits / max(1, int(predicted.sum())),
-            "recall": hits / max(1, int(right.sum())),
-        }
-
-
-def _validation_probabilities(
-    assembly: Assembly, module: Module, data: DataModule
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Probabilities of the second class of the validation samples, and whether each is of it."""
-    count, size = len(data.splits.rows["val"]), data.eval_batch_size
-    probabilities: Any = module.task.probabilities(module.loss)
-    found, right = [], []
-    module.eval().to(data.device)
-    with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
-        for start in range(0, count, size):
-            inputs, targets = eval_samples(data, "val", range(start, min(start + size, count)))
-            outputs = probabilities(module(inputs)).float()
-            found.append(module.task.postprocess(outputs, "probabilities")[:, 1].cpu())
-            right.append(targets.cpu() == 1)
-    return torch.cat(found).numpy(), torch.cat(right).numpy()
-
-
-def best_threshold(probabilities: NDArray[Any], right: NDArray[Any]) -> float | None:
-    """The threshold with nearly the highest F1; None of too few samples, or of as many of either class."""
-    rarer = min(int(right.sum()), int((~right).sum()))
-    if rarer < _FEWEST or rarer > _EVEN * len(right):
-        return None
-    order = np.argsort(-probabilities, kind="stable")
-    ranked, hits = probabilities[order].astype(float), right[order].cumsum()
-    f1 = 2 * hits / (np.arange(1, len(order) + 1) + right.sum())
-    following = np.append(ranked[1:], 0.0)
-    f1[ranked == following] = -1  # samples of one probability are on one side
-    values = ((ranked + following) / 2)[f1 >= _NEARLY * f1.max()]
-    return round(float(values[np.abs(values - 0.5).argmin()]), 6)

@@ -17,6 +17,7 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
+from assay.analysis.objective import describe_threshold
 from assay.errors import AssayError, ConfigError, first_line, write_failure
 from assay.files.atomic import write_together
 from assay.files.symlinks import OWN_FILES
@@ -192,6 +193,8 @@ class Predicted:
         rows: The predictions, by column, or the first of them (a note says so then); empty where a file has
             them.
         notes: What there is to know about all of them.
+        threshold: Of two classes, the probability from which on the second one is predicted, and how it was
+            chosen; empty where the more likely class is predicted.
         seconds: It took, without loading the model.
     """
 
@@ -203,6 +206,7 @@ class Predicted:
     columns: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
     notes: Sequence[str]
+    threshold: Mapping[str, Any]
     seconds: float
 
 
@@ -268,7 +272,7 @@ def predict(
             warned += int(frame["warning"].notna().sum()) if file is not None and "warning" in frame else 0
             progress(count)
             if len(frame) < len(whole):
-                notes.append(f"the first {limit:,} rows are here; --out FILE writes all of them")
+                notes.append(f"showing the first {limit:,} rows; --out FILE writes all")
                 break
         if not count:
             raise AssayError("there is nothing to predict in the inputs")
@@ -284,6 +288,7 @@ def predict(
         columns=columns,
         rows=rows.astype(object).where(rows.notna(), None).to_dict("records"),  # type: ignore[arg-type]  # of texts
         notes=[note for note in dict.fromkeys(notes) if note],
+        threshold=dict(predictor.about_threshold),
         seconds=round(time.perf_counter() - start, 3),
     )
 
@@ -296,9 +301,8 @@ def _describe_failure(row: Any) -> str:
 def _first_notes(predictor: Predictor, kind: str) -> list[str]:
     """What there is to know before anything is predicted; `kind` of files that are not written."""
     notes, names = [*predictor.notes], predictor.names
-    if predictor.threshold != 0.5:
-        chosen = f"{predictor.threshold:.4g} on, which the run chose by F1 on validation"
-        notes.append(f"{names[1]!r} is predicted from a probability of {chosen}")
+    if predictor.about_threshold:
+        notes.append(f"threshold {describe_threshold(predictor.about_threshold)}")
     if len(names) > MOST_COLUMNS:
         notes.append(f"{pluralize(len(names), 'class', 'classes')}: only the most likely ones have a column")
     if kind:
@@ -342,6 +346,8 @@ def _frame(
                 [size for size, good in zip(block.sizes, finite, strict=True) if good]
             )
         columns = dict(predictions.columns(top_k))
+        if predictor.about_threshold:
+            columns["threshold"] = np.full(len(usable), predictor.threshold)
         if file is not None and file.what:
             columns[file.what] = file.add_files([inputs[row] for row in usable.tolist()], predictions)
     rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
@@ -414,11 +420,12 @@ def _read_prompts(
         yield "--prompt", None, to_utf8(prompt), ""
     for path in inputs:
         try:
-            texts = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+            texts = path.read_text(encoding="utf-8-sig").removesuffix("\n")
         except (UnicodeDecodeError, OSError) as error:
             yield str(path), None, "", f"it cannot be read: {first_line(error)}"
             continue
-        yield from ((str(path), row, text, "") for row, text in enumerate(texts))
+        lines = texts.split("\n") if texts else []
+        yield from ((str(path), row, text, "") for row, text in enumerate(lines))
 
 
 def check_prompts(

@@ -34,7 +34,7 @@ from assay.task.predictions import ClassPredictions, ReconstructionPredictions
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.data.source_info import SourceInfo
     from assay.task.language_modelling import Codec
@@ -74,6 +74,8 @@ class Predictor(nn.Module):
         batch_size: As given.
         spec: Node `spec` of the run.
         threshold: Of two classes, the probability from which on it is the second one; chosen by the run.
+        about_threshold: Its `value` and `class`, how it was `chosen`, its `precision` and `recall`; empty
+            where none was chosen, and it is 0.5.
         notes: What the user should know of the weights, such as that the run was interrupted.
     """
 
@@ -96,6 +98,7 @@ class Predictor(nn.Module):
         self.task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = target_scale(self.spec)
         self.threshold = 0.5
+        self.about_threshold: Mapping[str, Any] = {}
         self.notes: list[str] = []
 
     @torch.no_grad()
@@ -126,6 +129,16 @@ class Predictor(nn.Module):
         if self.task is not None and self.task.has_masks:
             predictions = predictions.resized(self.preprocess.sizes(raw))
         return predictions[0] if single else predictions
+
+    def use_threshold(self, value: float, about: Mapping[str, Any]) -> None:
+        """Predict the second of two classes from another probability on.
+
+        Args:
+            value: The probability.
+            about: How it was chosen, and what it comes to.
+        """
+        self.threshold = value
+        self.about_threshold = {**about, "value": value, "class": self.names[1]}
 
     @property
     def generates(self) -> bool:
@@ -174,6 +187,10 @@ class Predictor(nn.Module):
         Raises:
             AssayError: The model does not return a tensor with a row per sample.
         """
+        return self.read_outputs(inputs, self.model_outputs(inputs))
+
+    def model_outputs(self, inputs: Tensor) -> Tensor:
+        """What the model returns for normalised samples; see `predicted`."""
         outputs = self.model(inputs)
         if not isinstance(outputs, Tensor) or outputs.shape[:1] != inputs.shape[:1]:
             got = (
@@ -183,6 +200,10 @@ class Predictor(nn.Module):
                 f"the model returns {got} for {pluralize(len(inputs), 'sample')}; expected a tensor [N, …]",
                 hint="let forward() return one tensor with a row per sample",
             )
+        return outputs
+
+    def read_outputs(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """As `predicted`, for normalised samples and what the model returned for them."""
         predicted = self.postprocess(outputs)
         if self.task is None or not self.task.reconstructs or self.kind != self.task.kind:
             return predicted
@@ -355,7 +376,10 @@ def read_predictor(
     predictor.notes = describe_ending(run_dir, path)
     if checkpoint == "best":
         with suppress(AssayError):  # a run that was killed early has no record
-            predictor.threshold = float(RunRecord.load(run_dir).threshold.get("value", 0.5))
+            chosen = RunRecord.load(run_dir).threshold
+            if "value" in chosen and len(predictor.names) == 2:
+                about = {"chosen": "by F1 on validation", "subset": "the test", **chosen}
+                predictor.use_threshold(float(chosen["value"]), about)
     return predictor.eval().to(device)
 
 

@@ -203,7 +203,7 @@ def test_rows_of_a_table_with_gaps_and_new_categories(
     dates, training = raw["built"].dt, houses.iloc[config.splits.rows["train"]]
     elapsed = (raw["built"] - training["built"].min()).dt.days
     features = [raw["size"], raw["garden"], dates.year, dates.month, dates.day_of_week, elapsed]
-    numbers = np.column_stack([one.astype("float64") for one in features]).astype("float32")
+    numbers = np.column_stack([one.astype("float64") for one in features])
     texts = raw[["district", "floor"]].astype(object).where(raw[["district", "floor"]].notna(), "").to_numpy()
     found = onnx_outputs(exported.path, {"numbers": numbers, "categories": texts})
     spec = config.spec
@@ -259,8 +259,10 @@ def test_a_file_that_says_something_else_is_not_kept(
     assert list(tmp_path.iterdir()) == []
 
 
-def without_normalisation(module: Exportable, *inputs: torch.Tensor) -> torch.Tensor:
-    return module.predictor.postprocess(module.predictor.model(inputs[0]))
+def without_normalisation(module: Exportable, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    logits = module.predictor.model(inputs[0])
+    probabilities = module.predictor.postprocess(logits)
+    return probabilities, logits.clone(), probabilities.argmax(1)
 
 
 @pytest.mark.parametrize("file_format", ["onnx", "safetensors"])
@@ -363,8 +365,8 @@ def test_a_table_as_its_encoder_has_it(
     names = [name.replace("categories", "codes") for name in example]
     categories = [column for column in encoder.columns if column.kind == "category"]
     path = tmp_path / "encode.onnx"
-    write_onnx(path, program, names=names, output="values", categories=categories, metadata={})
-    np.testing.assert_allclose(open_onnx(path)(inputs), encoder.transform(new).numpy(), rtol=1e-6)
+    write_onnx(path, program, names=names, outputs=["values"], categories=categories, metadata={})
+    np.testing.assert_allclose(open_onnx(path)(inputs)["values"], encoder.transform(new).numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("interpolation", [v2.InterpolationMode.BILINEAR, v2.InterpolationMode.BICUBIC])
@@ -393,10 +395,10 @@ def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("assay.run.export.export._IN_ONE_FILE", 1000)
     model, inputs = nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 3)), torch.randn(5, 40)
     path = tmp_path / "large.onnx"
-    write_onnx(path, traced(model, inputs), names=["inputs"], output="values", metadata={"names": ["ü"]})
+    write_onnx(path, traced(model, inputs), names=["inputs"], outputs=["values"], metadata={"names": ["ü"]})
     assert sorted(one.name for one in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
     assert (tmp_path / "large.onnx.data").stat().st_size > 8000 > path.stat().st_size
-    found = open_onnx(path)({"inputs": inputs[:2].numpy()})
+    found = open_onnx(path)({"inputs": inputs[:2].numpy()})["values"]
     np.testing.assert_allclose(found, model(inputs[:2]).detach().numpy(), atol=1e-6)
     session = onnxruntime.InferenceSession(str(path))
     assert json.loads(session.get_modelmeta().custom_metadata_map["names"]) == ["ü"]
@@ -413,7 +415,7 @@ def test_an_operation_that_onnx_lacks(tmp_path: Path) -> None:
             tmp_path / "x.onnx",
             traced(Lacking(), torch.randn(3, 4)),
             names=["inputs"],
-            output="values",
+            outputs=["values"],
             metadata={},
         )
     assert "\n" not in caught.value.message

@@ -20,13 +20,23 @@ from assay.data.normalize import stored_type
 from assay.data.placement import padded_length
 from assay.data.samples import Samples, subset_of
 from assay.data.source_info import info_of
-from assay.data.tabular.amount import TIME, format_amount
+from assay.data.tabular.amount import TIME, format_amount, is_amount
+from assay.data.tabular.table_encoder import category_texts
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
-from assay.run.export.exportable import Original, quiet, table_inputs, text_codes, trace, unknown_code
+from assay.run.export.exportable import (
+    Original,
+    missing_numbers,
+    quiet,
+    table_inputs,
+    text_codes,
+    trace,
+    unknown_code,
+)
 from assay.run.export.model_card import MARK, Agreement, Exported, describe, model_card
+from assay.run.threshold import set_threshold
 from assay.targets.external_values import check_addresses
 from assay.targets.trust import trust
 
@@ -39,7 +49,9 @@ if TYPE_CHECKING:
 
     from assay.data.tabular.table_encoder import Column
 
-    _Run = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
+    Outputs = dict[str, NDArray[Any]]
+    _Run = Callable[[Mapping[str, NDArray[Any]]], Outputs]
+    Pair = tuple[Outputs, Outputs]
 
 Format = Literal["onnx", "safetensors"]
 SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "safetensors": ".safetensors"}
@@ -51,8 +63,11 @@ _MOST: Final = 1000
 _MOST_BYTES: Final = 256 << 20
 _BATCH: Final = 64
 _MADE_UP: Final = 256
+_MOST_CODES: Final = 20
 TOLERANCE: Final = 1e-4
 """Of probabilities; of other outputs times the largest of them."""
+_SMALLEST: Final = 1e-30
+"""Probability from which on a relative difference counts."""
 RESIZED_TOLERANCE: Final = 1e-2
 """As `TOLERANCE`, where the file resizes pictures: a value may be rounded to the neighbouring grey level."""
 
@@ -63,6 +78,7 @@ def export(
     *,
     out: Path | None = None,
     checkpoint: Literal["best", "last"] = "best",
+    threshold: str | None = None,
     trusted_packages: Sequence[str] = (),
 ) -> Exported:
     """Export a run's model with what its data does to raw input."""
@@ -71,6 +87,8 @@ def export(
     card = path.with_name(CARD)
     _check_replaced(path, card)
     original = Original(run_dir, checkpoint, trusted_packages)
+    if threshold is not None:
+        set_threshold(original.predictor, run_dir, threshold)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
     with explain_write_errors(path.parent), write_together(path) as folder:
@@ -167,8 +185,9 @@ def _write(
         path,
         program,
         names=list(first),
-        output=metadata["output"]["name"],
+        outputs=original.output_names,
         categories=[column for column in columns if column.kind == "category"],
+        na_values=original.na_values,
         metadata=metadata,
     )
     agreement = compare(original, samples, path, inside=inside)
@@ -198,8 +217,9 @@ def write_onnx(
     program: ExportedProgram,
     *,
     names: Sequence[str],
-    output: str,
+    outputs: Sequence[str],
     categories: Sequence[Column] = (),
+    na_values: Sequence[str] = (),
     metadata: Mapping[str, Any],
 ) -> None:
     """Write a traced model; large weights go into a file `<name>.data` beside it."""
@@ -209,7 +229,12 @@ def write_onnx(
     try:
         with quiet(), torch.no_grad():
             exported = torch.onnx.export(
-                program, dynamo=True, verbose=False, input_names=list(names), output_names=[output]
+                program,
+                dynamo=True,
+                verbose=False,
+                input_names=list(names),
+                output_names=list(outputs),
+                custom_translation_table={torch.ops.aten.sigmoid.default: _sigmoid},
             )
             exported.save(str(path), external_data=weights > _IN_ONE_FILE)  # type: ignore[union-attr]  # None without dynamo
     except OSError:
@@ -228,13 +253,23 @@ def write_onnx(
             if dim.dim_param:
                 dim.dim_param = dict(zip(sizes, words, strict=False)).get(dim.dim_param, dim.dim_param)
     if categories:
-        model = _with_texts(model, categories)
+        model = _with_texts(model, categories, na_values)
     for key, value in {"assay": metadata, "names": metadata.get("names", ())}.items():
         model.metadata_props.add(key=key, value=json.dumps(value, ensure_ascii=False))
     onnx.save(model, path)
 
 
-def _with_texts(model: Any, columns: Sequence[Column]) -> Any:
+def _sigmoid(values: Any) -> Any:
+    """Sigmoid with the relative precision of float32: ONNX Runtime's own is 0 from some -17 on."""
+    from onnxscript import opset18 as op
+
+    ends = op.Exp(op.Min(values, op.CastLike(op.Constant(value_float=0.0), values)))
+    return op.Div(
+        ends, op.Add(op.Exp(op.Neg(op.Abs(values))), op.CastLike(op.Constant(value_float=1.0), values))
+    )
+
+
+def _with_texts(model: Any, columns: Sequence[Column], na_values: Sequence[str]) -> Any:
     """The model behind a graph that turns `categories`, texts `[B, C]`, into the `codes` that it takes."""
     from onnx import TensorProto, compose, helper
 
@@ -243,7 +278,7 @@ def _with_texts(model: Any, columns: Sequence[Column]) -> Any:
     )
     nodes = [helper.make_node("Split", ["categories"], texts, axis=1, num_outputs=len(columns))]
     for column, text, code in zip(columns, texts, codes, strict=True):
-        known = text_codes(column)
+        known = text_codes(column, na_values)
         node = helper.make_node(
             *("LabelEncoder", [text], [code]),
             domain="ai.onnx.ml",
@@ -265,13 +300,14 @@ def _with_texts(model: Any, columns: Sequence[Column]) -> Any:
 
 
 def open_onnx(path: Path) -> _Run:
-    """A file as a function of its inputs, on the CPU."""
+    """A file as a function of its inputs to its outputs by name, on the CPU."""
     import onnxruntime  # type: ignore[import-untyped]  # ships no types
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return lambda inputs: session.run(None, dict(inputs))[0]
+    names = [output.name for output in session.get_outputs()]
+    return lambda inputs: dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
 @final
@@ -282,6 +318,7 @@ class CheckSamples:
     raw: list[Any]
     subset: str = ""
     note: str = ""
+    num_odd: int = 0
 
 
 def read_samples(original: Original) -> CheckSamples:
@@ -311,7 +348,9 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
     if original.encoder is not None:
         table = subset_of(datamodule.source.read(), name)
-        return CheckSamples(list(_cut(table.raw.iloc[subset.rows[positions].numpy()])), name, note)
+        rows_of_file = as_in_files(table.raw.iloc[subset.rows[positions].numpy()], original)
+        num_odd = len(rows_of_file) - len(positions)
+        return CheckSamples(list(_cut(rows_of_file)), name, note, num_odd)
     rows = subset.rows[positions]
     if isinstance(data, Samples) and data.lengths is not None:  # from short to long: batches differ in length
         rows = rows[data.lengths[rows].argsort(stable=True)]
@@ -325,6 +364,29 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     if original.texts is not None:  # padded as a batch of evaluation
         raw = [tensor[:, : padded_length(int((tensor != 0).sum(1).max()))] for tensor in raw]
     return CheckSamples(raw, name, note)
+
+
+def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
+    """Rows as users have them: a row more for each column and each way in which a value may be odd."""
+    columns: Any = () if original.encoder is None else original.encoder.columns
+    rows = rows.reset_index(drop=True)
+    odd_rows: list[pd.DataFrame] = []
+    for column in columns:
+        odd: list[Any] = [None]
+        if column.kind == "number" and is_amount(column.form):
+            odd += [format_amount(-1e6, column.form)]
+        elif column.kind == "number":
+            rows[column.name] = rows[column.name].astype("float64")
+            odd += [*missing_numbers(original.na_values), np.inf, -1e300]
+        elif column.kind == "category":
+            texts = category_texts(rows[column.name]).astype(object)
+            rows[column.name] = texts.reindex(rows.index)
+            unknown = max(column.codes, key=len, default="") + "?"
+            odd += ["", *original.na_values, unknown, *list(column.codes)[:_MOST_CODES]]
+        row = rows.iloc[[len(odd_rows) % len(rows)] * len(odd)].copy()
+        row[column.name] = pd.Series(odd, row.index, dtype=row[column.name].dtype)
+        odd_rows.append(row)
+    return pd.concat([rows, *odd_rows], ignore_index=True)
 
 
 def _unscaled(original: Original, name: str) -> Any:
@@ -358,7 +420,7 @@ def made_up(original: Original) -> list[Any]:
                     table[column.name] = pd.to_datetime(days, unit="D")
                 else:
                     table[column.name] = [format_amount(value, column.form) for value in values]
-        return list(_cut(pd.DataFrame(table)))
+        return list(_cut(as_in_files(pd.DataFrame(table), original)))
     shape, dtype = (_MADE_UP, *spec["input_shape"]), getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:
         return list(_cut(original.normalize.denormalize(torch.randn(shape, generator=draw)).to(dtype)))
@@ -377,29 +439,80 @@ def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[st
 
 def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bool) -> Agreement:
     """Run file and original on the same samples; refuse a file whose outputs are others."""
-    run, largest, scale = open_onnx(path), 0.0, 0.0
+    run = open_onnx(path)
+    pairs: list[Pair] = []
     for raw in samples.raw:
         ours = original.outputs(raw)
         try:
             theirs = run(_prepared(original, raw, with_transforms=inside))
         except Exception as error:  # whatever the runtime raises
             raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
-        if theirs.shape != ours.shape:
-            raise AssayError(f"the file gives outputs {theirs.shape}, the original {ours.shape}")
-        if not np.array_equal(np.isfinite(theirs), np.isfinite(ours)):
-            raise AssayError(
-                "the file gives outputs that are not finite where the original's are, or the reverse"
-            )
-        difference = np.nan_to_num(np.abs(theirs.astype(np.float64) - ours), nan=0.0)
+        pairs.append((ours, theirs))
+    _check_form(pairs)
+    limit = RESIZED_TOLERANCE if inside and original.takes_any_size else TOLERANCE
+    difference, tolerance = _compare_values(pairs, original.kind, limit, original.kind)
+    agreement = Agreement(sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance)
+    return _compare_scores(original, pairs, limit, agreement) if original.gives_logits else agreement
+
+
+def _check_form(pairs: Sequence[Pair]) -> None:
+    for ours, theirs in pairs:
+        for name, values in ours.items():
+            if theirs[name].shape != values.shape:
+                raise AssayError(f"the file gives {name} {theirs[name].shape}, the original {values.shape}")
+            if not np.array_equal(np.isfinite(theirs[name]), np.isfinite(values)):
+                raise AssayError(
+                    f"the file gives {name} that are not finite where the original's are, or the reverse"
+                )
+
+
+def _stacked(pairs: Sequence[Pair], name: str) -> list[NDArray[np.float64]]:
+    """An output of the original, and of the file."""
+    return [
+        np.concatenate([np.nan_to_num(outputs[name].astype(np.float64)) for outputs in side])
+        for side in zip(*pairs, strict=True)
+    ]
+
+
+def _compare_values(pairs: Sequence[Pair], name: str, limit: float, kind: str) -> tuple[float, float]:
+    """The largest difference of an output, and what it may be."""
+    largest = scale = 0.0
+    for ours, theirs in pairs:
+        values = np.nan_to_num(ours[name].astype(np.float64))
+        difference = np.abs(np.nan_to_num(theirs[name].astype(np.float64)) - values)
         largest = max(largest, float(difference.max(initial=0.0)))
-        scale = max(scale, float(np.abs(np.nan_to_num(ours)).max(initial=0.0)))
-    resizes = inside and original.takes_any_size
-    tolerance = (1.0 if original.kind == "probabilities" else scale) * (
-        RESIZED_TOLERANCE if resizes else TOLERANCE
-    )
+        scale = max(scale, float(np.abs(values).max(initial=0.0)))
+    tolerance = limit * (1.0 if kind == "probabilities" else scale)
     if largest > tolerance:
-        raise AssayError(
-            f"an output of the file differs from the original's by {largest:.3g}; up to {tolerance:.3g} is "
-            "taken. Nothing was kept"
-        )
-    return Agreement(sum(map(len, samples.raw)), largest, tolerance)
+        raise _differs(name, largest, tolerance)
+    return largest, tolerance
+
+
+def _differs(name: str, difference: float, tolerance: float) -> AssayError:
+    return AssayError(
+        f"{name} of the file differ from the original's by {difference:.3g}; up to {tolerance:.3g} is "
+        "allowed. Nothing was kept"
+    )
+
+
+def _compare_scores(
+    original: Original, pairs: Sequence[Pair], limit: float, agreement: Agreement
+) -> Agreement:
+    """Compare what an absolute difference of probabilities does not see: rare events, order, decisions."""
+    _, margin = _compare_values(pairs, "logits", limit, "logits")
+    ours, theirs = _stacked(pairs, "probabilities")
+    logits = _stacked(pairs, "logits")
+    # Beside the sigmoid of one logit stands 1 - p, whose last digits are those of 1.
+    direct = slice(int(logits[0].shape[1] < ours.shape[1]), None)
+    ratios = np.maximum(theirs, _SMALLEST) / np.maximum(ours, _SMALLEST)
+    relative = float(np.abs(ratios[:, direct] - 1).max(initial=0.0))
+    relative_tolerance = max(100 * limit, 4 * margin)
+    if relative > relative_tolerance:
+        raise _differs("relative probabilities", relative, relative_tolerance)
+    for _, outputs in pairs:
+        if not np.array_equal(original.decide(outputs["probabilities"]), outputs["prediction"]):
+            raise AssayError("the predictions of the file are not those of its probabilities")
+    ranks = [pd.DataFrame(values[:, direct]).rank() for values in (ours, theirs)]
+    varying = [name for name in ranks[0] if ranks[0][name].nunique() > 1]
+    correlation = ranks[0][varying].corrwith(ranks[1][varying]).fillna(0.0).min() if varying else 1.0
+    return replace(agreement, relative_difference=relative, rank_correlation=float(correlation))

@@ -20,13 +20,15 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.normalize import Normalize
 from assay.data.tabular.amount import is_amount, parse_amounts
 from assay.data.tabular.column_kind import date_parts, days_since_1970, parse_dates
-from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.tabular.table_encoder import TableEncoder, category_texts
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
+from assay.quoting import reads_as_number
 from assay.record.run_record import RunRecord
 from assay.run.predictor import read_predictor, source_info
 from assay.run.saved_config import read_config
+from assay.task.predictions import ClassPredictions, Scored, labels_on
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,14 @@ MISSING: Final = -2
 """Code of a missing category, where training learned no value for it."""
 UNKNOWN: Final = -1
 """Code of a category that training lacks, where it counts as none."""
+_WORDS: Final = (
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+    *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+"""What stands for a missing value in a CSV file, see `pandas.read_csv`."""
+NO_CLASS: Final = -1
+"""What is predicted of a row that lacks a value."""
+_LARGEST: Final = float(torch.finfo(torch.float32).max)
 
 
 @final
@@ -67,9 +77,17 @@ class Original:
         self.codec: Any = predictor.codec
         self.task = task_of(self.spec["task"]) if self.spec else None
         self.kind = predictor.kind or "scores"
+        self.gives_logits = self.by_class = False
+        if self.task is not None and self.kind == "probabilities" and not self.task.has_masks:
+            names = predictor.names
+            typed = self.task.typed(np.zeros((1, len(names)), np.float32), self.kind, names)
+            self.by_class = isinstance(typed, ClassPredictions)
+            self.gives_logits = isinstance(typed, Scored)
         preprocess = self.predictor.preprocess
         encoder = None if preprocess is None else preprocess.encoder
         self.encoder = encoder if isinstance(encoder, TableEncoder) else None
+        na_values: Any = () if preprocess is None else preprocess.file_options.get("na_values", ())
+        self.na_values: tuple[str, ...] = () if isinstance(na_values, str) else tuple(map(str, na_values))
         self.texts = encoder if isinstance(encoder, TextEncoder) else None
         self.normalize, self.transforms = Normalize(), Transforms()
         if preprocess is not None and OmegaConf.select(self.config, "data._target_") == OUR_DATA:
@@ -91,24 +109,55 @@ class Original:
             self.predictor,
             normalize=self.normalize,
             transforms=self.transforms if with_transforms else Transforms(),
-            encode=None if self.encoder is None else Encode(self.encoder.columns),
+            encode=None if self.encoder is None else Encode(self.encoder.columns, self.na_values),
+            gives_logits=self.gives_logits,
         ).eval()
 
     def transformed(self, raw: Tensor) -> Tensor:
         """A batch after the transforms of evaluation."""
         return self.transforms.transform_inputs(raw)
 
-    def outputs(self, raw: Any) -> NDArray[np.float32]:
-        """What the run's own model says of a batch, prepared as in evaluation."""
-        tensor = raw if self.encoder is None else self.encoder.transform(raw)
+    def outputs(self, raw: Any) -> dict[str, NDArray[Any]]:
+        """Outputs of the run's own model by name, for a batch that is prepared as by `assay predict`."""
+        if self.encoder is None:
+            return self._outputs(self.transformed(raw))
+        samples, errors, _ = self.predictor.preprocess.encoded(raw.copy(), ".")  # type: ignore[union-attr]  # it holds the encoder
+        good = [position for position in range(len(raw)) if position not in errors]
+        # Of rows that `assay predict` refuses the file says that they have no value.
+        outputs = self._outputs(samples if good else samples.new_zeros(1, samples.shape[1]))
+        whole = {}
+        for name, values in outputs.items():
+            missing = np.nan if values.dtype.kind == "f" else NO_CLASS
+            whole[name] = np.full((len(raw), *values.shape[1:]), missing, values.dtype)
+            whole[name][good] = values[: len(good)]
+        return whole
+
+    def _outputs(self, samples: Tensor) -> dict[str, NDArray[Any]]:
         with torch.no_grad():
-            inputs = self.normalize(self.transformed(tensor), torch.float32)
-            outputs: NDArray[np.float32] = self.predictor.predicted(inputs).numpy()
-        return outputs
+            inputs = self.normalize(samples, torch.float32)
+            model_outputs = self.predictor.model_outputs(inputs)
+            outputs = self.predictor.read_outputs(inputs, model_outputs)
+        named = {self.output_names[0]: outputs.numpy()}
+        if self.gives_logits:
+            named |= {"logits": model_outputs.flatten(1).numpy(), "prediction": self.decide(outputs.numpy())}
+        return named
+
+    def decide(self, probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
+        """What is predicted, as the file says it: the class, or of each label whether it is on."""
+        there = np.isfinite(probabilities)
+        typed: Any = self.predictor.typed(torch.from_numpy(np.nan_to_num(probabilities)))
+        if self.by_class:
+            return np.where(there.all(1), typed.indices, NO_CLASS)
+        return np.where(there, labels_on(typed.scores), NO_CLASS)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Of the file."""
+        return (self.kind, "logits", "prediction") if self.gives_logits else (self.kind,)
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
-    """`numbers`, float32 or float64 `[B, N]`, and `categories`, text `[B, C]`."""
+    """`numbers`, float64 `[B, N]`, and `categories`, text `[B, C]`."""
     numbers: list[Any] = []
     texts: list[Any] = []
     for column in columns:
@@ -120,21 +169,22 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
             days = days_since_1970(parse_dates(values, column.form))
             numbers.append(date_parts(days, column.parts or ("elapsed",), column.start))
         else:
-            texts.append(values.astype("string").fillna(""))
-    inputs = {"numbers": np.column_stack(numbers).astype(input_type(columns))} if numbers else {}
+            texts.append(category_texts(values).reindex(values.index, fill_value=""))
+    inputs = {"numbers": np.column_stack(numbers)} if numbers else {}
     return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
 
 
-def input_type(columns: Sequence[Column]) -> str:
-    """Of the numbers that a file takes: double where 32 bits would lose what the model goes by."""
-    return "float64" if any(column.shift for column in columns) else "float32"
-
-
-def text_codes(column: Column) -> dict[str, int]:
+def text_codes(column: Column, na_values: Sequence[str] = ()) -> dict[str, int]:
     """The texts that stand for something, and their codes."""
-    floats = {f"{text}.0": code for text, code in column.codes.items() if text.lstrip("-").isdigit()}
     filled = MISSING if column.fill is None else column.codes.get(str(column.fill), unknown_code(column))
-    return {"": filled, **floats, **column.codes}
+    known = dict.fromkeys(("", *_WORDS, *na_values), filled) | column.codes
+    # A column of integers with a gap is one of floats in pandas.
+    return {f"{text}.0": code for text, code in known.items() if text.lstrip("-").isdigit()} | known
+
+
+def missing_numbers(na_values: Sequence[str]) -> list[float]:
+    """Numbers that stand for a missing value."""
+    return [float(text) for text in na_values if reads_as_number(text)]
 
 
 def unknown_code(column: Column) -> int:
@@ -153,18 +203,39 @@ class Exportable(nn.Module):
         normalize: Normalize,
         transforms: Transforms,
         encode: Encode | None = None,
+        gives_logits: bool = False,
     ) -> None:
         super().__init__()
         self.predictor, self.encode, self._normalize = predictor, encode, normalize
+        self._gives_logits = gives_logits
         self._transforms = [traceable(transform) for transform in transforms.transforms]
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Outputs `[B, ...]` for raw input."""
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Outputs `[B, ...]` for raw input; with logits and predictions where it gives them."""
         raw = self.encode(*inputs) if self.encode is not None else inputs[0]
         for transform in self._transforms:
             raw = transform(raw)
-        outputs = self.predictor.predicted(self._normalize(raw, torch.float32))
+        normalized = self._normalize(raw, torch.float32)
+        model_outputs = self.predictor.model_outputs(normalized)
+        outputs = self._mark_missing(self.predictor.read_outputs(normalized, model_outputs), inputs)
+        if not self._gives_logits:
+            return outputs
+        return outputs, self._mark_missing(model_outputs.flatten(1), inputs), self._predict(outputs)
+
+    def _mark_missing(self, outputs: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         return outputs if self.encode is None else self.encode.mark_missing(outputs, *inputs)
+
+    def _predict(self, outputs: Tensor) -> Tensor:
+        """Index of the class, int64 `[B]`, or of each label whether it is on, `[B, L]`; -1 for none."""
+        task, threshold = self.predictor.task, self.predictor.threshold
+        if task is None or not task.by_class:
+            predicted = (outputs > 0.5).long()
+        elif outputs.shape[1] == 2 and threshold != 0.5:
+            predicted = (outputs[:, 1] >= threshold).long()
+        else:
+            predicted = outputs.argmax(1)
+        there = torch.isfinite(outputs)
+        return torch.where(there if predicted.ndim == 2 else there.all(1), predicted, NO_CLASS)
 
 
 def traceable(transform: Any) -> Any:
@@ -200,8 +271,9 @@ class Encode(nn.Module):
 
     fill: Tensor
     shift: Tensor
+    _is_number: Tensor
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], na_values: Sequence[str] = ()) -> None:
         super().__init__()
         self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
         self.categories = tuple(column for column in columns if column.kind == "category")
@@ -210,21 +282,29 @@ class Encode(nn.Module):
         self._marked = [
             int(end) - 1 for end, column in zip(ends, self.numbers, strict=True) if column.marks_gaps
         ]
+        self._for_good = [position for position, value in enumerate(fill) if np.isnan(value)]
         self._of_codes = int(bool(self.numbers))
-        dtype = getattr(torch, input_type(columns))
+        self._missing = missing_numbers(na_values)
+        is_number = [column.kind == "number" for column in self.numbers for _ in range(column.width)]
         shift = [column.shift for column in self.numbers for _ in range(column.width)]
-        self.register_buffer("fill", torch.tensor([fill], dtype=dtype))
-        self.register_buffer("shift", torch.tensor([shift], dtype=dtype))
+        self.register_buffer("shift", torch.tensor([shift], dtype=torch.float64))
+        self.register_buffer("fill", torch.tensor([fill], dtype=torch.float64))
+        self.register_buffer("_is_number", torch.tensor([is_number]), persistent=False)
+
+    def _is_there(self, numbers: Tensor) -> Tensor:
+        """Which numbers are neither missing nor a code of it."""
+        there = torch.isfinite(numbers)
+        for code in self._missing:
+            there = there & ~((numbers == code) & self._is_number)
+        return there
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Float32 `[B, F]`, as `TableEncoder.transform` gives them."""
         encoded = []
         if self.numbers:
-            is_there = torch.isfinite(inputs[0])
-            numbers = torch.where(is_there, inputs[0], self.fill)
-            if self.shift.dtype == torch.float64:
-                numbers = (numbers - self.shift).to(torch.float32)
-            encoded.append(numbers)
+            is_there = self._is_there(inputs[0])
+            numbers = torch.where(is_there, inputs[0], self.fill) - self.shift
+            encoded.append(numbers.to(torch.float32))
             encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
@@ -232,12 +312,12 @@ class Encode(nn.Module):
         return torch.cat(encoded, dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
-        """Outputs, NaN in rows that lack a value for which training has learned none."""
+        """Outputs, NaN in rows with a value too large, or without one for which training has learned one."""
         missing = []
-        fills = [column.fill for column in self.numbers for _ in range(column.width)]
-        for_good = [position for position, fill in enumerate(fills) if fill is None]
-        if for_good:
-            missing.append(~torch.isfinite(inputs[0][:, for_good]).all(dim=1))
+        if self.numbers:
+            missing.append((torch.isfinite(inputs[0]) & (inputs[0].abs() > _LARGEST)).any(dim=1))
+        if self._for_good:
+            missing.append(~self._is_there(inputs[0])[:, self._for_good].all(dim=1))
         if any(column.fill is None for column in self.categories):
             missing.append((inputs[self._of_codes] == MISSING).any(dim=1))
         for rows in missing:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import pandas as pd
 
-from assay.analysis.objective import format_score
+from assay.analysis.objective import describe_threshold, format_score
 from assay.data.tokenizer import PAD
 from assay.quoting import command
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
-from assay.run.export.exportable import input_type
+from assay.run.export.exportable import NO_CLASS, missing_numbers
 from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
         prepared = ", encoded, transformed and normalised already" if field.get("prepared") else ""
         yield f"- Input `{field['name']}`: {field['dtype']} [{shape}]{values}{prepared}."
     yield f"- Output `{about['output']['name']}`: {_output(about, original)}."
+    if original.gives_logits and len(about["outputs"]) > 1:
+        yield (
+            "- Output `logits`: what the model returns before its sigmoid or softmax, to rank by where "
+            "probabilities are too close to 0 or 1."
+        )
+        yield f"- Output `prediction`: {_prediction(about)}; {NO_CLASS} for a row without a prediction."
     if about["inside"]:
         yield f"- The file does on its own: {'; '.join(map(escape_markdown, about['inside']))}."
     for field in about["inputs"]:
@@ -81,6 +87,8 @@ def _column_row(column: Mapping[str, Any]) -> tuple[str, str, Any]:
     unit = f" in {column['unit']}" if "unit" in column else ""
     missing = "NaN comes out" if column["missing"] is None else column["missing"]
     missing = f"{missing}, and is marked" if column.get("marked") else missing
+    if codes := column.get("missing_codes"):
+        missing = f"{missing}; also written {', '.join(map(str, codes))}"
     return column["name"], f"{column['kind']}{unit}{units.get(str(column.get('part')), '')}", missing
 
 
@@ -103,6 +111,16 @@ def _output(about: dict[str, Any], original: Original) -> str:
     }[about["output"]["kind"]]
 
 
+def _prediction(about: Mapping[str, Any]) -> str:
+    if not about["one_of_classes"]:
+        return "for each label 1 where its probability is above 0.5, else 0"
+    if not (threshold := about["threshold"]):
+        return "the index of the most likely class, from 0"
+    return (
+        f"1 ({escape_markdown(threshold['class'])}) from a probability of {threshold['value']:.4g} on, else 0"
+    )
+
+
 def _scores(exported: Exported) -> Iterable[str]:
     run = exported.description["run"]
     tested = "best" if run["best"] else "last"  # whose weights a run tests in its end
@@ -111,6 +129,8 @@ def _scores(exported: Exported) -> Iterable[str]:
         yield f"The run's test scores are of its {tested} checkpoint, not of this file."
     else:
         yield _table(("score", ""), [(name, format_score(name, value)) for name, value in of_test.items()])
+    if threshold := exported.description["threshold"]:
+        yield f"\nThreshold: {escape_markdown(describe_threshold(threshold))}."
     yield f"\nCompared with the original: {agreement_in_words(exported)}."
     yield from (f"\n{escape_markdown(note)}." for note in exported.notes)
 
@@ -121,8 +141,12 @@ def agreement_in_words(exported: Exported) -> str:
     if agreement is None:
         return "the weights as they are in the checkpoint"
     where = f"{exported.subset} samples" if exported.subset else "made-up samples"
-    difference = f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is taken)"
-    return f"{agreement.num_samples:,} {where}, largest difference {difference}"
+    difference = f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is allowed)"
+    words = f"{agreement.num_samples:,} {where}, largest difference {difference}"
+    if agreement.relative_difference is None:
+        return words
+    ranks = f"rank correlation {agreement.rank_correlation:.6g}"
+    return f"{words}, largest relative difference {agreement.relative_difference:.2g}, {ranks}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -139,7 +163,7 @@ import onnxruntime
 session = onnxruntime.InferenceSession({file!r})
 about = json.loads(session.get_modelmeta().custom_metadata_map["assay"])  # columns, names of the outputs
 inputs = {inputs}  # put yours here
-outputs = session.run(None, inputs)[0]
+{outputs} = session.run(None, inputs)
 """,
     "safetensors": """\
 import assay
@@ -165,7 +189,8 @@ def example_code(exported: Exported) -> str:
         )
         parts.append(f'"{one["name"]}": {array}')
     text = _OPEN[exported.description["format"]]
-    return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}")
+    outputs = "outputs, logits, prediction" if len(exported.description["outputs"]) > 1 else "(outputs,)"
+    return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}", outputs=outputs)
 
 
 SCHEMA_VERSION: Final = 1
@@ -186,11 +211,15 @@ class Agreement:
         num_samples: How many were compared.
         largest_difference: Of any output.
         tolerance: What it may be.
+        relative_difference: The largest one of probabilities above 1e-30; null for other outputs.
+        rank_correlation: Spearman's, of the class or label where it is lowest; null for other outputs.
     """
 
     num_samples: int
     largest_difference: float
     tolerance: float
+    relative_difference: float | None = None
+    rank_correlation: float | None = None
 
 
 @final
@@ -240,6 +269,8 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
         "names": list(original.predictor.names),
         "inputs": _inputs(original, raw, inside=inside),
         "output": {"name": "outputs" if kind == "raw" else kind, "kind": kind},
+        "outputs": ["outputs"] if kind == "raw" else list(original.output_names),
+        "threshold": dict(original.predictor.about_threshold),
         "inside": [step for step in steps if step],
         "preprocessing": {
             key: list(spec.get(key) or ()) for key in ("mean", "std", "target_mean", "target_std")
@@ -266,7 +297,7 @@ def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any
         tokens = {"name": "inputs", "dtype": "int64", "shape": ["batch", "length"]}
         return [{**tokens, "tokens": {"tokenizer": TOKENIZER, **sizes}}]
     if original.encoder is not None:
-        return describe_columns(original.encoder.columns)
+        return describe_columns(original.encoder.columns, original.na_values)
     shape, dtype = list(raw.shape[1:]), str(raw.dtype).removeprefix("torch.")
     if original.transforms and not inside:
         shape, dtype = list(spec["input_shape"]), spec["input_dtype"]
@@ -281,13 +312,15 @@ def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any
     return [described]
 
 
-def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
+def describe_columns(columns: Sequence[Column], na_values: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Inputs of a file that takes rows of a table."""
     entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:
         entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
         entry |= {"marked": True} if column.marks_gaps else {}
         entry |= {"unit": column.form[1:]} if column.kind == "number" and column.form[1:] else {}
+        codes = {"number": missing_numbers(na_values), "category": list(na_values)}.get(column.kind)
+        entry |= {"missing_codes": codes} if codes else {}
         if column.kind == "category":
             entry["categories"] = list(column.codes)[:_ALL_CODES]
             entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
@@ -303,7 +336,7 @@ def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
             entries["numbers"].append(entry)
     described = []
     for name, some in entries.items():
-        dtype = "string" if name == "categories" else input_type(columns)
+        dtype = "string" if name == "categories" else "float64"
         if some:
             described.append({"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some})
     return described
