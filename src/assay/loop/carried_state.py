@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, WeightAveraging
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from assay.errors import AssayError
 from assay.loop import lightning_internals as internals
 from assay.torch_internals import is_traceable_wrapper_subclass, tree_leaves, tree_map
 
@@ -48,12 +50,18 @@ class Position:
     phase: Phase
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any]) -> Position:
+    def of_state(cls, state: Mapping[str, Any] | None) -> Position:
         """The position that a checkpoint holds."""
+        if not state:
+            raise AssayError(
+                "the checkpoint holds no position to continue from: it is from a trainer with other loops, has "
+                "only weights, or was saved in the middle of a step, of a validation or of the end of an epoch",
+                hint="assay train with the same overrides, in another directory; assay eval takes what is saved",
+            )
         return cls(int(state["epoch"]), int(state["batch"]), Phase(state["phase"]))
 
 
-def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
+def resume_extras(trainer: L.Trainer, phase: Phase, *, rest: bool) -> dict[str, Any]:
     """What is carried over from the process that saves to the one that goes on."""
     return {
         "should_stop": bool(trainer.should_stop),
@@ -62,15 +70,28 @@ def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
             for name, value in trainer.callback_metrics.items()
             if isinstance(value, Tensor)
         },
-        "callbacks": {
-            callback.state_key: _bookkeeping(trainer, callback)
+        "states": {
+            callback.state_key: deepcopy(callback.state_dict())
             for callback in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-            if isinstance(callback, ModelCheckpoint)
+            if rest and not isinstance(callback, Checkpoint)
         },
         "validated": internals.batches_seen(trainer.fit_loop.epoch_loop.val_loop),
         "gradients": _gradients(trainer, phase, sharded=True),
         "processes": _gather(_process_state(trainer, phase), trainer.world_size),
     }
+
+
+def bookkeeping(trainer: L.Trainer) -> dict[str, Any]:
+    """What the callbacks that save know of their files now."""
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    savers = (callback for callback in callbacks if isinstance(callback, ModelCheckpoint))
+    return {"callbacks": {saver.state_key: _bookkeeping(trainer, saver) for saver in savers}}
+
+
+def copy_tensors(state: dict[str, Any]) -> dict[str, Any]:
+    """The same with tensors and containers of its own."""
+    copied: dict[str, Any] = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, state)
+    return copied
 
 
 def _bookkeeping(trainer: L.Trainer, callback: ModelCheckpoint) -> dict[str, Any]:
@@ -89,6 +110,8 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
         {n: value.to(module.device) for n, value in state["metrics"].items()}
     )
     for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
+        if saved := state.get("states", {}).get(callback.state_key):
+            callback.load_state_dict(saved)
         if isinstance(callback, ModelCheckpoint):
             internals.restore_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
             if _has_saved(callback, Path(str(trainer.ckpt_path))):

@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import Phase
 from assay.loop.evaluation_loop import EvaluationLoop
-from assay.loop.hook_plan import HookPlan, active_calls
+from assay.loop.hook_plan import HookPlan, active_calls, picklable_state
 from assay.loop.lightning_internals import (
     CURRENT_HOOK,
     ClosureResult,
@@ -101,15 +101,15 @@ class AutomaticStep:
 
         def closure() -> Tensor | None:
             nonlocal outputs
-            outputs = self._gradients(arguments, batch_idx)
+            with torch.enable_grad():  # an optimizer may call it with gradients switched off
+                outputs = self._gradients(arguments, batch_idx)
             return outputs.get("loss")
 
-        with_gradients = closure if torch.is_grad_enabled() else torch.enable_grad()(closure)
         if accumulates and not self._strategy.handles_gradient_accumulation:
             with internals.without_gradient_sync(self._strategy, block=True):
-                with_gradients()
+                closure()
         else:
-            self._step(with_gradients, batch_idx, counts=not accumulates)
+            self._step(closure, batch_idx, counts=not accumulates)
         if outputs is None:
             raise MisconfigurationException(
                 "the closure was not called: `optimizer_step` must call it, or hand it to `optimizer.step`"
@@ -120,21 +120,23 @@ class AutomaticStep:
         """Forward, zero_grad and backward; returns the outputs as hooks see them."""
         zeroes = batch_idx % self._trainer.accumulate_grad_batches == 0
         outputs: dict[str, Any]
+        if not zeroes:
+            self._settle_short_step(batch_idx)
         if self._micro_batch is not None:
             outputs = self._micro_batch.run(
                 arguments[0],
-                lambda: self._forward(arguments),
+                lambda: self._forward(arguments, batch_idx),
                 lambda: self._zero_grad(batch_idx) if zeroes else None,
                 self._backward,
             )
             return outputs
-        loss, outputs = self._forward(arguments)
+        loss, outputs = self._forward(arguments, batch_idx)
         if zeroes:
             self._zero_grad(batch_idx)
         self._backward(loss)
         return outputs
 
-    def _forward(self, arguments: tuple[Any, ...]) -> tuple[Tensor | None, dict[str, Any]]:
+    def _forward(self, arguments: tuple[Any, ...], batch_idx: int) -> tuple[Tensor | None, dict[str, Any]]:
         """Loss with its graph, and the outputs as hooks see them."""
         trainer = self._trainer
         output = self._training_step(*arguments)
@@ -151,8 +153,26 @@ class AutomaticStep:
                 )
             rank_zero_warn("training_step returned None: the step is skipped")
             return None, {}
-        result = ClosureResult.from_training_step_output(output, batches)
+        result = ClosureResult.from_training_step_output(output, self._batches_of_step(batch_idx))
         return result.closure_loss, result.asdict()
+
+    def _batches_of_step(self, batch_idx: int) -> int:
+        """How many batches the optimizer step is the mean of: at the end of an epoch they may be fewer."""
+        trainer, accumulated = self._trainer, self._trainer.accumulate_grad_batches
+        if accumulated == 1 or self._strategy.handles_gradient_accumulation:
+            return accumulated
+        in_step = batch_idx % accumulated
+        if self._loop.batch_progress.is_last_batch:
+            return in_step + 1
+        return int(min(accumulated, trainer.num_training_batches - batch_idx + in_step))
+
+    def _settle_short_step(self, batch_idx: int) -> None:
+        """Divide the gradients so far by their number, where the last batch came before it was expected."""
+        accumulated, count = self._trainer.accumulate_grad_batches, self._batches_of_step(batch_idx)
+        if 1 < count < accumulated and self._trainer.num_training_batches == float("inf"):
+            for parameter in self._trainer.lightning_module.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(accumulated / count)
 
     def _zero_grad(self, batch_idx: int) -> None:
         if internals.skips_backward(self._loop):
@@ -236,6 +256,10 @@ class EpochLoop(LightningEpochLoop):
         self._automatic = False
         self._validates = True
         self._single: Iterator[Any] | None = None
+        self.is_open = False
+        """Whether the data of a run that goes on was opened after its state was loaded."""
+        self.is_cut = False
+        """Whether training stopped with batches of the epoch left."""
         self._collector: Any = None
         self._bound = -1
 
@@ -282,8 +306,9 @@ class EpochLoop(LightningEpochLoop):
             ):
                 progress.reset_on_run()
             self.val_loop.batch_progress.total.reset()
-            if self.trainer.current_epoch > 0:
+            if self.trainer.current_epoch > 0 and not self.is_open:
                 iter(data_fetcher)  # the first epoch's was made with the fetcher
+        self.is_open = False
         self._validates = self.trainer.enable_validation
         self._bind()
         data_fetcher.fetched += self.batch_progress.current.ready
@@ -304,12 +329,21 @@ class EpochLoop(LightningEpochLoop):
             self.on_advance_end(data_fetcher)
         else:
             self._begin_batch()
+        self.is_cut = False
         while not self.done:
             try:
                 self.advance(data_fetcher)
                 self.on_advance_end(data_fetcher)
             except StopIteration:
-                break
+                return
+        self.is_cut = not internals.at_last_batch(self)
+
+    @override
+    def teardown(self) -> None:
+        self._single = None  # it holds the workers
+        super().teardown()
+
+    __getstate__ = picklable_state
 
     def _next(self, fetcher: Any) -> Any:
         if self._single is None:

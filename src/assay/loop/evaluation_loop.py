@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import Phase
-from assay.loop.hook_plan import HookPlan, active_calls
+from assay.loop.hook_plan import HookPlan, active_calls, picklable_state
 from assay.loop.lightning_internals import LightningEvaluationLoop, LoggedValues
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         evaluation_loop = cls(*internals.loop_arguments(loop))
         evaluation_loop._results = LoggedValues(training=False)
         return evaluation_loop
+
+    __getstate__ = picklable_state
 
     @override
     def setup_data(self) -> None:
@@ -86,7 +88,7 @@ class EvaluationLoop(LightningEvaluationLoop):
             self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION
         module = self.trainer.lightning_module
         if self._asked != (module, name, several):
-            internals.refuse_iterator(self._data_fetcher)
+            internals.refuse_unsupported(self._data_fetcher, training=False)
             numbered = f"{name}_step", f"on_{name}_batch_start", f"on_{name}_batch_end"
             internals.check_dataloader_idx(self, numbered, several=several)
             step = getattr(module, f"{name}_step")

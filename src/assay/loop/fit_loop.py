@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -15,6 +16,8 @@ from assay.loop.carried_state import (
     ChangedArguments,
     Phase,
     Position,
+    bookkeeping,
+    copy_tensors,
     restore_extras,
     resume_extras,
     resumes_at_epochs_only,
@@ -22,7 +25,7 @@ from assay.loop.carried_state import (
 )
 from assay.loop.epoch_loop import EpochLoop
 from assay.loop.evaluation_loop import EvaluationLoop
-from assay.loop.hook_plan import HookPlan
+from assay.loop.hook_plan import HookPlan, picklable_state
 from assay.loop.lightning_internals import LightningFitLoop
 from assay.loop.micro_batch import MicroBatch
 from assay.torch_internals import keep_freed_memory
@@ -51,19 +54,25 @@ class FitLoop(LightningFitLoop):
         self._built_schedulers: list[dict[str, Any]] = []
         self._csv: Any = None
         self._mark: dict[str, Any] = {}
+        self._rest: dict[str, Any] | None = None
+        """Where a longer run goes on: within the epoch that was cut off."""
 
     # -- training ------------------------------------------------------------------------------------------
 
     @override
     def run(self) -> None:
-        self.setup_data()
         loaded, self._loaded = self._loaded, None
+        self._rest = None
+        if loaded is None:
+            self.setup_data()
+        else:
+            self._open_data(Phase(loaded[KEY]["phase"]))
         if (loaded is None or not self.max_batches) and self.skip:
             return
         trainer, loop = self.trainer, self.epoch_loop
         torch.set_grad_enabled(True)
         self._hooks = HookPlan(trainer)
-        internals.refuse_iterator(self._data_fetcher)
+        internals.refuse_unsupported(self._data_fetcher)
         settle_buckets(trainer)
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
@@ -82,7 +91,21 @@ class FitLoop(LightningFitLoop):
         loop.phase = Phase.TRAIN_END
         self.on_run_end()
 
+    def _open_data(self, start: Phase) -> None:
+        """Open the training data at the position that was loaded, once."""
+        progress: Any = self.epoch_loop.batch_progress.current
+        done = progress.ready
+        if start is Phase.EPOCH_END:
+            progress.ready = 0  # a loader that reads ahead begins with the next epoch
+        was_open = self._data_fetcher is not None
+        self.setup_data()
+        if was_open:  # by a module that asked for the length of training, before the state was loaded
+            internals.reopen(self)
+        progress.ready = done
+        self.epoch_loop.is_open = True
+
     def _epoch(self, start: Phase) -> None:
+        self._rest = None
         self._hooks.forget()
         if start is Phase.EPOCH_START:
             self.epoch_loop.phase = start
@@ -91,10 +114,14 @@ class FitLoop(LightningFitLoop):
         else:
             internals.seed_samplers(self)
         if start is Phase.EPOCH_END:
-            self._count_epoch()
+            internals.connector(self.trainer).epoch_end_reached()
+            for epochs in (self.epoch_progress.current, self.epoch_progress.total):
+                epochs.completed -= 1  # what is left belongs to the epoch
         else:
             with self._hooks.profile("run_training_epoch"):
                 self.epoch_loop.run(self._data_fetcher, start)
+            if self.epoch_loop.is_cut:
+                self._rest = copy_tensors(self._state(self.epoch_loop.phase, rest=True))
             self._call_at_epoch_end()
         self.on_advance_end()
 
@@ -128,11 +155,20 @@ class FitLoop(LightningFitLoop):
         if self._csv is not None:
             self._mark = self._csv.mark()
 
+    __getstate__ = picklable_state
+
     # -- into a checkpoint ---------------------------------------------------------------------------------
 
     @override
     def on_save_checkpoint(self) -> dict[str, Any]:
-        trainer, loop, phase = self.trainer, self.epoch_loop, self.epoch_loop.phase
+        phase = self.epoch_loop.phase
+        state = self._state(phase) if self._rest is None else self._rest
+        state["carried"] |= bookkeeping(self.trainer) if state["carried"] else {}
+        return {**super().on_save_checkpoint(), **state, "scores": self._validation_scores(phase)}
+
+    def _state(self, phase: Phase, *, rest: bool = False) -> dict[str, Any]:
+        """Where training is; `rest`: with callbacks as they are before the end of an epoch that was cut off."""
+        trainer, loop = self.trainer, self.epoch_loop
         progress: Any = loop.batch_progress.current
         begun = phase not in (Phase.EPOCH_START, Phase.EPOCH_END, Phase.TRAIN_END)
         batch = 0 if phase is Phase.EPOCH_START else progress.processed
@@ -142,12 +178,10 @@ class FitLoop(LightningFitLoop):
             log |= self._mark
         half_done = phase in HALF_DONE
         return {
-            **super().on_save_checkpoint(),
             KEY: None if half_done else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
             "epoch_lost": resumes_at_epochs_only(trainer) and begun and batch > 0,
             "log": log,
-            "scores": self._validation_scores(phase),
-            "carried": {} if half_done else resume_extras(trainer, phase),
+            "carried": {} if half_done else resume_extras(trainer, phase, rest=rest),
         }
 
     def _validation_scores(self, phase: Phase) -> dict[str, float]:
@@ -164,13 +198,14 @@ class FitLoop(LightningFitLoop):
     def load_state_dict(self, state_dict: dict[str, Any], prefix: str = "") -> None:
         """Take note of a position; what it needs is put in place when training begins."""
         loaded = state_dict[f"{prefix}state_dict"]
-        position = Position.of_state(loaded[KEY])
+        position = Position.of_state(loaded.get(KEY))
         super().load_state_dict(state_dict, prefix)
-        self._loaded = loaded
+        self._loaded, self._rest, self.epoch_loop.phase = loaded, None, position.phase
         schedulers = (config.scheduler for config in self.trainer.lr_scheduler_configs)
         self._built_schedulers = [dict(scheduler.state_dict()) for scheduler in schedulers]
         over = position.phase is Phase.TRAIN_END
-        done, started = position.epoch + over, position.epoch + (position.phase is not Phase.EPOCH_START)
+        done = position.epoch + (over or position.phase is Phase.EPOCH_END)
+        started = position.epoch + (position.phase is not Phase.EPOCH_START)
         for epochs in (self.epoch_progress.current, self.epoch_progress.total):
             epochs.ready = epochs.started = started  # type: ignore[attr-defined]  # of this kind of progress
             epochs.processed = epochs.completed = done  # type: ignore[attr-defined]  # the same
@@ -201,20 +236,19 @@ class FitLoop(LightningFitLoop):
 
 def install(trainer: L.Trainer, micro_batch: int | Literal["auto"] | None = None) -> None:
     """Give a trainer loops that do what Lightning's do, and can go on after any step."""
-    trainer.fit_loop = loop = FitLoop(trainer.fit_loop)
-    save = trainer.save_checkpoint
-
-    def save_checkpoint(filepath: str | Path, *args: Any, **kwargs: Any) -> None:
-        loop.saves_to = filepath
-        try:
-            save(filepath, *args, **kwargs)
-        finally:
-            loop.saves_to = None
-
-    trainer.save_checkpoint = save_checkpoint  # type: ignore[method-assign]  # as Lightning calls it
+    trainer.fit_loop = FitLoop(trainer.fit_loop)
+    trainer.save_checkpoint = partial(_save_checkpoint, trainer)  # type: ignore[method-assign]  # as Lightning calls it
     trainer.fit_loop.epoch_loop.micro_batch = None if micro_batch is None else MicroBatch(micro_batch)
     trainer.validate_loop = EvaluationLoop.like(trainer.validate_loop)
     trainer.test_loop = EvaluationLoop.like(trainer.test_loop)
+
+
+def _save_checkpoint(trainer: Any, filepath: str | Path, *args: Any, **kwargs: Any) -> None:
+    trainer.fit_loop.saves_to = filepath
+    try:
+        type(trainer).save_checkpoint(trainer, filepath, *args, **kwargs)
+    finally:
+        trainer.fit_loop.saves_to = None
 
 
 _PATHS: Final = ("best_model_path", "kth_best_model_path", "last_model_path")

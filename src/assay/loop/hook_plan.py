@@ -159,6 +159,16 @@ class HookPlan:
         return converts, steps
 
 
+_CALLS: Final = frozenset(
+    ("hooks", "micro_batch", "_hooks", "_step", "_begin", "_end", "_save", "_single", "_rest")
+)
+
+
+def picklable_state(loop: Any) -> dict[str, Any]:
+    """A loop without what belongs to the fit under way: a datamodule whose workers are spawned takes it along."""
+    return {name: None if name in _CALLS else value for name, value in vars(loop).items()}
+
+
 def _nothing(*args: Any) -> None:
     """Stands for a hook that nobody overrides."""
 

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, We
 from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop as LightningEvaluationLoop
 from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher
 from lightning.pytorch.loops.fetchers import _PrefetchDataFetcher as PlainFetcher
-from lightning.pytorch.loops.fit_loop import _FitLoop as LightningFitLoop
+from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.loops.optimization.automatic import ClosureResult
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop as LightningEpochLoop
 from lightning.pytorch.loops.utilities import _block_parallel_sync_behavior as without_gradient_sync
@@ -129,8 +129,30 @@ def callback_metrics(trainer: L.Trainer) -> dict[str, Any]:
 # -- data
 
 
-def refuse_iterator(fetcher: Any) -> None:
-    """Refuse a module whose steps read their batches themselves."""
+class LightningFitLoop(_FitLoop):
+    """Lightning's, which gives its state also to a loader whose epoch was over."""
+
+    @override
+    def _load_combined_loader_states(self) -> None:
+        loader, states = self._combined_loader, self._combined_loader_states_to_load
+        if loader is not None and states:
+            loader._load_state_dicts(states)
+            self._combined_loader_states_to_load = []
+
+
+def reopen(loop: LightningFitLoop) -> None:
+    """Open the training data again, after its state was loaded."""
+    loop._load_combined_loader_states()
+    iter(loop._data_fetcher)  # type: ignore[call-overload]  # the loop has set it up
+
+
+def refuse_unsupported(fetcher: Any, *, training: bool = True) -> None:
+    """Refuse a module whose steps read their batches themselves, and loaders that are read one after another."""
+    if training and fetcher.combined_loader._mode == "sequential":
+        raise ValueError(
+            'training does not support CombinedLoader(mode="sequential"); expected mode="min_size", "max_size" '
+            'or "max_size_cycle"'
+        )
     if isinstance(fetcher, _DataLoaderIterDataFetcher):
         raise AssayError(
             "a step with the argument dataloader_iter is not supported",
@@ -257,7 +279,11 @@ def batches_seen(loop: LightningEvaluationLoop) -> dict[int, int]:
 
 def leave_signals(trainer: L.Trainer) -> None:
     """Have Lightning set no handler for SIGTERM: its own ends a run without saving, or hangs for ever."""
-    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    trainer._signal_connector.register_signal_handlers = _no_handlers  # type: ignore[method-assign]
+
+
+def _no_handlers() -> None:
+    """In place of Lightning's."""
 
 
 # -- what may be called directly
