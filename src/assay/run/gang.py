@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import socket
 import sys
@@ -26,7 +27,7 @@ from assay.build.trainer_options import num_devices
 from assay.errors import AssayError, ConfigError, RankError, describe_error
 from assay.files.symlinks import read_whole
 from assay.process import Stopped
-from assay.record.provenance import describe_code, describe_segment
+from assay.record.provenance import NUMERIC_PACKAGES, describe_code, describe_segment
 from assay.record.run_record import cause_of_exception, exit_code_of
 from assay.record.secrets import redact, redact_tree
 from assay.run.world import address_of
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from assay.run.result import RunResult
     from assay.run.world import World
 
+log = logging.getLogger("assay")
 TIMEOUT: Final = 600.0
 """Seconds in which all processes of a job must have come, unless `trainer.timeout_s` says otherwise."""
 _LOST: Final = 60
@@ -59,6 +61,7 @@ _SHARED: Final = 60.0
 _GONE: Final = "gone"
 """The last sign of life."""
 _TICK: Final = 0.05
+_PACKAGE: Final = "package "
 _MOST: Final = 3
 """Differences to name."""
 
@@ -115,7 +118,7 @@ class Plan:
             "code": describe_code(segment),
             "python": segment["machine"]["python"],
             "number of GPUs": torch.cuda.device_count(),
-            **{f"package {name}": version for name, version in segment["packages"].items()},
+            **{f"{_PACKAGE}{name}": version for name, version in segment["packages"].items()},
         }
 
 
@@ -237,6 +240,13 @@ class Gang:
             self._hosts[rank] = theirs["host"]
             facts = theirs["facts"]
             keys = [key for key in {**ours, **facts} if ours.get(key) != facts.get(key)]
+            # What does not compute, such as a monitor that one node has, changes no number.
+            packages = [key for key in keys if key.startswith(_PACKAGE)]
+            harmless = [key for key in packages if key.removeprefix(_PACKAGE) not in NUMERIC_PACKAGES]
+            if harmless:
+                named = ", ".join(harmless[:_MOST])
+                log.warning("%s differs from %s in %s", self.name(rank), self.name(), named)
+            keys = [key for key in keys if key not in harmless]
             if keys:
                 shown = [f"{key}: {facts.get(key)}, not {ours.get(key)}" for key in keys[:_MOST]]
                 more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
