@@ -145,7 +145,7 @@ def ranks_per_process(world: World, config: DictConfig) -> int:
 
 @final
 class Gang:
-    """A process's tie to the others of its job: a store, signs of life, and the word that one has failed.
+    """Rendezvous and failure detection of one job's processes.
 
     Args:
         world: Who they are.
@@ -176,7 +176,7 @@ class Gang:
         self._store = self._connect()
         self._left, self._ending = threading.Event(), False
         self._ended: int | None = None
-        self._stirred, self._missed = time.monotonic(), dict[int, int]()
+        self._last_progress, self._missed = time.monotonic(), dict[int, int]()
         # On one machine a store that is gone closes its connections; one that is merely stopped may go on.
         targets = [self._beat] if world.address == "127.0.0.1" else [self._beat, self._watch_beat]
         self._threads = [threading.Thread(target=target, daemon=True, name="gang") for target in targets]
@@ -423,7 +423,7 @@ class Gang:
                     return
                 if not self._left.wait(_BEAT):
                     self._end(Failure(self.name(0), "its store is gone"))
-            self._stirred = time.monotonic()
+            self._last_progress = time.monotonic()
             if self._left.wait(_BEAT):
                 return
 
@@ -446,7 +446,7 @@ class Gang:
     def _watch_beat(self) -> None:
         """End this process where its own beat hangs: the machine with the store is gone without a word."""
         while not self._left.wait(_BEAT) and self._ended != 0:
-            if time.monotonic() - self._stirred > _LOST * _BEAT:
+            if time.monotonic() - self._last_progress > _LOST * _BEAT:
                 self._end(Failure(self.name(0), "its machine is out of reach"))
 
     def _end(self, failure: Failure) -> None:
