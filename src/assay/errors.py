@@ -25,7 +25,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class AssayError(Exception):
-    """An error the user can mend; the command line prints its message alone and exits with `exit_code`.
+    """An error the user can fix; the command line prints its message alone and exits with `exit_code`.
 
     Args:
         message: One or two short sentences: what is wrong and what was expected.

@@ -1,4 +1,4 @@
-"""What is printed: words of others reach a terminal and Markdown as text."""
+"""Escape untrusted text before it is printed to a terminal or Markdown."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ from assay.build.trainer import build_trainer, check_device
 from assay.build.trainer_options import RUN_ID, num_local_processes
 from assay.check.callbacks import check_processes
 from assay.check.checker import Checker, check_job
+from assay.check.sharded import check_shares
 from assay.compose.compose import compose, job_config
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
@@ -124,11 +126,6 @@ def checker() -> Checker:
         (("precision=fp64",), "trainer.precision", "single precision or bfloat16"),
         (("trainer.micro_batch=4",), "trainer.micro_batch", "cannot be used with FSDP2"),
         (("optimizer=sgd", "optimizer.fused=true"), "optimizer.fused", "no fused kernel for shards"),
-        (
-            ("trainer.devices=7", "data.eval_batch_size=1"),
-            "data.eval_batch_size",
-            "7 processes cannot share 180 val",
-        ),
         (("trainer.strategy.reshard=true",), "trainer.strategy.reshard", "unknown key"),
         (("task=reconstruction",), "device", "parts of the model alone"),
     ],
@@ -138,6 +135,29 @@ def test_is_refused(checker: Checker, words: tuple[str, ...], key: str, says: st
         checker.check(checker.job([*JOB, *words]))
     assert (caught.value.key, says in caught.value.message) == (key, True), str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("num_val", "size", "hint"),
+    [(180, 1, "data.eval_batch_size=2"), (5, 512, "trainer.devices=5"), (7, 1, ""), (180, 2, "")],
+)
+def test_a_custom_module_needs_as_many_batches_in_each_process(num_val: int, size: int, hint: str) -> None:
+    config = OmegaConf.create(
+        {
+            "data": {"_target_": OUR_DATA, "eval_batch_size": size},
+            "module": {"_target_": "my.Module"},
+            "spec": {"num_val": num_val, "num_test": 0},
+            "trainer": {"accelerator": "cpu", "strategy": "ddp", "devices": 7},
+        }
+    )
+    if hint:
+        with pytest.raises(ConfigError, match=f"7 processes cannot share {num_val} val samples") as caught:
+            check_shares(config)
+        assert caught.value.hint == hint
+    else:
+        check_shares(config)
+    config.module._target_ = OUR_MODULE  # which counts no sample twice
+    check_shares(config)
 
 
 def test_64_devices_that_are_not_there(checker: Checker) -> None:

@@ -329,6 +329,7 @@ def test_a_download_that_fails(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     ) as caught:
         source.prepare()
     assert "no route to host" in caught.value.message
+    assert "data.source.download=true" not in caught.value.hint
     assert "data.source.root" in caught.value.hint
 
 

@@ -79,6 +79,25 @@ def test_an_input_that_a_transform_cannot_take() -> None:
         Transforms([v2.RandomCrop(32)]).pair(IMAGES[0], 0, (0,))
 
 
+class _OfTwo(torch.nn.Module):
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return inputs + targets
+
+
+class _Failing(torch.nn.Module):
+    def forward(self, _: torch.Tensor) -> torch.Tensor:
+        raise TypeError("mine")
+
+
+def test_a_custom_transform_that_is_called_with_an_argument_too_few() -> None:
+    chain = Transforms([_OfTwo()], ["data.transform.train[0]"])
+    message = r"data.transform.train\[0\]: _OfTwo cannot take .*missing 1 required positional argument"
+    with pytest.raises(DataError, match=message):
+        chain.pair(IMAGES[0], 0, (0,))
+    with pytest.raises(TypeError, match="mine"):  # an error of its own code, whose line is shown
+        Transforms([_Failing()]).pair(IMAGES[0], 0, (0,))
+
+
 GENERATOR = torch.Generator().manual_seed(0)
 PICTURES = torch.randint(0, 256, (3, 3, 12, 16), dtype=torch.uint8, generator=GENERATOR)
 MASKS = torch.randint(0, 5, (3, 12, 16), dtype=torch.uint8, generator=GENERATOR)

@@ -247,7 +247,7 @@ def test_what_no_run_has_written_stays(tmp_path: Path, foreign: str) -> None:
     place = tmp_path / "run" / foreign
     place.parent.mkdir(exist_ok=True)
     place.write_text("years of work")
-    with pytest.raises(AssayError, match=f"no run has written: {foreign.partition('/')[0]}"):
+    with pytest.raises(AssayError, match=f"files that assay did not write: {foreign.partition('/')[0]}"):
         check_removable(tmp_path / "run")
     assert place.read_text() == "years of work"
 

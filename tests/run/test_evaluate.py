@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -242,6 +243,22 @@ def test_scores_of_a_run_that_cannot_be_written_are_not_kept(digits_run: Trained
         assert found.metrics == stage(digits_run.result.metrics, "test")
         assert found.notes == [f"the scores are not kept: {run_dir} cannot be written"]
         assert RunRecord.load(run_dir).evaluations == []
+
+
+def test_a_full_disk_leaves_no_folder_of_an_evaluation(
+    digits_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+
+    def fail(path: Path, _: object) -> None:
+        path.parent.mkdir(parents=True)
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(predictions_file, "write", fail)
+    with pytest.raises(AssayError, match="cannot be written"):
+        evaluate(run_dir)
+    assert not (run_dir / "evaluations").exists()
 
 
 def test_a_table_needs_its_encoder(flower_run: Trained, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -444,6 +445,11 @@ def test_who_a_process_is() -> None:
     assert find_world(inherited) is None, "a job of Ray's, which srun has started"
     with pytest.raises(AssayError, match="torchrun would restart failed ranks"):
         find_world(torchrun(0, 2, 1, 5) | {"TORCHELASTIC_MAX_RESTARTS": "3"})
+    for name in ("SLURM_PROCID", "SLURM_NODEID"):
+        filtered = {key: value for key, value in srun(3, 2, 2, 5).items() if key != name}
+        with pytest.raises(AssayError, match=f"started 4 tasks, but {name} does not say which") as caught:
+            find_world(filtered)
+        assert name in caught.value.hint
     uneven = srun(2, 2, 2, 5) | {"SLURM_LOCALID": "2", "SLURM_NODEID": "0"}
     for task in (
         uneven,
@@ -453,6 +459,26 @@ def test_who_a_process_is() -> None:
         with pytest.raises(AssayError, match="every node needs the same number of tasks"):
             find_world(task)
     assert interface_towards("127.0.0.1") == "lo" or os.name != "posix"
+
+
+@pytest.mark.parametrize(
+    ("package", "is_refused"), [("nvitop", False), ("torch", True), ("numpy", True), ("black", False)]
+)
+def test_packages_that_compute_are_the_same_on_each_node(
+    package: str, is_refused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def plan(version: str | None) -> Any:
+        facts = {"code": "a", f"package {package}": version}
+        return SimpleNamespace(compared=lambda: {key: value for key, value in facts.items() if value})
+
+    with Gang(World(size=2)) as first, Gang(World(rank=1, size=2, port=first.world.port)) as second:
+        second.agree(plan("1.0"))
+        if is_refused:
+            with pytest.raises(AssayError, match=f"rank 1 of 2.* differs from .*package {package}: 1.0"):
+                first.agree(plan(None))
+        else:
+            first.agree(plan(None))
+            assert f"in package {package}" in caplog.text
 
 
 def test_a_first_node_that_only_itself_can_reach() -> None:

@@ -131,19 +131,29 @@ def finished(train: Train) -> Trained:
 @pytest.mark.always(
     "WORLD_SIZE-train",
     "OMPI_COMM_WORLD_SIZE-eval",
-    *(f"SLURM_NTASKS-{verb}" for verb in ("check", "resume", "reproduce")),
+    *(f"SLURM_STEP_NUM_TASKS-{verb}" for verb in ("check", "resume", "reproduce")),
 )
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("word", ["WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"])
+@pytest.mark.parametrize("word", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
 def test_one_of_several_processes(
     finished: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, word: str
 ) -> None:
     monkeypatch.setenv(word, "2")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
     before = {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*") if path.name != ".lock"}
     with pytest.raises(AssayError, match=f"{word}=2: this is one of 2 processes of another launcher"):
         VERBS[verb](finished.run_dir, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+@pytest.mark.parametrize("step", [{}, {"SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}])
+def test_a_shell_in_an_allocation_is_no_task(monkeypatch: pytest.MonkeyPatch, step: dict[str, str]) -> None:
+    """As `salloc -n4` and the script of `sbatch -n4`; some systems run the shell as a step of one task."""
+    for name, value in {"SLURM_NTASKS": "4", "SLURM_JOB_ID": "7", **step}.items():
+        monkeypatch.setenv(name, value)
+    checker = Checker(None)
+    assert checker.check(checker.job(JOB)).report.devices == 1
 
 
 def test_an_allocation_of_one_task(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,12 +62,16 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         )
     if isinstance(cause, KeyError) and cause.args:
         text = f"cannot be built with these values: it looks for {text}, which does not exist"
+    elif isinstance(cause, SystemExit):
+        text = f"ends the process when it is built: SystemExit: {text}"
     elif not isinstance(cause, _PLAIN_KINDS):
         kind = f"{type(cause).__name__}: " if frame and str(cause) else ""
         text = f"cannot be built with these values: {kind}{text}"
     fault = _value_at_fault(text, node, key)
     if frame:
         text = f"{text} ({frame})"
+    if isinstance(cause, SystemExit):
+        return ConfigError(text, key=key, hint="raise an error in its place, which says what is missing")
     return ConfigError(text, key="" if text.startswith(f"{fault}=") else fault, hint=_hint(config, fault))
 
 

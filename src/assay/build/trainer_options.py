@@ -85,7 +85,12 @@ def is_rank() -> bool:
 
 def refuse_foreign_ranks() -> None:
     """Refuse to run as one of several processes of another launcher, each of which would do the whole job."""
+    in_step = "SLURM_STEP_ID" in os.environ  # a shell of salloc has the number of tasks, too
     for name in () if is_rank() else WORLD_SIZES:
+        if name.startswith("SLURM_") and not in_step:
+            continue
+        if name == "SLURM_NTASKS" and "SLURM_STEP_NUM_TASKS" in os.environ:
+            continue
         if (size := os.environ.get(name, "")).isdecimal() and int(size) > 1:
             raise AssayError(
                 f"{name}={size}: this is one of {size} processes of another launcher, each of which would "

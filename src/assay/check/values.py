@@ -146,9 +146,10 @@ def check_numbers(config: DictConfig) -> None:
         container = OmegaConf.select(config, full_key.rpartition(".")[0]) if "." in full_key else None
         full_key = entry.key if isinstance(container, DictConfig) and "_target_" in container else full_key
         kind = _LIMITS.get(group, {}).get(str(entry.name))
-        numbers = (
-            {f"{full_key}[{n}]": item for n, item in enumerate(entry.node)} if is_list else {full_key: value}
-        )
+        numbers = {full_key: value}
+        if is_list:  # an item may wait for the data
+            items = follow(entry.node, full_key)
+            numbers = {item.key: number for item, number in items if item.parent is entry.node}
         for key, number in numbers.items():
             if not is_number(number):
                 continue

@@ -128,4 +128,4 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
     group = entry.key.removesuffix("._target_").replace(".", "/")
     names = sorted(path.stem for path in CONF_DIR.joinpath(group).glob("[!_]*.yaml"))
     hint = instead_of_plugin(text) or (f"{group}={' or '.join(names)}" if names else f"~{entry.key}")
-    raise ConfigError(f"{entry.raw!r} is not a class that Hydra may call here", key=entry.key, hint=hint)
+    raise ConfigError(f"{entry.raw!r} is not a launcher or sweeper of assay", key=entry.key, hint=hint)

@@ -67,9 +67,11 @@ class TorchvisionImages:
             return self._dataset(self._root, train=train, download=download)
         except _FAILURES as error:
             reason = " ".join(str(error).split())
+            hint = "data.source.download=true, or set data.source.root to a folder that has the files"
+            if download:
+                hint = f"put its files into {self._root}, or set data.source.root to a folder that has them"
             raise DataError(
-                f"data.source.root={self._root}: {self._name()} is missing or damaged: {reason}",
-                hint="data.source.download=true, or set data.source.root to a folder that has the files",
+                f"data.source.root={self._root}: {self._name()} is missing or damaged: {reason}", hint=hint
             ) from error
 
     def _name(self) -> str:

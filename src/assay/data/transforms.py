@@ -14,7 +14,7 @@ from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvisio
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD
-from assay.errors import DataError
+from assay.errors import DataError, user_frame
 from assay.splitmix import mix
 from assay.task.segmentation import IGNORED
 
@@ -115,8 +115,8 @@ class Transforms:
             try:
                 inputs = transform(inputs)
             except (KeyError, RuntimeError, TypeError, ValueError) as error:
-                if not type(transform).__module__.startswith("torchvision."):
-                    raise  # a custom transform, whose file and line are told
+                if user_frame(error):
+                    raise  # of a custom transform, whose file and line are told
                 first = inputs[0] if isinstance(inputs, tuple) else inputs
                 shape = tuple(getattr(first, "shape", ()))
                 raise DataError(

@@ -173,10 +173,11 @@ def numeric_environment() -> dict[str, str]:
     return {name: redact(os.environ[name]) for name in names}
 
 
-_NUMERIC_PACKAGES = (
+NUMERIC_PACKAGES = (
     *("torch", "lightning", "numpy", "torchvision", "torchmetrics", "scikit-learn", "assay", "pandas"),
     *("pillow", "scipy"),
 )
+"""Packages that compute."""
 _MOST_PACKAGES = 6
 _FIELDS = ("git", "patch_sha256", "packages", "machine")
 
@@ -261,7 +262,7 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
 def package_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Packages of another version, those that compute first."""
     changed = (name for name in then if then[name] != now.get(name))
-    names = sorted(changed, key=lambda name: (name not in _NUMERIC_PACKAGES, name))
+    names = sorted(changed, key=lambda name: (name not in NUMERIC_PACKAGES, name))
     shown = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names[:_MOST_PACKAGES]]
     return [*shown, f"{len(names) - _MOST_PACKAGES} more"] if len(names) > _MOST_PACKAGES else shown
 

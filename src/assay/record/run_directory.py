@@ -146,8 +146,9 @@ def check_removable(path: Path) -> Path:
     record = RunRecord.load(path)
     others = (entry.name for entry in path.iterdir() if entry.name not in _REMOVABLE)
     if foreign := sorted(name for name in others if not (is_temporary(name) or _OTHERS.fullmatch(name))):
+        shown = ", ".join(foreign[:5]) + ", …" * (len(foreign) > 5)
         raise AssayError(
-            f"{path} holds what no run has written: {', '.join(foreign[:5])}{', …' * (len(foreign) > 5)}",
+            f"{path} contains files that assay did not write: {shown}",
             hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
         )
     if is_written(path):

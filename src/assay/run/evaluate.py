@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -357,5 +357,8 @@ def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -
         record.save(found.run_dir)
     except OSError as error:
         path.unlink(missing_ok=True)
+        for folder in (path.parent, path.parent.parent):
+            with suppress(OSError):  # not there, or it holds another evaluation
+                folder.rmdir()
         raise AssayError(f"{found.run_dir} cannot be written: {first_line(error)}") from error
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import socket
 import sys
@@ -26,7 +27,7 @@ from assay.build.trainer_options import num_devices
 from assay.errors import AssayError, ConfigError, RankError, describe_error
 from assay.files.symlinks import read_whole
 from assay.process import Stopped
-from assay.record.provenance import describe_code, describe_segment
+from assay.record.provenance import NUMERIC_PACKAGES, describe_code, describe_segment
 from assay.record.run_record import cause_of_exception, exit_code_of
 from assay.record.secrets import redact, redact_tree
 from assay.run.world import address_of
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from assay.run.result import RunResult
     from assay.run.world import World
 
+log = logging.getLogger("assay")
 TIMEOUT: Final = 600.0
 """Seconds in which all processes of a job must have come, unless `trainer.timeout_s` says otherwise."""
 _LOST: Final = 60
@@ -59,6 +61,7 @@ _SHARED: Final = 60.0
 _GONE: Final = "gone"
 """The last sign of life."""
 _TICK: Final = 0.05
+_PACKAGE: Final = "package "
 _MOST: Final = 3
 """Differences to name."""
 
@@ -115,7 +118,7 @@ class Plan:
             "code": describe_code(segment),
             "python": segment["machine"]["python"],
             "number of GPUs": torch.cuda.device_count(),
-            **{f"package {name}": version for name, version in segment["packages"].items()},
+            **{f"{_PACKAGE}{name}": version for name, version in segment["packages"].items()},
         }
 
 
@@ -142,7 +145,7 @@ def ranks_per_process(world: World, config: DictConfig) -> int:
 
 @final
 class Gang:
-    """A process's tie to the others of its job: a store, signs of life, and the word that one has failed.
+    """Rendezvous and failure detection of one job's processes.
 
     Args:
         world: Who they are.
@@ -173,7 +176,7 @@ class Gang:
         self._store = self._connect()
         self._left, self._ending = threading.Event(), False
         self._ended: int | None = None
-        self._stirred, self._missed = time.monotonic(), dict[int, int]()
+        self._last_progress, self._missed = time.monotonic(), dict[int, int]()
         # On one machine a store that is gone closes its connections; one that is merely stopped may go on.
         targets = [self._beat] if world.address == "127.0.0.1" else [self._beat, self._watch_beat]
         self._threads = [threading.Thread(target=target, daemon=True, name="gang") for target in targets]
@@ -237,6 +240,13 @@ class Gang:
             self._hosts[rank] = theirs["host"]
             facts = theirs["facts"]
             keys = [key for key in {**ours, **facts} if ours.get(key) != facts.get(key)]
+            # What does not compute, such as a monitor that one node has, changes no number.
+            packages = [key for key in keys if key.startswith(_PACKAGE)]
+            harmless = [key for key in packages if key.removeprefix(_PACKAGE) not in NUMERIC_PACKAGES]
+            if harmless:
+                named = ", ".join(harmless[:_MOST])
+                log.warning("%s differs from %s in %s", self.name(rank), self.name(), named)
+            keys = [key for key in keys if key not in harmless]
             if keys:
                 shown = [f"{key}: {facts.get(key)}, not {ours.get(key)}" for key in keys[:_MOST]]
                 more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
@@ -413,7 +423,7 @@ class Gang:
                     return
                 if not self._left.wait(_BEAT):
                     self._end(Failure(self.name(0), "its store is gone"))
-            self._stirred = time.monotonic()
+            self._last_progress = time.monotonic()
             if self._left.wait(_BEAT):
                 return
 
@@ -436,7 +446,7 @@ class Gang:
     def _watch_beat(self) -> None:
         """End this process where its own beat hangs: the machine with the store is gone without a word."""
         while not self._left.wait(_BEAT) and self._ended != 0:
-            if time.monotonic() - self._stirred > _LOST * _BEAT:
+            if time.monotonic() - self._last_progress > _LOST * _BEAT:
                 self._end(Failure(self.name(0), "its machine is out of reach"))
 
     def _end(self, failure: Failure) -> None:

@@ -117,6 +117,11 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
 
     size = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
     nodes = number("SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+    needed = {"SLURM_PROCID": size > 1, "SLURM_NODEID": nodes > 1, "SLURM_LOCALID": size > nodes}
+    missing = [name for name, is_needed in needed.items() if is_needed and name not in environment]
+    if missing:
+        message = f"srun has started {size} tasks, but {missing[0]} does not say which of them this is"
+        raise AssayError(message, hint=f"keep {', '.join(missing)} in the environment, as srun sets them")
     local_rank = int(environment.get("SLURM_LOCALID", "0"))
     # Such as `3,1`: of all nodes, so that every task refuses.
     is_uneven = "," in environment.get("SLURM_STEP_TASKS_PER_NODE", "")
@@ -129,11 +134,11 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
     address = environment.get("MASTER_ADDR") or re.sub(r"\[([^],-]+)[^]]*\]", r"\1", hosts).split(",")[0]
     port = environment.get("MASTER_PORT") or _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
     return World(
-        rank=number("SLURM_PROCID"),
+        rank=int(environment.get("SLURM_PROCID", "0")),
         size=size,
         local_rank=local_rank,
         local_size=size // nodes,
-        node=number("SLURM_NODEID"),
+        node=int(environment.get("SLURM_NODEID", "0")),
         address=address,
         port=int(port),
         launcher="srun",

@@ -100,7 +100,7 @@ def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
         return kind(**arguments)
     except AssayError:
         raise
-    except Exception as error:  # whatever a custom constructor raises
+    except (Exception, SystemExit) as error:  # whatever a custom constructor raises
         message = f"{kind.__module__}.{kind.__qualname__} cannot be built: {describe_error(error)}"
         raise ConfigError(message, key=key, hint="--debug shows the traceback") from error
 
@@ -359,7 +359,7 @@ WORDS: Final[Mapping[str, Any]] = {
 class CallError(Exception):
     """A call failed; the reason is the cause."""
 
-    def __init__(self, key: str, reason: Exception) -> None:
+    def __init__(self, key: str, reason: Exception | SystemExit) -> None:
         super().__init__(f"{key}: {reason!r}")
         self.key, self.reason = key, reason
 
@@ -408,7 +408,7 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
         return target(*by_position, **arguments, **objects)
     except AssayError:
         raise
-    except Exception as error:  # whatever a class raises while it is made
+    except (Exception, SystemExit) as error:  # whatever a class raises while it is made
         raise CallError(key, error) from error
 
 

@@ -43,6 +43,18 @@ def test_a_fork_server_has_one_thread_and_no_gpu(fork_server: ForkServer, make_j
     assert not [path.path for path in process.open_files() if "nvidia" in path.path]
 
 
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="elsewhere it looks for jobs that have ended")
+def test_a_fork_server_sleeps_until_something_comes(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
+    key = fork_server.start(make_job_spec())
+    fork_server.wait([key], 60.0)
+    process = psutil.Process(fork_server.pid)
+    before = process.num_ctx_switches().voluntary
+    fork_server.wait([], 2.0)
+    assert process.num_ctx_switches().voluntary - before < 20
+
+
 def test_ctrl_c_is_for_the_driver_alone(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
     assert os.getsid(fork_server.pid) == fork_server.pid
     os.kill(fork_server.pid, signal.SIGINT)

@@ -18,7 +18,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.config.serialize import from_text
@@ -72,7 +72,9 @@ def preload_study() -> None:
 
 
 _TICK: Final = 0.02
-"""Seconds between two looks for processes that have ended."""
+"""Seconds between two looks for processes that have ended, where the system does not tell of it."""
+_IDLE: Final = 1.0
+"""Seconds between two looks for orphans that have come to this process and ended."""
 _GRACE: Final = 10.0
 """Seconds in which jobs may save once their driver is gone."""
 
@@ -84,12 +86,16 @@ class _Child:
 
     key: int
     connection: Connection
+    end: int = -1
+    """Descriptor that can be read once it has ended; -1 where the system has none."""
     kills: int = field(default_factory=count_oom_kills)
     start: float = field(default_factory=time.monotonic)
 
     def report(self, exit_code: int, outcome: str = "") -> None:
         """Tell the driver how it ended."""
         seconds = time.monotonic() - self.start
+        if self.end >= 0:
+            os.close(self.end)
         with self.connection, suppress(OSError):
             self.connection.send(ExitStatus(exit_code, outcome, count_oom_kills() > self.kills, seconds))
 
@@ -122,7 +128,9 @@ class Server:
     def _serve(self) -> bool:
         """Serve one request of the driver; return False if it is gone."""
         try:
-            if not self._driver.poll(_TICK):
+            ends = [child.end for child in self._children.values()]
+            ready = wait([self._driver, *(end for end in ends if end >= 0)], _TICK if -1 in ends else _IDLE)
+            if self._driver not in ready:
                 return True
             kind, key = self._driver.recv()
             if kind in (FORK, FORK_TRIAL):
@@ -148,6 +156,9 @@ class Server:
             return
         if pid == 0:
             run_and_exit(lambda: self._become_child(fork_server, child))
+        if hasattr(os, "pidfd_open"):
+            with suppress(OSError):  # a kernel before 5.3, or a sandbox
+                child.end = os.pidfd_open(pid)
         self._children[pid] = child
 
     def _become_child(self, fork_server: int, child: _Child) -> None:
@@ -157,6 +168,9 @@ class Server:
         end_with(fork_server, signal.SIGKILL)
         for inherited in (self._driver, *(other.connection for other in self._children.values())):
             inherited.close()
+        for other in self._children.values():
+            if other.end >= 0:
+                os.close(other.end)
         os.environ.clear()
         os.environ.update(self._settings)
         sys.argv = ["assay"]
