@@ -202,7 +202,7 @@ def test_the_loss_of_a_subset_is_that_of_any_batches_of_it(name: str, sizes: tup
     width = (3, *targets.shape[1:]) if targets is MASKS else width
     outputs = torch.rand(7, *width, generator=torch.Generator().manual_seed(0))
     tracker = Tracker(MetricCollection({}), "val", num_terms=getattr(loss, "num_terms", 1))
-    for rows in torch.arange(7).split(sizes):
+    for rows in torch.split(torch.arange(7), list(sizes)):
         value, weight = loss_terms(loss, outputs[rows], targets[rows])
         tracker.update(value, outputs[rows], targets[rows], weight)
     torch.testing.assert_close(tracker.compute()["val/loss"], loss(outputs, targets))
