@@ -38,7 +38,7 @@ def table(kind: str, folder: Path) -> tuple[str, ...]:
     frame = pd.DataFrame(draw.normal(size=(160, 3)), columns=list("abc"))
     noisy = frame + draw.normal(size=frame.shape) / 2
     score = noisy["a"] + noisy["b"]
-    lacks = np.zeros(160, bool)
+    lacks: Any = np.zeros(160, bool)
     targets = ["y"]
     if kind == "multiclass":
         frame["y"] = np.array(list("kmnz"))[np.digitize(score, [-1, 0.3, 1.4])]
