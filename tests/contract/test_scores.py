@@ -38,7 +38,7 @@ def table(kind: str, folder: Path) -> tuple[str, ...]:
     frame = pd.DataFrame(draw.normal(size=(160, 3)), columns=list("abc"))
     noisy = frame + draw.normal(size=frame.shape) / 2
     score = noisy["a"] + noisy["b"]
-    lacks = np.zeros(160, bool)
+    lacks: Any = np.zeros(160, bool)
     targets = ["y"]
     if kind == "multiclass":
         frame["y"] = np.array(list("kmnz"))[np.digitize(score, [-1, 0.3, 1.4])]
@@ -69,33 +69,16 @@ def table(kind: str, folder: Path) -> tuple[str, ...]:
     return "data=table", path, test_path, f"data.source.target={target}", *more
 
 
-def defined(columns: list[tuple[Any, Any, Any]], score: Any) -> float:
-    """The mean over columns of (target, score, guess) for which scikit-learn knows a score."""
-    return float(np.nanmean([score(*column) for column in columns]))
-
-
-def area(is_true: Any, score: Any, _: Any) -> float:
-    return float(sk.roc_auc_score(is_true, score)) if 0 < is_true.sum() < len(is_true) else np.nan
-
-
-def rate(function: Any, zero_division: Any = np.nan) -> Any:
-    def score(is_true: Any, _: Any, guess: Any) -> float:
-        return float(function(is_true, guess, zero_division=zero_division))
-
-    return score
-
-
-def precision(is_true: Any, _: Any, guess: Any) -> float:
-    return float(sk.precision_score(is_true, guess, zero_division=0.0 if is_true.any() else np.nan))
-
-
 def of_columns(columns: list[tuple[Any, Any, Any]]) -> dict[str, float]:
-    return {
-        "precision": defined(columns, precision),
-        "recall": defined(columns, rate(sk.recall_score)),
-        "f1": defined(columns, rate(sk.f1_score)),
-        "auroc": defined(columns, area),
+    """Means over the columns of (target, score, guess) with samples."""
+    columns = [column for column in columns if column[0].any()]
+    areas = [sk.roc_auc_score(true, score) for true, score, _ in columns if not true.all()]
+    functions = {"precision": sk.precision_score, "recall": sk.recall_score, "f1": sk.f1_score}
+    rates = {
+        name: float(np.mean([function(true, guess, zero_division=0) for true, _, guess in columns]))
+        for name, function in functions.items()
     }
+    return {**rates, "auroc": float(np.mean(areas))}
 
 
 def of_values(true: Any, values: Any) -> dict[str, float]:
@@ -123,7 +106,7 @@ def by_scikit_learn(kind: str, predictions: StoredPredictions) -> dict[str, floa
     if kind == "regression":
         return of_values(true, outputs)
     grade = outputs[:, :4].argmax(1)
-    f1 = sk.f1_score(true[:, 0], grade, average="macro")
+    f1 = sk.f1_score(true[:, 0], grade, labels=np.unique(true[:, 0]), average="macro")
     of_price = {f"price/{name}": value for name, value in of_values(true[:, 1], outputs[:, 4]).items()}
     return {"grade/accuracy": float(sk.accuracy_score(true[:, 0], grade)), "grade/f1": float(f1), **of_price}
 
@@ -168,7 +151,7 @@ def test_each_score_has_one_value(kind: str, train: Train, tmp_path: Path) -> No
         mean = row["scores"].get(f"test/{name}")
         assert mean is None or mean["mean"] == recorded
     if kind == "one class alone":
-        undefined = ("recall", "auroc", "average_precision")
+        undefined = ("precision", "recall", "f1", "auroc", "average_precision")
         assert {name: metrics[f"test/{name}"] for name in undefined} == dict.fromkeys(undefined, "nan")
         assert page["auroc"] == page["recall of yes"] == "undefined"
     lacks = kind in ("multiclass", "one class alone", "multilabel", "multitask")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchmetrics import MetricCollection
 
 from assay.loss.bce_with_logits import BCEWithLogits
 from assay.loss.cross_entropy import CrossEntropy
@@ -19,8 +20,9 @@ from assay.loss.kl_div import KLDiv
 from assay.loss.ldam import LDAM
 from assay.loss.multitask import Multitask
 from assay.loss.nt_xent import NTXent
-from assay.loss.targets import is_mean_over_samples
+from assay.loss.targets import is_mean_over_samples, loss_terms
 from assay.loss.triplet import Triplet
+from assay.metrics.tracker import Tracker
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
@@ -175,6 +177,10 @@ LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
         Multitask(["kind=a", "kind=b", "size"], weights={"size": 0.5}),
         torch.tensor([[0.0, 1], [1, 2], [1, 3], [0, 4], [1, 5], [0, 6], [1, 7]]),
     ),
+    "weighted multitask": (
+        Multitask(["kind=a", "kind=b", "size"], {"kind": CrossEntropy(class_weight=[1.0, 4.0])}),
+        torch.tensor([[0.0, 1], [1, 2], [1, 3], [0, 4], [1, 5], [0, 6], [1, 7]]),
+    ),
     "nt_xent": (NTXent(), CLASSES),
     "mse": (nn.MSELoss(), torch.arange(7.0)),
     "l1": (nn.L1Loss(), torch.arange(7.0)),
@@ -186,6 +192,20 @@ LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
     "torch's weighted": (nn.CrossEntropyLoss(torch.tensor(WEIGHT)), CLASSES),
     "torch's": (nn.CrossEntropyLoss(), CLASSES),
 }
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in ("triplet", "nt_xent", "sum")])
+@pytest.mark.parametrize("sizes", [(7,), (1, 6), (4, 3), (1,) * 7], ids=str)
+def test_the_loss_of_a_subset_is_that_of_any_batches_of_it(name: str, sizes: tuple[int, ...]) -> None:
+    loss, targets = LOSSES[name]
+    width = () if targets.ndim == 1 and (targets is YES or targets.is_floating_point()) else (3,)
+    width = (3, *targets.shape[1:]) if targets is MASKS else width
+    outputs = torch.rand(7, *width, generator=torch.Generator().manual_seed(0))
+    tracker = Tracker(MetricCollection({}), "val", num_terms=getattr(loss, "num_terms", 1))
+    for rows in torch.split(torch.arange(7), list(sizes)):
+        value, weight = loss_terms(loss, outputs[rows], targets[rows])
+        tracker.update(value, outputs[rows], targets[rows], weight)
+    torch.testing.assert_close(tracker.compute()["val/loss"], loss(outputs, targets))
 
 
 def test_each_loss_that_is_shipped_is_here() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -376,6 +377,47 @@ def test_each_metric_sees_its_own_head(said: tuple[torch.Tensor, torch.Tensor]) 
         assert values[name] == pytest.approx(float(value), abs=1e-5), name
 
 
+@pytest.mark.parametrize("widest", [torch.float64, torch.float32], ids=["float64", "float32, as on mps"])
+@pytest.mark.parametrize(
+    ("mean", "spread", "rows"), [(1e5, 1.0, 200_000), (288.0, 10.0, 200_000), (0.0, 1.0, 100), (1e6, 40, 50)]
+)
+def test_r2_keeps_its_digits_far_from_0(
+    mean: float, spread: float, rows: int, widest: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.metrics.r2.widest_float", lambda _: widest)
+    draw = torch.Generator().manual_seed(0)
+    targets = (mean + spread * torch.randn(rows, 2, generator=draw)).float()
+    outputs = (targets + 0.1 * spread * torch.randn(rows, 2, generator=draw)).float()
+    metric = R2(2)
+    for part in torch.tensor_split(torch.arange(rows), 30):
+        metric.update(outputs[part], targets[part])
+    expected = sk.r2_score(targets.double().numpy(), outputs.double().numpy())
+    assert metric.compute().item() == pytest.approx(expected, abs=1e-6 if widest == torch.float64 else 1e-4)
+
+
+@given(
+    parts=st.lists(st.lists(st.integers(-3, 3), max_size=5), min_size=1, max_size=4),
+    offset=st.sampled_from([0, 0.1, 1e4]),
+)
+@settings(max_examples=60, deadline=None)
+def test_r2_of_ranks_is_that_of_all_samples(parts: list[list[int]], offset: float) -> None:
+    """Some ranks have no samples; targets may all be equal."""
+    metrics, all_targets = [R2() for _ in parts], torch.tensor([*chain(*parts)]) + offset
+    outputs = all_targets + (torch.arange(len(all_targets)) % 2)
+    start = 0
+    for metric, part in zip(metrics, parts, strict=True):
+        rows = slice(start, start := start + len(part))
+        metric.update(outputs[rows, None], all_targets[rows, None])
+    whole = R2()
+    whole.update(torch.zeros(0, 1), torch.zeros(0, 1))
+    whole.sums = torch.stack([metric.sums.double() for metric in metrics])
+    if len(all_targets) < 2:
+        assert math.isnan(whole.compute())
+        return
+    expected = sk.r2_score(all_targets.double().numpy(), outputs.double().numpy())
+    assert float(whole.compute()) == pytest.approx(expected, rel=1e-6)
+
+
 UNFIT: list[tuple[Metric, Any, Any, str]] = [
     (R2(), (4, 1), torch.zeros(4), r"\[B, 1\]"),
     (R2(), (4, 2), torch.zeros(4, 2), r"\[B, 1\]"),
@@ -442,7 +484,8 @@ def test_as_scikit_learn_says_of_all_samples(sizes: list[int]) -> None:
     assert found.keys() == {"val/loss", "val/accuracy", "val/f1", "val/matrix"}
     assert float(found["val/loss"]) == pytest.approx(mean, rel=1e-6)
     assert float(found["val/accuracy"]) == pytest.approx(accuracy_score(targets, guesses))
-    assert float(found["val/f1"]) == pytest.approx(f1_score(targets, guesses, average="macro"))
+    f1 = f1_score(targets, guesses, labels=np.unique(targets), average="macro")
+    assert float(found["val/f1"]) == pytest.approx(f1)
 
 
 @pytest.mark.parametrize("given", [[], steps([3, 2])], ids=["without samples", "restored"])

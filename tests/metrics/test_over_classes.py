@@ -28,18 +28,17 @@ ONE_CLASS = ("precision", "recall", "f1", "auroc", "average_precision")
 
 
 def reference(true: np.ndarray, scores: np.ndarray, guess: np.ndarray) -> dict[str, float]:
-    """Means over the columns where a score is defined, each column by scikit-learn; NaN without any."""
+    """Means over the columns with samples, each column by scikit-learn; NaN without any."""
     columns = [
         {
-            "precision": sk.precision_score(
-                is_true, is_guess, zero_division=0.0 if is_true.any() else math.nan
-            ),
-            "recall": sk.recall_score(is_true, is_guess, zero_division=math.nan),
-            "f1": sk.f1_score(is_true, is_guess, zero_division=math.nan),
-            "auroc": sk.roc_auc_score(is_true, score) if 0 < is_true.sum() < len(is_true) else math.nan,
-            "average_precision": sk.average_precision_score(is_true, score) if is_true.any() else math.nan,
+            "precision": sk.precision_score(is_true, is_guess, zero_division=0),
+            "recall": sk.recall_score(is_true, is_guess),
+            "f1": sk.f1_score(is_true, is_guess),
+            "auroc": math.nan if is_true.all() else sk.roc_auc_score(is_true, score),
+            "average_precision": sk.average_precision_score(is_true, score),
         }
         for is_true, score, is_guess in zip(true.T, scores.T, guess.T, strict=True)
+        if is_true.any()
     ]
     values = {
         name: [column[name] for column in columns if not math.isnan(column[name])] for name in ONE_CLASS

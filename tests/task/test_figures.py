@@ -100,8 +100,8 @@ def test_figures_of_classes() -> None:
     assert (marks(said, "confusion_matrix")[0].values == metrics.confusion_matrix(targets, labels)).all()
     shares = metrics.confusion_matrix(targets, labels, normalize="true")
     assert marks(said, "confusion_matrix_normalised")[0].values == pytest.approx(shares)
-    expected = metrics.precision_recall_fscore_support(targets, labels)
-    for bars, values in zip(marks(said, "per_class"), expected, strict=False):
+    rates = metrics.precision_recall_fscore_support(targets, labels)[:3]
+    for bars, values in zip(marks(said, "per_class"), rates, strict=True):
         assert bars.values == pytest.approx(values)
     for label, curve in enumerate(marks(said, "roc")[1:]):
         false, true, _ = metrics.roc_curve(targets == label, said.outputs[:, label])
@@ -133,8 +133,8 @@ def test_labels() -> None:
             "auroc (macro)": metrics.roc_auc_score(targets, made.outputs, average="macro"),
         },
     )
-    expected = metrics.precision_recall_fscore_support(targets, said)
-    for bars, values in zip(marks(made, "per_label"), expected, strict=False):
+    rates = metrics.precision_recall_fscore_support(targets, said)[:3]
+    for bars, values in zip(marks(made, "per_label"), rates, strict=True):
         assert bars.values == pytest.approx(values)
 
 
@@ -249,6 +249,44 @@ def test_an_interval_that_does_not_hold_the_score_is_none() -> None:
     (score,) = bootstrapped(lambda weights: {"different": float((weights > 0).sum())}, 50)
     assert score.value == 50
     assert np.isnan([score.low, score.high]).all()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_intervals_of_shares_cover_the_share(share: float) -> None:
+    """At 0.99 nearly two of three samples are right throughout; a bootstrap of these is a point."""
+    draw = np.random.default_rng(0)
+    covered = []
+    for _ in range(200):
+        targets = (draw.random(50) < 0.5).astype(int)
+        labels = np.where(draw.random(50) < share, targets, 1 - targets)
+        outputs = np.eye(2, dtype=np.float32)[labels] * 0.8 + 0.1
+        keys = tuple(map(str, range(50)))
+        made = StoredPredictions("binary", "probabilities", keys, outputs, targets, ("no", "yes"))
+        accuracy = task_of("binary").scores(made)[0]
+        covered.append(accuracy.low <= share <= accuracy.high)
+    assert np.mean(covered) > 0.88
+
+
+def test_perfect_scores_have_an_interval_of_wilson_or_none() -> None:
+    targets = np.arange(80) % 2
+    outputs = np.eye(2, dtype=np.float32)[targets]
+    keys = tuple(map(str, range(80)))
+    made = StoredPredictions("binary", "probabilities", keys, outputs, targets, ("no", "yes"))
+    found = {score.name: score for score in task_of("binary").scores(made)}
+    for name, number in {"accuracy": 80, "precision of yes": 40, "recall of yes": 40}.items():
+        ends = found[name].low, found[name].high
+        assert ends == pytest.approx(wilson(number, number)), name
+    for name in ("f1 of yes", "auroc", "average precision of yes"):
+        assert found[name].value == 1
+        assert np.isnan([found[name].low, found[name].high]).all(), name
+
+
+def wilson(hits: int, total: int) -> tuple[float, float]:
+    """Wilson 1927, by hand."""
+    z, share = stats.norm.ppf(0.975), hits / total
+    middle = (share + z**2 / (2 * total)) / (1 + z**2 / total)
+    half = z / (1 + z**2 / total) * np.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
+    return middle - half, middle + half
 
 
 def test_it_says_the_same_each_time_and_draws_less_often_of_many() -> None:

@@ -1,4 +1,4 @@
-"""Metrics of torchmetrics that average over classes or labels: only over those for which they are defined."""
+"""Metrics of torchmetrics that average over classes or labels: only over those that a subset has."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ def score_of(metric: Metric) -> str:
 
 
 def separate_classes(metric: Metric) -> str | None:
-    """Have a metric return the score of each class for their mean, where torchmetrics counts 0 / 0 as 0.
+    """Have a metric return the score of each class or label, where it would average over absent ones too.
 
     Returns:
-        How `average_present` is to average them; None for a metric that is to stay as it is.
+        How `average_present` is to average them; None for a metric that is to stay as it is, such as
+        those of masks, which average over the classes in masks or predictions.
     """
     options: Any = metric
     name, kind = type(metric).__name__, _KIND.sub("", type(metric).__name__)
@@ -65,8 +66,7 @@ def separate_classes(metric: Metric) -> str | None:
     if not of_torchmetrics or not is_whole or getattr(metric, "ignore_index", None) is not None:
         return None
     is_curve = kind in ("AUROC", "AveragePrecision")
-    is_rate = kind == "Recall" or name == "MulticlassAccuracy"
-    is_rate |= kind in ("Precision", "F1Score", "FBetaScore") and not name.startswith("Multiclass")
+    is_rate = kind in ("Precision", "Recall", "F1Score", "FBetaScore") or name == "MulticlassAccuracy"
     average = "macro" if name.startswith("Binary") else getattr(metric, "average", None)
     if not (is_curve or is_rate) or average not in (("macro", "weighted") if is_curve else ("macro",)):
         return None
@@ -75,14 +75,11 @@ def separate_classes(metric: Metric) -> str | None:
 
 
 def count_classes(metric: Metric) -> Tensor:
-    """Count the samples of each class or label by which a metric is defined, and all samples: `[2, C]`.
-
-    Precision and F1 are defined by samples of a class or taken for it, as in scikit-learn.
-    """
+    """Count the samples of each class or label that a metric has seen, and all samples: `[2, C]`."""
     states: Any = metric
     if hasattr(metric, "tp"):
-        false = 0 if type(metric).__name__.endswith(("Recall", "Accuracy")) else states.fp
-        counts = torch.stack([states.tp + states.fn + false, states.tp + states.fn + states.fp + states.tn])
+        positives = states.tp + states.fn
+        counts = torch.stack([positives, positives + states.fp + states.tn])
     elif states.thresholds is not None:
         by_target = states.confmat[0].sum(-1)
         counts = torch.stack([by_target[..., 1], by_target.sum(-1)])
@@ -98,7 +95,7 @@ def count_classes(metric: Metric) -> Tensor:
 
 
 def average_present(metric: Metric, scores: Tensor, counts: Tensor, average: str) -> Tensor:
-    """Average the scores of the classes or labels for which they are defined; NaN without any.
+    """Average the scores of the classes or labels that have samples; NaN without any.
 
     Args:
         metric: Of which they are; an AUROC needs samples of the others as well.
@@ -106,10 +103,10 @@ def average_present(metric: Metric, scores: Tensor, counts: Tensor, average: str
         counts: From `count_classes`, over all ranks.
         average: From `separate_classes`.
     """
-    seen, total = counts
-    is_defined = seen > 0
+    positives, total = counts
+    present = positives > 0
     if type(metric).__name__.endswith("AUROC"):
-        is_defined &= seen < total
-    weights = is_defined * (seen if average == "weighted" else torch.ones_like(seen))
-    mean: Tensor = (torch.where(is_defined, scores.reshape(-1), 0) * weights).sum() / weights.sum()
+        present &= positives < total
+    weights = present * (positives if average == "weighted" else torch.ones_like(positives))
+    mean: Tensor = (torch.where(present, scores.reshape(-1), 0) * weights).sum() / weights.sum()
     return mean

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LEVEL: Final = 0.95
 """Share of the resampled values within an interval."""
-LEFT_OUT: Final = "means over the classes leave it out where its score is undefined"
+LEFT_OUT: Final = "its scores are undefined, and means leave it out"
 """What a note says of a class or label without samples."""
 _MOST_DRAWS, _FEWEST_DRAWS, _WORK = 1000, 200, 5_000_000
 

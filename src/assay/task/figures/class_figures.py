@@ -62,7 +62,7 @@ class Ranking:
 
 
 def mean_over_present(scores: NDArray[Any]) -> float:
-    """Average the scores of the classes or labels for which they are defined, not NaN; NaN without any."""
+    """Average the scores of the classes or labels that have samples, others being NaN; NaN without any."""
     present = np.isfinite(scores)
     return float(scores[present].mean()) if present.any() else float("nan")
 
@@ -164,24 +164,23 @@ _MOST_CONFUSIONS: Final = 10
 
 
 def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the rates of each class or label, from counts of samples; NaN where undefined.
+    """Return the rates of each class or label, from counts of samples; NaN for those without samples.
 
-    The precision of a class that has samples and is never predicted is 0, as in scikit-learn.
+    The precision of a class that is never predicted is 0, as in scikit-learn.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.where(predicted > 0, hits / predicted, np.where(actual > 0, 0.0, np.nan))
-        return {"precision": precision, "recall": hits / actual, "F1": 2 * hits / (actual + predicted)}
+    hits = np.where(actual > 0, hits, np.nan)
+    totals = {"precision": predicted, "recall": actual, "F1": (actual + predicted) / 2}
+    return {name: hits / np.where(total > 0, total, 1) for name, total in totals.items()}
 
 
 def _rate_bars(
     kind: str, hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]
 ) -> tuple[Figure, NDArray[Any]]:
     """Draw the rates of each class or label; also return their order, lowest F1 first."""
-    scores = {name: np.nan_to_num(rate) for name, rate in _rates(hits, actual, predicted).items()}
-    worst = np.argsort(np.where(actual > 0, scores["F1"], np.inf), kind="stable")
-    worst = worst[actual[worst] + predicted[worst] > 0]
+    scores = _rates(hits, actual, predicted)
+    worst = np.argsort(scores["F1"], kind="stable")[: (actual > 0).sum()]  # NaN comes last
     absent = len(names) - len(worst)
-    caption = f"{absent} without samples, true or predicted, are left out." if absent else ""
+    caption = f"{absent} without samples are left out." if absent else ""
     title = f"Precision, recall and F1 per {kind}"
     return score_bars(f"per_{kind}", title, scores, names, worst, support=actual, caption=caption), worst
 
