@@ -91,16 +91,21 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     ] = None,
     prompt: Annotated[
         list[str] | None,
-        typer.Option("--prompt", metavar="TEXT", help="A text for a language model to go on."),
+        typer.Option("--prompt", metavar="TEXT", help="Text for the language model to continue."),
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option("--temperature", metavar="T", help="Of drawn tokens; 0: the likeliest (1)."),
+        typer.Option(
+            "--temperature", metavar="T", help="Sampling temperature; 0 takes the likeliest token (1)."
+        ),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", metavar="N", help="That are written for a prompt (200).")
+        int | None,
+        typer.Option("--max-tokens", metavar="N", help="Maximum number of tokens per prompt (200)."),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of drawn tokens (0).")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed of the sampled tokens (0).")
+    ] = None,
     batch_size: Annotated[
         str, typer.Option("--batch-size", metavar="N|auto", help="Samples that the model gets at a time.")
     ] = "auto",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
 
 def _is_near(word: str, name: str) -> bool:
     """Whether what differs is a slip; a subset or node that both begin with says nothing."""
-    *nodes, typed = re.split("[./]", word)
-    *others, meant = re.split("[./]", name)
+    *nodes, typed = word.replace("/", ".").split(".")
+    *others, meant = name.replace("/", ".").split(".")
     if nodes != others:
         typed, meant = word, name
     if difflib.SequenceMatcher(None, typed, meant).ratio() >= _ALIKE:
