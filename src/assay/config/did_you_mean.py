@@ -70,11 +70,13 @@ def _is_near(word: str, name: str) -> bool:
 
 def _count_edits(word: str, other: str) -> int:
     """Levenshtein's distance."""
-    row = [*range(len(other) + 1)]
+    row: list[int] = [*range(len(other) + 1)]
     for number, letter in enumerate(word, 1):
-        before, row = row, [number]
+        before = row
+        row = [number]
         for column, second in enumerate(other):
-            row.append(min(before[column] + (letter != second), before[column + 1] + 1, row[column] + 1))
+            changed = before[column] + int(letter != second)
+            row.append(min(changed, before[column + 1] + 1, row[column] + 1))
     return row[-1]
 
 
