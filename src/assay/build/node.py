@@ -262,7 +262,7 @@ def score_shares(metrics: Mapping[str, MetricCollection]) -> dict[str, bool]:
     shares = {}
     for collection in metrics.values():
         for name, metric in collection.items(keep_base=False, copy_state=False):
-            bounds = metric.plot_lower_bound, metric.plot_upper_bound
+            bounds: tuple[Any, Any] = (metric.plot_lower_bound, metric.plot_upper_bound)
             is_share = bounds == (0, 1) and not _ONLY_DRAWN.search(type(metric).__name__)
             if bounds != (None, None):
                 shares[str(name).removeprefix(collection.prefix or "")] = is_share
