@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.quoting import format_number, format_override, spreadsheet_cell, spreadsheet_frame
+from assay.quoting import (
+    format_bytes,
+    format_flops,
+    format_number,
+    format_override,
+    spreadsheet_cell,
+    spreadsheet_frame,
+)
 
 TEXTS = st.text(alphabet="ab1 ,;:[](){}$\\'\"=~!*?|&<>`#%é\n", max_size=8)
 
@@ -67,3 +74,20 @@ def test_only_texts_of_a_table_change() -> None:
     assert spreadsheet_frame(kind).to_csv(index=False) == spreadsheet_frame(frame).to_csv(index=False)
     empty = spreadsheet_frame(frame[:0]).to_csv(index=False)
     assert pd.read_csv(io.StringIO(empty)).columns.tolist() == ["'=name", "x", "n", "t"]
+
+
+@given(st.integers(0, 1 << 60))
+def test_a_size_has_three_digits_and_is_the_number(count: int) -> None:
+    for text, base in ((format_bytes(count), 1024), (format_flops(count), 1000)):
+        number, unit = text.split(" ")
+        power = ("", "k", "M", "G", "T", "P").index(
+            unit.removesuffix("FLOP").removesuffix("B")[:1].replace("K", "k")
+        )
+        assert float(number.replace(",", "")) * base**power == pytest.approx(count, rel=0.006, abs=0.5)
+        assert len(number.replace(".", "").lstrip("0").replace(",", "")) <= 3 or unit in ("TiB", "PFLOP")
+        assert "e" not in number
+
+
+def test_the_next_unit_begins_where_three_digits_end() -> None:
+    assert [format_bytes(count) for count in (999, 1023 << 20, 1 << 30)] == ["999 B", "0.999 GiB", "1 GiB"]
+    assert [format_flops(count) for count in (999_400, 999_600)] == ["999 kFLOP", "1 MFLOP"]

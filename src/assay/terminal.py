@@ -142,8 +142,7 @@ def print_lines(
         parts = [text.replace("\n", " ")]
         if console.is_terminal and not _COMMAND.search(text):
             room = max(20, console.width - len(head))
-            options = {"break_long_words": False, "break_on_hyphens": False}
-            parts = textwrap.TextWrapper(room, **options).wrap(parts[0]) or [""]
+            parts = textwrap.wrap(parts[0], room, break_long_words=False, break_on_hyphens=False) or [""]
         for number, part in enumerate(parts):
             start = (head, style) if not number else " " * len(head)
             line = Text.assemble(start, part.replace(NO_BREAK, " "))

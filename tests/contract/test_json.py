@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from tests.command import documented
 from tests.contract.json_page import KINDS, MARK, PAGE, problems_of, reference
 from typer.testing import CliRunner
 
@@ -52,6 +53,14 @@ def printed(*words: str, code: int = 0) -> dict[str, Any]:
     assert not problems_of(document)
     assert ("error" in document) == bool(code)
     return document
+
+
+def test_the_error_on_the_page_is_one_that_is_printed() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    example = json.loads(text[text.index('{"kind": "error"') : text.index("\n\nWhere there is something")])
+    code, document = documented("check", "data=wine", "optimizer.lr=fast")
+    document["error"]["hint"] = document["error"]["hint"].partition("\n")[0]
+    assert (code, document) == (2, example)
 
 
 def test_what_is_printed_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

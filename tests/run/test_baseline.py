@@ -103,6 +103,7 @@ def test_a_run_that_is_behind_says_what_to_type(config: dict[str, Any], baseline
         baseline={"score": score, "name": name},
         best={"epoch": int(best[0])} if best else {},
         overrides=config.get("typed", []),
+        config_dir="",
     )
     base = {"spec": {"input_shape": [4]}, "data": {}, "model": {}, "trainer": {}, "optimizer": {}}
     merged: Any = OmegaConf.merge(base, config)

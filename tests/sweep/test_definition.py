@@ -157,7 +157,7 @@ def empty(tmp_path: Path) -> Path:
 
 
 def asked(call: pytest.ExceptionInfo[AssayError]) -> str:
-    assert "asks for what only you can allow" in call.value.message
+    assert "needs your approval for" in call.value.message
     return call.value.hint
 
 

@@ -255,14 +255,21 @@ def is_loss(metric: str) -> bool:
     return metric.replace("/", "_").rpartition("_")[2] == "loss"
 
 
+_ONLY_DRAWN: Final = re.compile(
+    "CohenKappa|Matthews|Hinge|Coverage|Cosine|ExplainedVariance|RankCorr|Similarity|Angle|Quality"
+)
+"""Metrics of torchmetrics whose values leave the bounds, 0 and 1, that they declare for plots."""
+
+
 def score_shares(metrics: Mapping[str, MetricCollection]) -> dict[str, bool]:
     """Whether each score lies between 0 and 1, by its name without its subset, where a metric has bounds."""
     shares = {}
     for collection in metrics.values():
         for name, metric in collection.items(keep_base=False, copy_state=False):
-            bounds = metric.plot_lower_bound, metric.plot_upper_bound
+            bounds: tuple[Any, Any] = (metric.plot_lower_bound, metric.plot_upper_bound)
+            is_share = bounds == (0, 1) and not _ONLY_DRAWN.search(type(metric).__name__)
             if bounds != (None, None):
-                shares[str(name).removeprefix(collection.prefix or "")] = bounds == (0, 1)
+                shares[str(name).removeprefix(collection.prefix or "")] = is_share
     return shares
 
 

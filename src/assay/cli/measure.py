@@ -29,7 +29,7 @@ def profile(
     overrides: Overrides = None,
     *,
     steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=2, help="To measure, after a warm-up.")
+        int, typer.Option("--steps", metavar="N", min=2, help="Steps to measure after the warm-up.")
     ] = 50,
     trace: Annotated[
         Path | None,
@@ -98,7 +98,7 @@ def tune(
     overrides: Overrides = None,
     *,
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="SECONDS", min=1, help="To measure for: 60.")
+        float | None, typer.Option("--budget", metavar="SECONDS", min=1, help="Seconds to measure (60).")
     ] = None,
     write: Annotated[
         str | None,

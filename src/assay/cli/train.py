@@ -77,7 +77,7 @@ def resume(
     failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Go on with a run or a sweep, or train a finished run longer.
+    """Resume a run or sweep, or extend a finished run.
 
     A run ends as if it had never been interrupted, bit for bit; RUN trainer.max_epochs=20 trains on. A sweep
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
@@ -94,7 +94,7 @@ def resume(
         RunRecord.load(run)  # a mistyped directory costs no wait
     if config_dir is not None or failed:
         raise ConfigError(
-            f"this is for sweeps, and {run} is a run, which keeps its whole config",
+            f"only valid for a sweep; {run} is a single run, which keeps its whole config",
             key="--failed" if failed else "--config-dir",
             hint=command("resume", run),
         )
@@ -151,7 +151,10 @@ def try_change(
         str, typer.Option("--budget", metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")
     ] = "20m",
     metric: Annotated[
-        str, typer.Option("--metric", metavar="METRIC", help="Of validation.  [default: the monitor]")
+        str,
+        typer.Option(
+            "--metric", metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"
+        ),
     ] = "",
     reveal: Annotated[bool, typer.Option("--reveal", help="Look at the test subset; it is counted.")] = False,
     config_dir: ConfigDir = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
 
 def _is_near(word: str, name: str) -> bool:
     """Whether what differs is a slip; a subset or node that both begin with says nothing."""
-    *nodes, typed = re.split("[./]", word)
-    *others, meant = re.split("[./]", name)
+    *nodes, typed = word.replace("/", ".").split(".")
+    *others, meant = name.replace("/", ".").split(".")
     if nodes != others:
         typed, meant = word, name
     if difflib.SequenceMatcher(None, typed, meant).ratio() >= _ALIKE:
@@ -71,11 +70,13 @@ def _is_near(word: str, name: str) -> bool:
 
 def _count_edits(word: str, other: str) -> int:
     """Levenshtein's distance."""
-    row = [*range(len(other) + 1)]
+    row: list[int] = [*range(len(other) + 1)]
     for number, letter in enumerate(word, 1):
-        before, row = row, [number]
+        before = row
+        row = [number]
         for column, second in enumerate(other):
-            row.append(min(before[column] + (letter != second), before[column + 1] + 1, row[column] + 1))
+            changed = before[column] + int(letter != second)
+            row.append(min(changed, before[column + 1] + 1, row[column] + 1))
     return row[-1]
 
 

@@ -120,7 +120,7 @@ def run_page(run_dir: Path) -> Page:
 
 def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
     if status == "running":
-        return [Note("This run is still going on: the page shows what it has written so far.", "warn")]
+        return [Note("This run is still in progress: the page shows what it has written so far.", "warn")]
     outcome = record.outcome
     if status == "finished":
         return [Note(warning, "warn") for warning in (outcome.reason, *outcome.warnings) if warning]

@@ -87,7 +87,7 @@ def resolve_folders(
         words_typed = map(shlex.quote, (str(directory), *overrides, *words))
         command = " ".join(["assay resume", *words_typed, *flags])
         raise AssayError(
-            f"{directory} asks for what only you can allow: {', '.join(requests)}",
+            f"{directory} needs your approval for: {', '.join(requests)}",
             hint=f"if that is yours, or you know whose it is: {change_directory}{command}",
         )
     return cwd if at_home else original, config_dir if config_dir is not None else recorded
