@@ -333,6 +333,8 @@ class Module(L.LightningModule):
         else:
             lr = getattr(self._optimizer, "keywords", {}).get("lr", 0.0)
             parameters = self._param_groups(self.model, lr)
+            if (split := getattr(getattr(self._optimizer, "func", None), "split_groups", None)) is not None:
+                parameters = split(parameters, self.model)
             if learnt:
                 parameters = [*parameters, {"params": learnt, "name": "loss", "weight_decay": 0.0}]
         optimizer = self._optimizer(parameters)

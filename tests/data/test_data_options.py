@@ -18,7 +18,7 @@ from tests.command import typed
 
 from assay.compose.compose import compose
 from assay.data.limits import NAMES, check_limits
-from assay.errors import ConfigError
+from assay.errors import ConfigError, DataError
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def test_downloads_go_where_the_environment_says(option: str, monkeypatch: pytes
     assert compose([f"data={option}"]).data.source.root == "/somewhere"
     config = compose([f"data={option}", "data.source.root=here"])
     assert config.data.source.root == "here"
-    assert build(config).source._name().lower() == option.replace("_", "")  # type: ignore[attr-defined]  # the source's own
+    config.data.source.download = False
+    with pytest.raises(DataError, match=rf"(?i)data.source.root=here: {option.replace('_', '')} is missing"):
+        build(config).source.read()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,15 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor, nn
+from torchmetrics import MetricCollection
 
 from assay.compose.compose import job_config
 from assay.errors import ConfigError
+from assay.module import Module
 from assay.optimizer.fused_layout import keep_layout
 from assay.optimizer.muon import Muon
+from assay.optimizer.parameter_groups import ParameterGroups
+from assay.task.classification import Multiclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,3 +278,43 @@ def test_gradients_that_lie_differently_are_refused() -> None:
         optimizer.step()
     assert raised.value.key == "optimizer.fused"
     assert not parameter.any()
+
+
+class TiedText(nn.Module):
+    """An embedding, a hidden matrix, and a head that is the embedding again."""
+
+    head_names = ("head",)
+
+    def __init__(self, *, tied: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4)
+        self.hidden = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 5)
+        if tied:
+            self.head.weight = self.embedding.weight
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_embeddings_and_the_head_are_not_muons(tied: bool) -> None:
+    model = TiedText(tied=tied)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+
+    def muons(**rule: Any) -> set[str]:
+        groups = ParameterGroups([{"max_ndim": 9, "name": "all", **rule}])
+        module = Module(
+            model=model,
+            task=Multiclass(),
+            loss=nn.CrossEntropyLoss(),
+            optimizer=partial(Muon, lr=0.01),
+            metrics={stage: MetricCollection({}) for stage in ("train", "eval")},
+            param_groups=groups,
+        )
+        optimizer: Any = module.configure_optimizers()
+        taken = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
+        assert sorted(taken) == sorted(names.values())
+        assert len({group["name"] for group in optimizer.param_groups}) == len(optimizer.param_groups)
+        return {names[id(p)] for g in optimizer.param_groups if g["use_muon"] for p in g["params"]}
+
+    assert muons() == {"hidden.weight"}
+    ends = {"embedding.weight"} if tied else {"embedding.weight", "head.weight"}
+    assert muons(use_muon=True) == {"hidden.weight"} | ends

@@ -21,8 +21,9 @@ class Dice(nn.Module):
     Args:
         smooth: Added above and below, in pixels: a class in neither mask nor prediction counts as right.
         ignore_index: Pixels of a mask that are ignored.
-        cross_entropy: Weight of the mean cross-entropy over the pixels of each mask, which is added. With 1,
-            the loss of nnU-Net (Isensee et al. 2021): Dice alone learns slowly while a class is missed.
+        cross_entropy: Weight of the mean cross-entropy over the pixels of each mask, which is added: Dice
+            alone learns slowly while a class is missed. nnU-Net (Isensee et al. 2021) adds the two as well,
+            but its Dice leaves out the background and has no squares.
 
     Raises:
         ValueError: If `smooth` is not positive, or `cross_entropy` is negative.

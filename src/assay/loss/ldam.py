@@ -25,7 +25,8 @@ class LDAM(WeightedLoss):
     Args:
         class_counts: Training samples of each class, none of them 0.
         max_margin: Margin of the rarest class, above 0.
-        scale: s, what logits and margins are multiplied by, above 0.
+        scale: s, what logits and margins are multiplied by, above 0. Cao et al. scale cosines, of normalised
+            features and weights, by 30; the logits of other heads have a size of their own, so by default 1.
         class_weight: None, "balanced" (n / (C * n_c)) or one number per class.
 
     Raises:
@@ -38,7 +39,7 @@ class LDAM(WeightedLoss):
         self,
         class_counts: Sequence[int],
         max_margin: float = 0.5,
-        scale: float = 30.0,
+        scale: float = 1.0,
         class_weight: Literal["balanced"] | Sequence[float] | None = None,
     ) -> None:
         super().__init__(class_weight, class_counts)

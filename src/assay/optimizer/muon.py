@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
 
 import torch
+from torch import nn
 
 from assay.errors import check_numbers
+from assay.layer_depth import head_names, lies_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,8 +25,8 @@ class Muon(torch.optim.Optimizer):
     Muon (Jordan et al. 2024, *Muon: an optimizer for hidden layers in neural networks*) is defined for
     matrices alone, so `torch.optim.Muon` refuses biases, norms and convolution kernels. Here each parameter
     group is split in two by the number of dimensions: parameters of two go to Muon, the others to AdamW. A
-    group with `use_muon: false` goes to AdamW entirely, as the paper advises for embeddings and the output
-    layer.
+    group with `use_muon: false` goes to AdamW entirely. In a run, so do embeddings and the head of the model,
+    as the paper advises, unless a rule of `param_groups` says `use_muon: true`.
 
     Each half is an ordinary group in `param_groups` with its own `lr`, so learning rate schedulers,
     `state_dict`, gradient clipping and closures work as with any optimizer. A group's `name` gets `/muon` or
@@ -72,6 +75,27 @@ class Muon(torch.optim.Optimizer):
         }
         super().__init__(params, defaults)
         self._link()
+
+    @staticmethod
+    def split_groups(groups: Iterable[dict[str, Any]], model: nn.Module) -> list[dict[str, Any]]:
+        """Keep embeddings and the head of a model, tied or not, apart from what Muon takes."""
+        head = head_names(model)
+        outer = {id(parameter) for name, parameter in model.named_parameters() if lies_in(name, head)}
+        for module in model.modules():
+            if isinstance(module, nn.Embedding):
+                outer |= set(map(id, module.parameters()))
+        split: list[dict[str, Any]] = []
+        for group in groups:
+            is_outer = [id(parameter) in outer for parameter in group["params"]]
+            if "use_muon" in group or not any(is_outer):
+                split.append(group)
+                continue
+            if not all(is_outer):
+                hidden = [p for p, here in zip(group["params"], is_outer, strict=True) if not here]
+                split.append({**group, "params": hidden})
+            params = list(compress(group["params"], is_outer))
+            split.append({**group, "params": params, "name": f"{group['name']}/outer", "use_muon": False})
+        return split
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, split into its matrices and the rest."""

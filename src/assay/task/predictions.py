@@ -579,7 +579,10 @@ class MaskPredictions(Scored):
             Image.fromarray(plane.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
             for plane in self.scores
         ]
-        return np.stack([np.asarray(plane) for plane in planes]).argmax(0).astype(np.uint8)
+        labels: NDArray[np.uint8] = (
+            np.stack([np.asarray(plane) for plane in planes]).argmax(0).astype(np.uint8)
+        )
+        return labels
 
     @property
     def shares(self) -> dict[str, float]:
