@@ -115,7 +115,7 @@ ORDERS = pd.DataFrame(
 
 def read(path: Path, table: pd.DataFrame, **options: Any) -> tuple[Table, TableEncoder]:
     write = {".csv": table.to_csv, ".parquet": table.to_parquet, ".xlsx": table.to_excel}
-    write[path.suffix](path, index=False)
+    write[path.suffix](path, index=False)  # type: ignore[operator]  # of pandas' overloads
     source = Table(str(path), options.pop("target", "y"), **options)
     (unfitted,) = source.read().values()
     encoder = unfitted.encoder
@@ -195,7 +195,7 @@ def test_problems_of_target_and_features_are_told_together(tmp_path: Path) -> No
 
 
 def test_texts_in_rows_without_a_target_are_of_no_concern(tmp_path: Path) -> None:
-    table = ORDERS.assign(few=[*["1", "2"] * 149, "-", "-"], y=[*ORDERS["y"][:-2], None, None])
+    table = ORDERS.assign(few=[*["1", "2"] * 149, "-", "-"], y=[*ORDERS["y"][:-2], np.nan, np.nan])
     _, encoder = read(tmp_path / "rows.csv", table)
     assert {column.name: column.kind for column in encoder.columns}["few"] == "number"
 
@@ -212,13 +212,15 @@ def test_large_numbers_keep_their_digits(tmp_path: Path, offset: float, deviatio
         source, batch_size=10, eval_batch_size=10, split={"val": 0.2, "test": 0.2}, transform=transform
     )
     data.setup()
-    rows, samples = data.splits.rows["train"], data.splits.data["train"]
+    rows = data.splits.rows["train"]
+    samples: Any = data.splits.data["train"]
+    encoder: Any = data.encoder
     inputs, _ = data.prepare_batch(samples.inputs[rows], samples.targets[rows], torch.float32)
     exact = values[rows]
     expected = (exact - exact.mean()) / exact.std()
     tolerance = max(2e-4, 4 * np.spacing(abs(offset)) / deviation)
     np.testing.assert_allclose(inputs[:, 1].double(), expected, atol=tolerance)
-    np.testing.assert_array_equal(data.encoder.encode_exactly(source.read()["all"].raw)[:, 1], values)
+    np.testing.assert_array_equal(encoder.encode_exactly(source.read()["all"].raw)[:, 1], values)
 
 
 def test_a_target_that_32_bits_would_lose_is_refused(tmp_path: Path) -> None:
@@ -283,7 +285,7 @@ SETS = [datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer, dat
 @pytest.mark.parametrize("load", SETS, ids=lambda load: load.__name__)
 def test_strong_features_of_known_sets_are_no_leaks(load: Callable[..., Any]) -> None:
     frame = load(as_frame=True).frame
-    names = [name for name in frame if name != "target"]
+    names = [str(name) for name in frame if name != "target"]
     assert find_hints(frame, names, "target") == {}
     assert find_leak(frame, names, "target") == ("", "")
     for left_out in frame["target"].unique() if frame["target"].nunique() < 4 else ():  # two of the classes
@@ -306,7 +308,7 @@ def test_ordinary_columns_are_no_leaks(seed: int, rows: int, share: float) -> No
             "y": target,
         }
     )
-    assert find_hints(frame, [name for name in frame if name != "y"], "y") == {}
+    assert find_hints(frame, [str(name) for name in frame if name != "y"], "y") == {}
 
 
 def test_a_threshold_is_told_from_classes_that_lie_apart() -> None:

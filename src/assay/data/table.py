@@ -320,15 +320,14 @@ class Table:
             frames = self._divide_labels(frames, self._label_separator)
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         forms = dict(getattr(encoder, "target_forms", {}))
-        problems: list[DataError] = []
+        problem: DataError | None = None
         try:
-            if self._label_separator is None:
-                self._parse_targets(frames.values(), forms)
+            self._parse_targets(frames.values(), forms)
             self.task = self._find_task(first)
         except DataError as error:
-            if encoder is not None:
-                raise
-            problems.append(error)
+            problem = error
+        if problem is not None and encoder is not None:
+            raise problem
         if self.fitted is None and texts and len(first) > 1 and first[texts[0]].nunique() == 1:
             raise DataError(
                 f"data.source.text={texts[0]}: all {len(first):,} texts are equal: nothing can be learnt",
@@ -338,18 +337,7 @@ class Table:
         if encoder is not None:
             chosen = learned_features(encoder)
         else:
-            left_out = [*self._check_split_columns(first, path), *self._find_subset_columns(first)]
-            asked = self._asked_of_columns
-            exclude = [*asked.exclude, *left_out]
-            options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
-            try:
-                _check_cells(first, asked)
-                chosen = choose_features(first, options, path)
-            except DataError as error:
-                problems.append(error)
-            if problems:
-                raise join_problems(problems)
-            self._note(*chosen.notes)
+            chosen = self._choose_features(first, path, categories, problem)
             encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
             encoder.target_forms = forms
             if is_csv(path):
@@ -376,6 +364,24 @@ class Table:
             times = {name: self._as_times(frame[name]) for name in named if name in frame}
             subsets[subset] = Unfitted(raw, encoded, encoder, rows, times, hints)
         return subsets
+
+    def _choose_features(
+        self, frame: pd.DataFrame, path: str, categories: Sequence[str], problem: DataError | None
+    ) -> Features:
+        """The features; what is wrong with them and with the target is told together."""
+        asked = self._asked_of_columns
+        left_out = [*self._check_split_columns(frame, path), *self._find_subset_columns(frame)]
+        exclude = [*asked.exclude, *left_out]
+        options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
+        try:
+            _check_cells(frame, asked)
+            chosen = choose_features(frame, options, path)
+        except DataError as error:
+            raise (error if problem is None else join_problems([problem, error])) from error
+        if problem is not None:
+            raise problem
+        self._note(*chosen.notes)
+        return chosen
 
     def _read_subset(self, subset: str, path: str, texts: Sequence[str]) -> pd.DataFrame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
@@ -469,7 +475,7 @@ class Table:
     def _parse_targets(self, frames: Iterable[pd.DataFrame], forms: dict[str, str]) -> None:
         """Numbers in place of targets such as $29.93, where they are not to be classes."""
         asked = None if self._asked == "auto" else task_of(self._asked)
-        if asked is None or asked.has_real_targets or asked.has_heads:
+        if self._label_separator is None and (asked is None or asked.has_real_targets or asked.has_heads):
             for frame in frames:
                 self._note(*parse_targets(frame, self.targets, forms))
 

@@ -14,79 +14,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import Series
 
-_CURRENCIES: Final = {
-    "$": "USD",
-    "US$": "USD",
-    "€": "EUR",
-    "£": "GBP",
-    "¥": "JPY",
-    "₹": "INR",
-    "RS": "INR",
-    "RS.": "INR",
-    "R$": "BRL",
-    "A$": "AUD",
-    "C$": "CAD",
-    "CA$": "CAD",
-    "HK$": "HKD",
-    "ZŁ": "PLN",
-    "KČ": "CZK",
-    "₽": "RUB",
-    "₩": "KRW",
-    "₺": "TRY",
-    "₫": "VND",
-    "₪": "ILS",
-    "₴": "UAH",
-    "₦": "NGN",
-    "฿": "THB",
-    "₱": "PHP",
-    "KR": "KR",
-    "KR.": "KR",
-    "FR.": "CHF",
-    **{
-        code: code
-        for code in [
-            "USD",
-            "EUR",
-            "GBP",
-            "JPY",
-            "INR",
-            "CHF",
-            "CNY",
-            "CAD",
-            "AUD",
-            "NZD",
-            "SEK",
-            "NOK",
-            "DKK",
-            "PLN",
-            "CZK",
-            "HUF",
-            "RON",
-        ]
-    },
-    **{
-        code: code
-        for code in [
-            "BGN",
-            "TRY",
-            "RUB",
-            "UAH",
-            "BRL",
-            "MXN",
-            "CLP",
-            "COP",
-            "ZAR",
-            "NGN",
-            "KES",
-            "EGP",
-            "ILS",
-            "AED",
-            "SAR",
-            "KRW",
-            "SGD",
-        ]
-    },
-    **{code: code for code in ["HKD", "TWD", "THB", "IDR", "MYR", "PHP", "VND", "PKR", "BDT"]},
+_SIGNS: Final = (
+    "$ USD,US$ USD,€ EUR,£ GBP,¥ JPY,₹ INR,RS INR,RS. INR,R$ BRL,A$ AUD,C$ CAD,CA$ CAD,HK$ HKD,ZŁ PLN,KČ CZK,"
+    "₽ RUB,₩ KRW,₺ TRY,₫ VND,₪ ILS,₴ UAH,₦ NGN,฿ THB,₱ PHP,KR KR,KR. KR,FR. CHF"
+)
+_CODES: Final = (
+    "USD EUR GBP JPY INR CHF CNY CAD AUD NZD SEK NOK DKK PLN CZK HUF RON BGN TRY RUB UAH BRL MXN CLP COP ZAR"
+    " NGN KES EGP ILS AED SAR KRW SGD HKD TWD THB IDR MYR PHP VND PKR BDT"
+)
+_CURRENCIES: Final = {code: code for code in _CODES.split()} | {
+    sign: code for sign, _, code in (pair.partition(" ") for pair in _SIGNS.split(","))
 }
 """How currencies are written, in capital letters, and one name for each of them."""
 _CURRENCY: Final = "|".join(map(re.escape, sorted(_CURRENCIES, key=len, reverse=True)))
@@ -243,7 +180,7 @@ def parse_times(column: Series[Any]) -> Series[Any]:
     hours, minutes, seconds = (pd.to_numeric(parts[at]).astype("Float64") for at in range(3))
     is_pm = parts[3].str.casefold().str.startswith("p")
     hours = hours.where(parts[3].isna(), hours % 12 + 12 * is_pm.astype("Float64"))
-    total: NDArray[np.float64] = (hours * 3600 + minutes.fillna(0) * 60 + seconds.fillna(0)).to_numpy(
+    total: NDArray[Any] = (hours * 3600 + minutes.fillna(0) * 60 + seconds.fillna(0)).to_numpy(
         dtype=np.float64, na_value=np.nan
     )
     return pd.Series(pd.to_datetime(total, unit="s"), index=column.index, name=column.name)

@@ -183,14 +183,17 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
     words = [text for text in sample if not looks_like_amount(text)]
     few = len(unique) <= _FEW
     is_amount = len(amounts) > 0.8 * len(sample) or (len(amounts) > 1 and all(map(_SIGNS.fullmatch, words)))
-    if is_amount and not are_codes(amounts):
-        units = {amount[1] for text in amounts if (amount := split_amount(text))}
-        if units == {""} and _ID_NAME.search(name):
-            return "id", f"ids by its name, {len(unique):,} different values {example}"
-        if len(units) <= _MOST_UNITS and (not few or units != {""} or words):
-            return "amount", f"numbers {example}"
-    if few:
-        return "category", ""
+    units = {amount[1] for text in amounts if (amount := split_amount(text))}
+    is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
+    if is_amount and (not few or units != {""} or words) and not (units == {""} and _ID_NAME.search(name)):
+        return "amount", f"numbers {example}"
+    return ("category", "") if few else _kind_of_words(name, values, unique, sample)
+
+
+def _kind_of_words(
+    name: str, values: Series[Any], unique: NDArray[Any], sample: list[str]
+) -> tuple[Kind, str]:
+    example = f"such as {sample[0][:40]!r}"
     if _ID_NAME.search(name):
         return "id", f"ids by its name, {len(unique):,} different values {example}"
     words = sum(len(text.split()) for text in sample) / len(sample)
@@ -327,7 +330,7 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[str], start: float) ->
     microseconds = pd.Series(np.round(days * 86_400e6)).astype("Int64")
     dates = pd.to_datetime(microseconds, unit="us").dt
     share = days % 1
-    computed = {
+    computed: dict[str, Callable[[], NDArray[np.float64]]] = {
         "elapsed": lambda: days - start,
         "hours": lambda: 24 * share,
         "sine": lambda: np.sin(2 * np.pi * share),
@@ -395,8 +398,9 @@ def parse_targets(frame: pd.DataFrame, targets: Sequence[str], forms: dict[str, 
         if name in forms and not is_number(column):
             numbers = parse_amounts(column, forms[name])
             if (wrong := column[column.notna() & numbers.isna()]).size:
+                example = format_amount(12.5, forms[name])
                 raise DataError(
-                    f"data.source.target={name}: expected a number such as {format_amount(12.5, forms[name])!r}, got "
+                    f"data.source.target={name}: expected a number such as {example!r}, got "
                     f"{str(wrong.iloc[0])[:40]!r}",
                     hint="write all of them in one way",
                 )
