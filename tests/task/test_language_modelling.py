@@ -88,7 +88,7 @@ def test_the_likeliest_token_and_its_surprisal_are_the_model_s(run: Trained) -> 
 
 
 def test_prompts_from_files_and_from_the_command_line(run: Trained, tmp_path: Path) -> None:
-    (tmp_path / "prompts.txt").write_text("def \n\nreturn ä\n", encoding="utf-8")
+    (tmp_path / "prompts.txt").write_text("\ufeffdef \n\nreturn ä\n", encoding="utf-8")
     (tmp_path / "latin.txt").write_bytes(b"\xff\n")
     out, said = tmp_path / "out.csv", str(run.run_dir)
     words = ("--prompt", "x", "--max-tokens", "5", "--temperature", "0.5", "--top-k", "4", "--seed", "1")

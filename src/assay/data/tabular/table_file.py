@@ -217,7 +217,9 @@ def read_table(
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
-    if str(path).lower().endswith(".xlsx") and (rounded := [name for name in frame if _is_long(frame[name])]):
+    if str(path).lower().endswith(".xlsx") and (
+        rounded := [name for name in frame.columns if _is_long(frame[name])]
+    ):
         sentences.append(
             f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
         )
@@ -226,19 +228,19 @@ def read_table(
     return frame
 
 
-def settle(frame: pd.DataFrame, na_values: str | Sequence[str] = AUTO) -> pd.DataFrame:
-    """Bring columns to the dtypes that follow from their values, without `na_values` and empty texts.
+def settle(frame: pd.DataFrame, na_values: str | Sequence[str] | None = None) -> pd.DataFrame:
+    """Bring columns to the dtypes that follow from their values, without typed `na_values` and empty texts.
 
     Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
     Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
     """
-    texts = [] if na_values == AUTO else list(na_values)
+    texts = [] if na_values is None else ["", *(() if na_values == AUTO else na_values)]
     numbers = [float(text) for text in texts if reads_as_number(text)]
     columns: dict[Any, pd.Series[Any]] = {}
     for name, raw in frame.items():
         has_objects = raw.dtype == object and not is_nested(raw)
         column = raw if has_objects else _settle(raw)
-        absent = numbers if is_number(column) else ["", *texts, *numbers]
+        absent = numbers if is_number(column) else [*texts, *numbers]
         if absent and (has_objects or column.dtype != object) and (missing := column.isin(absent)).any():
             column = column.mask(missing)
         columns[name] = _settle_objects(column) if has_objects else column
@@ -642,7 +644,7 @@ def _check_header(path: str | Path, frame: pd.DataFrame, key: str, options: Mapp
     if options["header"] != AUTO or not (is_csv(path) or str(path).lower().endswith(".xlsx")):
         return
     blank = sum(name.startswith("Unnamed: ") for name in names[1:])
-    full = np.flatnonzero(frame.notna().all(axis=1)) if 2 * blank > len(names) - 1 else []
+    full = np.flatnonzero(frame.notna().all(axis=1)) if 2 * blank > len(names) - 1 else np.arange(0)
     if len(full):
         line = int(full[0]) + 1 + options["skip_rows"]
         if is_csv(path):
