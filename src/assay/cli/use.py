@@ -13,6 +13,7 @@ import typer
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, print_lines, show_loading
 from assay.errors import AssayError, ConfigError
+from assay.quoting import pluralize
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _print_evaluation(evaluation: Evaluation) -> None:
     console.print(
         f"[bold]{evaluation.subset:<5}[/bold] {format_scores(evaluation.metrics, evaluation.subset)}"
     )
-    samples = f"{evaluation.num_samples:,} samples, " if evaluation.num_samples else ""
+    samples = f"{pluralize(evaluation.num_samples, 'sample')}, " if evaluation.num_samples else ""
     whose = "the run's own data" if evaluation.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
@@ -175,9 +176,8 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
     if predicted.num_failed == predicted.num_samples:
-        raise AssayError(
-            f"none of {predicted.num_samples:,} samples could be predicted; {predicted.first_error}"
-        )
+        count = "" if predicted.num_samples == 1 else f"all {predicted.num_samples:,} samples failed; first "
+        raise AssayError(f"{count}{predicted.first_error}")
     if not document.as_json:
         typed = [*(f"--prompt={text}" for text in prompt), *map(str, inputs)]
         _print_predictions(predicted, [*typed, *again], again)
