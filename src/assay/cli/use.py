@@ -13,7 +13,7 @@ import typer
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import AssayError, ConfigError
-from assay.quoting import command
+from assay.quoting import command, pluralize
 from assay.terminal import Console, print_lines
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _print_evaluation(evaluation: Evaluation) -> None:
     shares = read_shares(evaluation.run_dir)
     scores = format_scores(evaluation.metrics, evaluation.subset, shares)
     print_lines(console, [(evaluation.subset, scores)], 5)
-    samples = f"{evaluation.num_samples:,} samples, " if evaluation.num_samples else ""
+    samples = f"{pluralize(evaluation.num_samples, 'sample')}, " if evaluation.num_samples else ""
     whose = "the run's own data" if evaluation.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
@@ -176,9 +176,8 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
     if predicted.num_failed == predicted.num_samples:
-        raise AssayError(
-            f"none of {predicted.num_samples:,} samples could be predicted; {predicted.first_error}"
-        )
+        count = "" if predicted.num_samples == 1 else f"all {predicted.num_samples:,} samples failed; first "
+        raise AssayError(f"{count}{predicted.first_error}")
     if not document.as_json:
         typed = [*(f"--prompt={text}" for text in prompt), *map(str, inputs)]
         _print_predictions(predicted, [*typed, *again], again)

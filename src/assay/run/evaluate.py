@@ -319,9 +319,7 @@ def _data(
     data: Any = build(config, "data")
     if not isinstance(data, DataModule):
         if split not in ("", "test"):
-            raise ConfigError(
-                f"a datamodule of your own says what is tested; there is no --split {split}", key="data"
-            )
+            raise ConfigError(f"--split {split} is not available with a custom datamodule", key="data")
         data = open_data(config)
         add_spec(config, getattr(data, "spec", None))
         return data  # type: ignore[no-any-return]  # a LightningDataModule by its slot

@@ -54,18 +54,18 @@ class Predictor(nn.Module):
 
     Args:
         model: The trained model.
-        preprocess: The step before it; None where the run's datamodule is somebody's own and tells no `spec`:
+        preprocess: The step before it; None where the run's datamodule is custom and has no `spec`:
             the model gets its input as it comes then.
-        kind: What `postprocess` makes of outputs; None where nobody knows what they are, as of a
-            `LightningModule` of one's own: they are returned as they come then.
+        kind: What `postprocess` makes of outputs; None where their meaning is unknown, as of a custom
+            `LightningModule`: they are returned as they come then.
         loss: Of the run, with what it has learnt: its `probabilities` are asked; None where there is none.
         names: Of classes, labels or targets.
         batch_size: Samples that the model gets at a time.
         codec: Of a language model: texts to token ids and back.
 
     Attributes:
-        model: The model alone, which takes normalised input; `model.model` of a `LightningModule` of one's
-            own is that module.
+        model: The model alone, which takes normalised input; `model.model` of a custom
+            `LightningModule` is that module.
         loss: As given.
         preprocess: As given.
         kind: As given.
@@ -241,7 +241,7 @@ class Predictor(nn.Module):
                 hint="is there a NaN in the input?",
             )
         if self.kind is None or self.task is None:
-            raise RuntimeError("nobody knows what the outputs of a module of one's own are")
+            raise RuntimeError("the meaning of a custom module's outputs is unknown; set prediction_kind")
         values = outputs.cpu().numpy()
         if self.task.reconstructs and self.kind == self.task.kind:
             return ReconstructionPredictions(values, tuple(self.spec["input_shape"]))

@@ -369,7 +369,7 @@ def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterato
         files += below
         yield Block([], [], [], [], none, note)
         if not below:
-            message = f"nothing in this folder is for the model: it takes {_describe_inputs(preprocess)}"
+            message = f"no supported files in this folder: expected {_describe_inputs(preprocess)}"
             yield Block.failed(str(path), message, none)
     for form, some in groupby(files, key=partial(_input_form, preprocess)):
         if form == "picture":
@@ -385,7 +385,7 @@ def _read_file(preprocess: Preprocess, file: str, form: str, size: int) -> Itera
         if not path.is_file():
             raise AssayError("it is not a regular file" if path.exists() else "there is no such file")
         if not form:
-            raise AssayError(f"it is not for the model: it takes {_describe_inputs(preprocess)}")
+            raise AssayError(f"unsupported input: expected {_describe_inputs(preprocess)}")
         for block in (_read_table if form == "table" else _read_array)(preprocess, path, size):
             row += len(block.inputs)
             yield block
@@ -412,9 +412,7 @@ def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
         files = [path for path in files if Path(path).stem in preprocess.array_names] or files
     others = Counter(Path(name).suffix.lower() or "no suffix" for name in {*paths} - {*files})
     listed = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common(_NAMED))
-    passed = (
-        f"{folder}: {pluralize(others.total(), 'file')} passed over ({listed})" if files and others else ""
-    )
+    passed = f"{folder}: {pluralize(others.total(), 'file')} skipped ({listed})" if files and others else ""
     return files, passed
 
 

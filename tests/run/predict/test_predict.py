@@ -222,7 +222,7 @@ def test_an_encoding_that_is_not_that_of_training(
     assert "--encoding: the model reads no tables" in arrays.stderr
 
 
-NOT_FOR = "it is not for the model: it takes"
+NOT_FOR = "unsupported input: expected"
 
 
 @pytest.mark.parametrize(
@@ -261,12 +261,12 @@ def test_tables_of_a_folder(kind_run: Trained, table: Path, tmp_path: Path) -> N
         original = table / ("rows.parquet" if "parq" in name else "rows.csv")
         (tmp_path / name).write_bytes(original.read_bytes())
     found = predicted(kind_run, tmp_path)
-    assert f"{tmp_path}: 1 file passed over (1 .txt)" in found.notes
+    assert f"{tmp_path}: 1 file skipped (1 .txt)" in found.notes
     frame = pd.DataFrame(found.rows)
     assert frame["input"].unique().tolist() == [str(tmp_path / "a.parquet"), str(tmp_path / "b.csv")]
     assert frame["probability"][:300].tolist() == frame["probability"][300:].tolist()
     (tmp_path / "empty").mkdir()
-    assert "nothing in this folder is for the model" in predicted(kind_run, tmp_path / "empty").first_error
+    assert "no supported files in this folder" in predicted(kind_run, tmp_path / "empty").first_error
 
 
 def test_rows_of_arrays_that_are_bad(yes_no_run: Trained, tmp_path: Path) -> None:

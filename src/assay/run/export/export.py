@@ -447,16 +447,6 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
             theirs = run(_prepared(original, raw, with_transforms=inside))
         except Exception as error:  # whatever the runtime raises
             raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
-        pairs.append((ours, theirs))
-    _check_form(pairs)
-    limit = RESIZED_TOLERANCE if inside and original.takes_any_size else TOLERANCE
-    difference, tolerance = _compare_values(pairs, original.kind, limit, original.kind)
-    agreement = Agreement(sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance)
-    return _compare_scores(original, pairs, limit, agreement) if original.gives_logits else agreement
-
-
-def _check_form(pairs: Sequence[Pair]) -> None:
-    for ours, theirs in pairs:
         for name, values in ours.items():
             if theirs[name].shape != values.shape:
                 raise AssayError(f"the file gives {name} {theirs[name].shape}, the original {values.shape}")
@@ -464,55 +454,50 @@ def _check_form(pairs: Sequence[Pair]) -> None:
                 raise AssayError(
                     f"the file gives {name} that are not finite where the original's are, or the reverse"
                 )
+        pairs.append((ours, theirs))
+    limit = RESIZED_TOLERANCE if inside and original.takes_any_size else TOLERANCE
+    ours, theirs = _flat(pairs, original.kind)
+    tolerance = limit if original.kind == "probabilities" else limit * float(np.abs(ours).max(initial=0.0))
+    difference = _largest(original.kind, np.abs(theirs - ours), tolerance)
+    agreement = Agreement(sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance)
+    return _compare_scores(original, pairs, limit, agreement) if original.gives_logits else agreement
 
 
-def _stacked(pairs: Sequence[Pair], name: str) -> list[NDArray[np.float64]]:
+def _flat(pairs: Sequence[Pair], name: str) -> list[NDArray[np.float64]]:
     """An output of the original, and of the file."""
     return [
-        np.concatenate([np.nan_to_num(outputs[name].astype(np.float64)) for outputs in side])
+        np.concatenate([np.nan_to_num(outputs[name].astype(np.float64)).ravel() for outputs in side])
         for side in zip(*pairs, strict=True)
     ]
 
 
-def _compare_values(pairs: Sequence[Pair], name: str, limit: float, kind: str) -> tuple[float, float]:
-    """The largest difference of an output, and what it may be."""
-    largest = scale = 0.0
-    for ours, theirs in pairs:
-        values = np.nan_to_num(ours[name].astype(np.float64))
-        difference = np.abs(np.nan_to_num(theirs[name].astype(np.float64)) - values)
-        largest = max(largest, float(difference.max(initial=0.0)))
-        scale = max(scale, float(np.abs(values).max(initial=0.0)))
-    tolerance = limit * (1.0 if kind == "probabilities" else scale)
+def _largest(name: str, differences: NDArray[np.float64], tolerance: float) -> float:
+    largest = float(differences.max(initial=0.0))
     if largest > tolerance:
-        raise _differs(name, largest, tolerance)
-    return largest, tolerance
-
-
-def _differs(name: str, difference: float, tolerance: float) -> AssayError:
-    return AssayError(
-        f"{name} of the file differ from the original's by {difference:.3g}; up to {tolerance:.3g} is "
-        "allowed. Nothing was kept"
-    )
+        raise AssayError(
+            f"{name} of the file differ from the original's by {largest:.3g}; up to {tolerance:.3g} is "
+            "allowed. Nothing was kept"
+        )
+    return largest
 
 
 def _compare_scores(
     original: Original, pairs: Sequence[Pair], limit: float, agreement: Agreement
 ) -> Agreement:
     """Compare what an absolute difference of probabilities does not see: rare events, order, decisions."""
-    _, margin = _compare_values(pairs, "logits", limit, "logits")
-    ours, theirs = _stacked(pairs, "probabilities")
-    logits = _stacked(pairs, "logits")
+    logits, of_file = _flat(pairs, "logits")
+    margin = limit * float(np.abs(logits).max(initial=0.0))
+    _largest("logits", np.abs(of_file - logits), margin)
+    width = len(original.predictor.names)
     # Beside the sigmoid of one logit stands 1 - p, whose last digits are those of 1.
-    direct = slice(int(logits[0].shape[1] < ours.shape[1]), None)
-    ratios = np.maximum(theirs, _SMALLEST) / np.maximum(ours, _SMALLEST)
-    relative = float(np.abs(ratios[:, direct] - 1).max(initial=0.0))
-    relative_tolerance = max(100 * limit, 4 * margin)
-    if relative > relative_tolerance:
-        raise _differs("relative probabilities", relative, relative_tolerance)
+    both = _flat(pairs, "probabilities")
+    skipped = int(len(logits) < len(both[0]))
+    ours, theirs = (np.maximum(values.reshape(-1, width)[:, skipped:], _SMALLEST) for values in both)
+    relative = _largest("relative probabilities", np.abs(theirs / ours - 1), max(100 * limit, 4 * margin))
     for _, outputs in pairs:
         if not np.array_equal(original.decide(outputs["probabilities"]), outputs["prediction"]):
             raise AssayError("the predictions of the file are not those of its probabilities")
-    ranks = [pd.DataFrame(values[:, direct]).rank() for values in (ours, theirs)]
-    varying = [name for name in ranks[0] if ranks[0][name].nunique() > 1]
-    correlation = ranks[0][varying].corrwith(ranks[1][varying]).fillna(0.0).min() if varying else 1.0
-    return replace(agreement, relative_difference=relative, rank_correlation=float(correlation))
+    varying = np.ptp(ours, axis=0) > 0
+    ranks = [pd.DataFrame(values[:, varying]).rank() for values in (ours, theirs)]
+    correlation = float(ranks[0].corrwith(ranks[1]).fillna(0).min()) if varying.any() else 1.0
+    return replace(agreement, relative_difference=relative, rank_correlation=correlation)
