@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.tuner import Tuner
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
+from tests.callbacks.quiet_trainer import quiet_trainer
 from tests.interrupting import outcome
-from tests.loop.small_fit import Line, batches, by_hand, fit, same_weights
+from tests.loop.small_fit import INPUTS, TARGETS, Line, batches, by_hand, fit, same_weights
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from typing_extensions import override
 
+from assay.build.trainer import silence_lightning
 from assay.errors import AssayError
+from assay.loop.fit_loop import install
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -194,6 +201,78 @@ def test_the_epoch_is_known_when_training_starts_again(tmp_path: Path) -> None:
     trainer = fit(module, saver, max_epochs=2, ckpt_path=path, enable_checkpointing=True)
     assert trainer.current_epoch == 2
     assert seen == [(1, 6)]
+
+
+class Pickles(Callback):
+    """Pickles the trainer, as a datamodule does whose workers are spawned with a method of its own."""
+
+    copies = 0
+
+    @override
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        trainer.fit_loop._data_fetcher, fetcher = None, trainer.fit_loop._data_fetcher
+        copy = pickle.loads(pickle.dumps(trainer))
+        trainer.fit_loop._data_fetcher = fetcher
+        assert copy.global_step == trainer.global_step
+        Pickles.copies += 1
+
+
+def test_a_trainer_is_pickled_while_it_trains() -> None:
+    fit(Line(), Pickles(), val=batches(), max_epochs=2)
+    assert Pickles.copies == 12
+
+
+class WithoutGradients(torch.optim.SGD):
+    """Calls the closure with gradients switched off, as Adafactor of transformers does."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]  # as that of transformers
+        loss = closure()
+        super().step()
+        return loss
+
+
+def test_an_optimizer_may_call_the_closure_without_gradients() -> None:
+    module = Line()
+    module.configure_optimizers = lambda: WithoutGradients(module.parameters(), lr=0.1)  # type: ignore[method-assign]
+    fit(module, max_steps=4)
+    assert same_weights(module, by_hand(4))
+
+
+def test_loaders_one_after_another_are_refused() -> None:
+    with pytest.raises(ValueError, match="sequential"):
+        fit(Line(), train=CombinedLoader([batches(), batches()], "sequential"))
+
+
+class Alive(Callback):
+    """Counts the workers after training."""
+
+    workers = -1
+
+    @override
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        Alive.workers = len(multiprocessing.active_children())
+
+
+def test_workers_end_with_training() -> None:
+    before = len(multiprocessing.active_children())
+    data = DataLoader(TensorDataset(INPUTS, TARGETS), 2, num_workers=1)
+    fit(Line(), Alive(), train=data)
+    assert len(multiprocessing.active_children()) == before
+
+
+def test_rates_are_searched_twice_from_the_same_start() -> None:
+    with silence_lightning():
+        module = Line()
+        module.lr = 0.1  # type: ignore[assignment]  # what the tuner looks for
+        trainer = quiet_trainer(max_epochs=2)
+        install(trainer)
+        losses = []
+        for _ in range(2):
+            finder: Any = Tuner(trainer).lr_find(module, batches(), num_training=8, update_attr=False)
+            losses.append(finder.results["loss"])
+    assert len(losses[0]) > 6, "more than an epoch"
+    assert losses[0] == losses[1]
 
 
 class Saves(Callback):

@@ -20,7 +20,8 @@ class SWA(Float32Average):
 
     This is stochastic weight averaging (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407). Training
     continues from the weights that are not averaged. The running statistics of batch norm are averaged like
-    weights, which saves the paper's additional pass over the data. The mean is kept in float32 at least. For the paper's constant learning rate use
+    weights, which saves the paper's additional pass over the data. The mean is kept in float32 at least,
+    whatever the precision of the weights. For the paper's constant learning rate use
     `scheduler=none`.
 
     Lightning's `StochasticWeightAveraging` hands the mean to the module after training: no checkpoint

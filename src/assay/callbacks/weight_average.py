@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Float32Average(WeightAveraging, ABC):
-    """Keeps an average in float32 at least: in half precision, steps below half a unit in the last place are lost."""
+    """Keeps an average in float32 at least: half precision rounds small steps away."""
 
     # Lightning swaps the average and the weights for a validation. In another dtype that would round the
     # average each time, so the weights are kept aside and the average is copied into the model.

@@ -214,6 +214,9 @@ class BackgroundWriter:
                 self._thread.start()
             self._changed.notify_all()
 
+    def __reduce__(self) -> tuple[type[BackgroundWriter], tuple[()]]:
+        return BackgroundWriter, ()  # a spawned worker, to which a trainer is pickled, writes nothing
+
     def wait(self) -> None:
         """Return when all is done; what waits is done now."""
         with self._changed:

@@ -55,9 +55,9 @@ class Position:
         """The position that a checkpoint holds."""
         if not state:
             raise AssayError(
-                "the checkpoint holds no position to continue from: it is from a trainer with other loops, has "
-                "only weights, or was saved in the middle of a step, of a validation or of the end of an epoch",
-                hint="assay train with the same overrides, in another directory; assay eval takes what is saved",
+                "the checkpoint holds no position to continue from: it is from a trainer with other loops, "
+                "has only weights, or was saved in the middle of a step, a validation or the end of an epoch",
+                hint="assay train with the same overrides, in another directory; assay eval takes it as it is",
             )
         return cls(int(state["epoch"]), int(state["batch"]), Phase(state["phase"]))
 
