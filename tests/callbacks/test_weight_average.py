@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, Checkpoint
 from tests.loop.small_fit import Line, batches, fit
 from torch import Tensor, nn
 from typing_extensions import override
@@ -36,6 +36,17 @@ class Normed(Line):
     @override
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         self.net(batch[0])
+
+
+class Saves(Checkpoint):
+    """Saves each epoch: after training, the weights are those of the average."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        trainer.save_checkpoint(self.path)
 
 
 class Watch(Callback):
@@ -75,13 +86,11 @@ def train(
 ) -> tuple[Watch, dict[str, Any]]:
     watch, module = Watch(), Normed()
     options: dict[str, Any] = {"precision": "bf16-true", "max_steps": limit}
-    trainer = fit(
-        *(module, watch, average_of(kind)),
+    fit(
+        *(module, watch, average_of(kind), Saves(folder / "end.ckpt")),
         **{"val": batches(), "max_epochs": epochs, "ckpt_path": start, **options},
     )
-    path = folder / "after.ckpt"
-    trainer.save_checkpoint(path)
-    return watch, torch.load(path, weights_only=False)
+    return watch, torch.load(folder / "end.ckpt", weights_only=False)
 
 
 @pytest.mark.parametrize("kind", [EMA, SWA])
@@ -105,7 +114,7 @@ def test_a_resumed_average_is_the_same(tmp_path: Path, kind: type) -> None:
     # SWA's share is of the epochs that are asked for, so a run that stops halfway is one of as many.
     stop = tmp_path / "cut"
     train(stop, kind, EPOCHS, limit=3 * BATCHES)
-    _, resumed = train(tmp_path / "resumed", kind, EPOCHS, stop / "after.ckpt")
+    _, resumed = train(tmp_path / "resumed", kind, EPOCHS, stop / "end.ckpt")
     for part in ("state_dict", "current_model_state"):
         for name, value in whole[part].items():
             assert torch.equal(resumed[part][name], value), (part, name)

@@ -57,7 +57,7 @@ class Position:
             raise AssayError(
                 "the checkpoint holds no position to continue from: it is from a trainer with other loops, "
                 "has only weights, or was saved in the middle of a step, a validation or the end of an epoch",
-                hint="assay train with the same overrides, in another directory; assay eval takes it as it is",
+                hint="assay train with the same overrides, in another directory; assay eval reads it",
             )
         return cls(int(state["epoch"]), int(state["batch"]), Phase(state["phase"]))
 
