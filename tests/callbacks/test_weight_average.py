@@ -85,7 +85,7 @@ def train(
     folder: Path, kind: type, epochs: int, start: Path | None = None, limit: int = -1
 ) -> tuple[Watch, dict[str, Any]]:
     watch, module = Watch(), Normed()
-    options: dict[str, Any] = {"precision": "bf16-true", "max_steps": limit}
+    options: dict[str, Any] = {"precision": "bf16-true", "max_steps": limit, "enable_checkpointing": True}
     fit(
         *(module, watch, average_of(kind), Saves(folder / "end.ckpt")),
         **{"val": batches(), "max_epochs": epochs, "ckpt_path": start, **options},
