@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -20,6 +21,7 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop
 from lightning.pytorch.loops.fit_loop import _FitLoop
+from lightning.pytorch.loops.optimization.automatic import ClosureResult, _AutomaticOptimization
 from lightning.pytorch.loops.prediction_loop import _PredictionLoop
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.trainer import call
@@ -63,7 +65,26 @@ def on_purpose() -> Iterator[None]:
 
     Callbacks that save checkpoints hear of the end of a batch and of a validation after module and strategy.
     What a tuner tries begins anew; Lightning takes it for resumed, and counts a step before the first.
+    A step of fewer batches, at the end of an epoch, is their mean; Lightning divides it by as many as usual.
     """
+    step = _AutomaticOptimization._training_step
+
+    def training_step(optimization: Any, kwargs: Any) -> Any:
+        trainer = optimization.trainer
+        loop, accumulated = trainer.fit_loop.epoch_loop, trainer.accumulate_grad_batches
+        done = loop.batch_idx % accumulated
+        count = min(accumulated, trainer.num_training_batches - loop.batch_idx + done)
+        if loop.batch_progress.is_last_batch and done + 1 < count:
+            count = done + 1
+            for parameter in trainer.lightning_module.parameters():
+                if parameter.grad is not None and done:
+                    parameter.grad.mul_(accumulated / count)
+        make = ClosureResult.from_training_step_output
+        optimization.output_result_cls = SimpleNamespace(
+            from_training_step_output=lambda output, _: make(output, int(count))
+        )
+        return step(optimization, kwargs)
+
     reset = _TrainingEpochLoop.reset
 
     def reset_at_start(loop: Any) -> None:
@@ -103,6 +124,7 @@ def on_purpose() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_TrainingEpochLoop, "reset", reset_at_start)
+        patch.setattr(_AutomaticOptimization, "_training_step", training_step)
         patch.setattr(call, CALLS[0], call_callbacks)
         for name in CALLS[1:]:
             patch.setattr(call, name, then(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
@@ -13,6 +13,9 @@ from typing_extensions import override
 
 from assay.build.trainer import silence_lightning
 from assay.loop.fit_loop import install
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 INPUTS = torch.linspace(-1, 1, 36).reshape(12, 3)
 TARGETS = INPUTS.sum(1, keepdim=True)
@@ -41,13 +44,19 @@ def batches(size: int = 2) -> DataLoader[tuple[Tensor, ...]]:
 
 
 def fit(
-    module: L.LightningModule, *callbacks: L.Callback, val: Any = None, train: Any = None, **options: Any
+    module: L.LightningModule,
+    *callbacks: L.Callback,
+    val: Any = None,
+    train: Any = None,
+    ckpt_path: Path | None = None,
+    **options: Any,
 ) -> L.Trainer:
     """Train for an epoch, or as the options say."""
     with silence_lightning():
         trainer = quiet_trainer(*callbacks, **{"max_epochs": 1, "num_sanity_val_steps": 0, **options})
         install(trainer)
-        trainer.fit(module, batches() if train is None else train, val)
+        data = batches() if train is None else train
+        trainer.fit(module, data, val, ckpt_path=ckpt_path, weights_only=False)
     return trainer
 
 

@@ -212,9 +212,27 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     epochs = config.trainer.get("check_val_every_n_epoch", 1)
     if isinstance(within, str | dict):
         return None
+    if _ends_in_first_epoch(config, length):
+        return length.total_batches
     if not is_whole(within):
         within = length.used_batches if within is None else max(1, int(length.used_batches * within))
     return within if epochs is None else (epochs - 1) * length.used_batches + within
+
+
+def _ends_in_first_epoch(config: DictConfig, length: RunLength) -> bool:
+    """Whether the run is over before the end of the epoch after which it would be validated first."""
+    total, interval = length.total_batches, value_of(config, "trainer.val_check_interval")
+    at_end = interval is None or (isinstance(interval, float) and interval == 1.0)
+    every_epoch = config.trainer.get("check_val_every_n_epoch", 1) == 1
+    return at_end and every_epoch and total is not None and total < length.used_batches
+
+
+def early_validation(config: DictConfig) -> dict[str, int]:
+    """The trainer's argument with which a run shorter than an epoch is validated at its end."""
+    length = run_length(config, config.spec.num_train)
+    if not _ends_in_first_epoch(config, length) or length.total_batches is None:
+        return {}
+    return {"val_check_interval": length.total_batches}
 
 
 def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:

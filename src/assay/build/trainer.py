@@ -17,6 +17,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from typing_extensions import override
 
 from assay.build.node import build, mode_argument, plain_node
+from assay.build.run_length import early_validation
 from assay.build.trainer_options import is_rank, requested_devices
 from assay.callbacks.progress_bar import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
@@ -168,6 +169,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
         enable_model_summary=any("ModelSummary" in kind for kind in kinds),
         use_distributed_sampler=False,
         default_root_dir=config.run_dir,
+        **early_validation(config),
     )
     leave_signals(trainer)
     if type(trainer) is L.Trainer:  # a custom subclass may change its loops

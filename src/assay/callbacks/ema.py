@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from lightning.pytorch.callbacks import WeightAveraging
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from typing_extensions import override
 
+from assay.callbacks.weight_average import Float32Average
 from assay.errors import check_numbers
 
 
 @final
-class EMA(WeightAveraging):
+class EMA(Float32Average):
     r"""Keeps an exponential moving average of the weights, and validates, tests and saves that average.
 
     After update n the average is :math:`a_n = d_n a_{n-1} + (1 - d_n) w_n`. Its horizon, :math:`1 / (1 - d)`
@@ -19,6 +19,8 @@ class EMA(WeightAveraging):
     `warmup_fraction` of the updates so far:
 
     .. math:: d_n = \min(\mathtt{decay}, 1 - 1 / \max(1, \mathtt{warmup\_fraction} \cdot n))
+
+    The average is kept in float32 at least, whatever the precision of the weights.
 
     This is the warm-up that TensorFlow's `ExponentialMovingAverage` has as `num_updates` and timm's
     `ModelEmaV3` as `use_warmup`, with its share as an argument. The first updates copy the weights.

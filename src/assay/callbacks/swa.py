@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from lightning.pytorch.callbacks import WeightAveraging
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.optim.swa_utils import get_swa_multi_avg_fn
 from typing_extensions import override
 
 from assay.callbacks.ema import copy_counters
+from assay.callbacks.weight_average import Float32Average
 from assay.errors import check_numbers
 
 if TYPE_CHECKING:
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 @final
-class SWA(WeightAveraging):
+class SWA(Float32Average):
     """Keeps the mean of the weights at the ends of the last epochs, and validates, tests and saves that mean.
 
     This is stochastic weight averaging (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407). Training
     continues from the weights that are not averaged. The running statistics of batch norm are averaged like
-    weights, which saves the paper's additional pass over the data. For the paper's constant learning rate use
+    weights, which saves the paper's additional pass over the data. The mean is kept in float32 at least,
+    whatever the precision of the weights. For the paper's constant learning rate use
     `scheduler=none`.
 
     Lightning's `StochasticWeightAveraging` hands the mean to the module after training: no checkpoint
@@ -55,7 +56,7 @@ class SWA(WeightAveraging):
         """Add the weights after the last batch: the hook at the end of an epoch runs after validation."""
         first = int(first_epoch(trainer, self.start_fraction))
         if trainer.is_last_batch and trainer.current_epoch >= first and self._average_model is not None:
-            self._average_model.update_parameters(pl_module)
+            self._average_model.update_parameters(self.current(pl_module))
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

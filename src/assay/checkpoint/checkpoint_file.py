@@ -214,6 +214,9 @@ class BackgroundWriter:
                 self._thread.start()
             self._changed.notify_all()
 
+    def __reduce__(self) -> tuple[type[BackgroundWriter], tuple[()]]:
+        return BackgroundWriter, ()  # a spawned worker, to which a trainer is pickled, writes nothing
+
     def wait(self) -> None:
         """Return when all is done; what waits is done now."""
         with self._changed:
@@ -496,28 +499,33 @@ class Newest:
     step: int = 0
     refused: list[tuple[Path, str]] = field(default_factory=list)
     midway: list[Path] = field(default_factory=list)
+    half_done: list[Path] = field(default_factory=list)
+    """Saved in the middle of a step or of the end of an epoch: they hold no position."""
 
 
 def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
     """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one."""
     folder, wanted = run_dir / "checkpoints", set(expected)
     valid: list[tuple[tuple[int, ...], Path]] = []
+    half_done: list[tuple[tuple[int, ...], Path]] = []
     refused: list[tuple[Path, str]] = []
     midway: list[Path] = []
     for path in _candidates(folder, wanted):
         try:
-            progress, epoch_lost = _progress(path)
-            if epoch_lost:
+            progress, state = _progress(path)
+            if state.get("epoch_lost"):
                 midway.append(path)
+            elif state.get("position", state) is None:
+                half_done.append((progress, path))
             else:
                 valid.append((progress, path))
         except AssayError as error:
             # A first save, or a removal, may have been cut short and have left the sum alone.
             if path.is_file() or path.is_symlink() or path.name in wanted:
                 refused.append((path, error.message.removeprefix(f"{path} ")))
-    if valid:
-        progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
-        return Newest(path, progress[1], refused, midway)
+    if valid or half_done:
+        progress, path = max(valid or half_done, key=lambda one: (one[0], one[1].name == "last.ckpt"))
+        return Newest(path, progress[1], refused, midway, [path for _, path in half_done])
     if refused:
         told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
         raise AssayError(
@@ -534,8 +542,8 @@ def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
     return [folder / name for name in sorted(named) if name.endswith(".ckpt")]
 
 
-def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
-    """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
+def _progress(path: Path) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Batches and optimizer steps done in a checkpoint that is whole, and what the loop saved in it."""
     if reason := describe_damage(path):
         raise AssayError(f"{path} {reason}")
     loaded = read_checkpoint(path, mmap=True)
@@ -544,7 +552,7 @@ def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     try:
         loop = loaded.get("loops", {}).get("fit_loop", {})
         batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)
-        epoch_lost = bool(loop.get("state_dict", {}).get("epoch_lost", False))
-        return (int(batches), int(loaded.get("global_step", 0))), epoch_lost
+        state = dict(loop.get("state_dict", {}))
+        return (int(batches), int(loaded.get("global_step", 0))), state
     except (AttributeError, TypeError, ValueError) as error:
         raise AssayError(f"{path} does not say how far training was: it was changed") from error

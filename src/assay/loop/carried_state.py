@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
-from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, WeightAveraging
+from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ModelCheckpoint, WeightAveraging
+from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -54,14 +55,21 @@ class Position:
         """The position that a checkpoint holds."""
         if not state:
             raise AssayError(
-                "the checkpoint holds no position to continue from: it is from a trainer with other loops, has "
-                "only weights, or was saved in the middle of a step, of a validation or of the end of an epoch",
-                hint="assay train with the same overrides, in another directory; assay eval takes what is saved",
+                "the checkpoint holds no position to continue from: it is from a trainer with other loops, "
+                "has only weights, or was saved in the middle of a step, a validation or the end of an epoch",
+                hint="assay train with the same overrides, in another directory; assay eval reads it",
             )
         return cls(int(state["epoch"]), int(state["batch"]), Phase(state["phase"]))
 
 
-def resume_extras(trainer: L.Trainer, phase: Phase, *, rest: bool) -> dict[str, Any]:
+def callback_states(trainer: L.Trainer) -> dict[str, Any]:
+    """What callbacks save of themselves, but for those that save checkpoints."""
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    saved = (callback for callback in callbacks if not isinstance(callback, Checkpoint))
+    return {callback.state_key: deepcopy(callback.state_dict()) for callback in saved}
+
+
+def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     """What is carried over from the process that saves to the one that goes on."""
     return {
         "should_stop": bool(trainer.should_stop),
@@ -69,11 +77,6 @@ def resume_extras(trainer: L.Trainer, phase: Phase, *, rest: bool) -> dict[str, 
             name: value.detach().clone()
             for name, value in trainer.callback_metrics.items()
             if isinstance(value, Tensor)
-        },
-        "states": {
-            callback.state_key: deepcopy(callback.state_dict())
-            for callback in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-            if rest and not isinstance(callback, Checkpoint)
         },
         "validated": internals.batches_seen(trainer.fit_loop.epoch_loop.val_loop),
         "gradients": _gradients(trainer, phase, sharded=True),
@@ -247,12 +250,20 @@ class ChangedArguments:
     optimizer: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     new_schedule: bool = False
     stop: bool = True
+    patience: Sequence[tuple[int | None, int]] = ()
 
     def apply(self, trainer: L.Trainer, built: Sequence[Mapping[str, Any]]) -> None:
         """Change optimizers and schedulers whose state was loaded."""
         if self.new_schedule:
             _reschedule(trainer, built)
         _change_optimizer(trainer, self.optimizer)
+        stopping = [one for one in trainer.callbacks if isinstance(one, EarlyStopping)]  # type: ignore[attr-defined]  # a plain attribute
+        for callback in stopping:
+            for old, new in self.patience:  # Lightning restores the one that was saved
+                if old in (None, callback.patience):
+                    callback.patience = new
+            if not self.stop:
+                callback.stopped_epoch, callback.stopping_reason = 0, EarlyStoppingReason.NOT_STOPPED
 
 
 def _reschedule(trainer: L.Trainer, fresh: Sequence[Mapping[str, Any]]) -> None:

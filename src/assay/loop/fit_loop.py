@@ -17,6 +17,7 @@ from assay.loop.carried_state import (
     Phase,
     Position,
     bookkeeping,
+    callback_states,
     copy_tensors,
     restore_extras,
     resume_extras,
@@ -121,7 +122,8 @@ class FitLoop(LightningFitLoop):
             with self._hooks.profile("run_training_epoch"):
                 self.epoch_loop.run(self._data_fetcher, start)
             if self.epoch_loop.is_cut:
-                self._rest = copy_tensors(self._state(self.epoch_loop.phase, rest=True))
+                self._rest = copy_tensors(self._state(self.epoch_loop.phase))
+                self._rest["carried"]["states"] = callback_states(self.trainer)
             self._call_at_epoch_end()
         self.on_advance_end()
 
@@ -166,8 +168,8 @@ class FitLoop(LightningFitLoop):
         state["carried"] |= bookkeeping(self.trainer) if state["carried"] else {}
         return {**super().on_save_checkpoint(), **state, "scores": self._validation_scores(phase)}
 
-    def _state(self, phase: Phase, *, rest: bool = False) -> dict[str, Any]:
-        """Where training is; `rest`: with callbacks as they are before the end of an epoch that was cut off."""
+    def _state(self, phase: Phase) -> dict[str, Any]:
+        """Where training is, and what else a run needs to go on from there."""
         trainer, loop = self.trainer, self.epoch_loop
         progress: Any = loop.batch_progress.current
         begun = phase not in (Phase.EPOCH_START, Phase.EPOCH_END, Phase.TRAIN_END)
@@ -181,7 +183,7 @@ class FitLoop(LightningFitLoop):
             KEY: None if half_done else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
             "epoch_lost": resumes_at_epochs_only(trainer) and begun and batch > 0,
             "log": log,
-            "carried": {} if half_done else resume_extras(trainer, phase, rest=rest),
+            "carried": {} if half_done else resume_extras(trainer, phase),
         }
 
     def _validation_scores(self, phase: Phase) -> dict[str, float]:

@@ -165,7 +165,7 @@ _CALLS: Final = frozenset(
 
 
 def picklable_state(loop: Any) -> dict[str, Any]:
-    """A loop without what belongs to the fit under way: a datamodule whose workers are spawned takes it along."""
+    """A loop without what belongs to the fit under way, as a spawned worker of a datamodule takes it."""
     return {name: None if name in _CALLS else value for name, value in vars(loop).items()}
 
 

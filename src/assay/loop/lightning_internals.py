@@ -147,11 +147,11 @@ def reopen(loop: LightningFitLoop) -> None:
 
 
 def refuse_unsupported(fetcher: Any, *, training: bool = True) -> None:
-    """Refuse a module whose steps read their batches themselves, and loaders that are read one after another."""
+    """Refuse a module whose steps read their batches, and loaders that are read one after another."""
     if training and fetcher.combined_loader._mode == "sequential":
         raise ValueError(
-            'training does not support CombinedLoader(mode="sequential"); expected mode="min_size", "max_size" '
-            'or "max_size_cycle"'
+            'training does not support CombinedLoader(mode="sequential"); expected mode "min_size", '
+            '"max_size" or "max_size_cycle"'
         )
     if isinstance(fetcher, _DataLoaderIterDataFetcher):
         raise AssayError(

@@ -119,7 +119,8 @@ class StopOnSignal(Checkpoint):
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._saved = False
-        if resumes_at_epochs_only(trainer):
+        is_cut = getattr(trainer.fit_loop.epoch_loop, "is_cut", False)  # a custom trainer has other loops
+        if resumes_at_epochs_only(trainer) and not is_cut:
             trainer.save_checkpoint(self.path.with_name("epoch.ckpt"))
 
     # -- validation on its own, test, prediction ---------------------------------------------------------

@@ -414,7 +414,12 @@ def configure_resume(assembly: Assembly, record: RunRecord, run_dir: Path) -> Pa
         if key.startswith("optimizer.")
     }
     schedule = any(key.startswith("scheduler.") for key in changed)
-    changed_arguments = ChangedArguments(arguments, new_schedule=schedule, stop=last["stop"])
+    patience = [
+        (old, new)
+        for key, (old, new) in changed.items()
+        if re.fullmatch(r"callbacks\.\w+\.patience", key) and isinstance(new, int)
+    ]
+    changed_arguments = ChangedArguments(arguments, schedule, last["stop"], patience)
     assembly.trainer.fit_loop.changed = changed_arguments  # type: ignore[attr-defined]  # ours
     return run_dir / "checkpoints" / str(last["checkpoint"])
 

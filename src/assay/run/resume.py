@@ -106,8 +106,7 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
     dependent = _length_dependent_keys(config, changed)
     notes = _notes(changed, dependent)
     changed |= {key: (before.get(key), None) for key in dependent if key not in changed}
-    stopping = [key for key in changed if "EarlyStopping" in str(_target_of(config, key))]
-    return Change(config, changed, notes, stop_holds=not stopping)
+    return Change(config, changed, notes, stop_holds=_stop_holds(config, before, changed))
 
 
 def parse_overrides(overrides: Sequence[str], what: str, example: str) -> list[Override]:
@@ -217,9 +216,37 @@ def _notes(changed: Mapping[str, tuple[Any, Any]], dependent: Mapping[str, str])
     return notes
 
 
-def _target_of(config: DictConfig, key: str) -> Any:
-    names = key.split(".")
-    return OmegaConf.select(config, ".".join([*names[:2], "_target_"])) if len(names) > 2 else None
+def _early_stopping(values: Mapping[str, Any]) -> set[str]:
+    """The nodes that stop a run by a metric."""
+    targets = {key: str(value) for key, value in values.items() if key.endswith("._target_")}
+    return {key.removesuffix("._target_") for key, target in targets.items() if "EarlyStopping" in target}
+
+
+def _stop_holds(config: DictConfig, before: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
+    """Whether a run that was told to stop stays stopped."""
+    stopping = _early_stopping(before)
+    if "trainer.max_time" in changed or any(".".join(key.split(".")[:2]) in stopping for key in changed):
+        return False
+    return bool(stopping & _early_stopping(_values(config))) or not any(key in _TRAINS_ON for key in changed)
+
+
+def _check_stop(job: Change, extras: Mapping[str, Any]) -> list[str]:
+    """Refuse to train a run longer that early stopping would end at once; a note where it is not."""
+    if not extras.get("should_stop"):
+        return []
+    if not job.stop_holds:
+        return [
+            "the run had been told to stop (trainer.should_stop); it continues, as its settings have changed"
+        ]
+    longer = [key for key in job.changed if key in _TRAINS_ON]
+    if longer:
+        key = min(_early_stopping(_values(job.config)))
+        raise ConfigError(
+            "early stopping ended this run; with the same settings it would train nothing",
+            key=longer[0],
+            hint=f"{key}.patience=… beside it, or ~{key}",
+        )
+    return ["the run had been told to stop (trainer.should_stop): only what is left of its epoch is done"]
 
 
 def resume(
@@ -329,10 +356,17 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
     if newest.midway:
         names = ", ".join(path.name for path in newest.midway)
         notes.append(f"the data can only be read from the start of an epoch; not used: {names}")
+    if newest.half_done:
+        names = ", ".join(path.name for path in newest.half_done)
+        notes.append(
+            f"saved in the middle of a step, of a validation or of the end of an epoch; not used: {names}"
+        )
     if newest.path is None:
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:
-        before = _check_position(read_checkpoint(newest.path, mmap=True), newest.path, job.config)
+        state = _loop_state(read_checkpoint(newest.path, mmap=True), newest.path)
+        before = _check_position(state, job.config)
+        notes += _check_stop(job, state["carried"])
         if before != world_size(job.config):
             number = pluralize(before, "process", "processes")
             notes.append(
@@ -353,15 +387,18 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
     }
 
 
-def _check_position(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> int:
+def _loop_state(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What the loop saved in a checkpoint from which a run can go on."""
+    state: dict[str, Any] = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
+    try:
+        Position.of_state(state.get("position"))
+    except AssayError as error:
+        raise AssayError(f"{path}: {error.message}", hint=error.hint) from error
+    return state
+
+
+def _check_position(state: dict[str, Any], config: DictConfig) -> int:
     """Refuse to go on where that is not possible; how many processes the run had."""
-    state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
-    if not state.get("position"):
-        raise AssayError(
-            f"{path} holds no position to go on from: it is of a trainer with loops of its own, has weights "
-            "alone, or was saved in the middle of a step",
-            hint="assay train with the same overrides, in another directory; assay eval takes what is saved",
-        )
     position = Position.of_state(state["position"])
     processes, now = state["carried"]["processes"], world_size(config)
     before, half_done = len(processes), any("gradients" in one for one in processes)
