@@ -295,7 +295,7 @@ def test_pairs_that_differ_by_the_same_amount_stay_pairs(
     scores: list[float], step: float, rounding: float, folds: bool
 ) -> None:
     """A t-test would divide by what rounding left; the reference flips all signs."""
-    changed = [score + step + rounding * (-1) ** number for number, score in enumerate(scores)]
+    changed = [score + step + score * rounding * (-1) ** number for number, score in enumerate(scores)]
     found = judge(runs(changed, folds=folds), runs(scores, folds=folds), "val/m", "max")
     reference = stats.permutation_test(
         (np.full(len(scores), step),), np.mean, permutation_type="samples", n_resamples=np.inf

@@ -91,7 +91,7 @@ def test_a_sweep_is_a_row_a_job() -> None:
 def test_units() -> None:
     counts = [0, 999, 1000, 123_456_789, 2.5e12, 10**20]
     assert [format_flops(n) for n in counts] == [  # type: ignore[arg-type]  # a mean of counts
-        *("0 FLOP", "999 FLOP", "1 kFLOP", "123 MFLOP", "2.5 TFLOP", "1e+05 PFLOP")
+        *("0 FLOP", "999 FLOP", "1 kFLOP", "123 MFLOP", "2.5 TFLOP", "100,000 PFLOP")
     ]
     assert [format_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "1023 B", "1 KiB", "1.5 TiB"]
 

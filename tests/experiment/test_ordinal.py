@@ -100,7 +100,7 @@ def test_predicted_from_a_file_and_exported_it_says_the_same(
     assert "largest difference" in typed("export", whole.run_dir, "--out", tmp_path, folder=PROJECT).output
     import onnxruntime  # type: ignore[import-untyped]  # it ships no types
 
-    (said,) = onnxruntime.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"inputs": raw})
+    said, *_ = onnxruntime.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"inputs": raw})
     np.testing.assert_allclose(said, kept.outputs, atol=1e-4)
 
 

@@ -229,7 +229,10 @@ def _ends_in_first_epoch(config: DictConfig, length: RunLength) -> bool:
 
 def early_validation(config: DictConfig) -> dict[str, int]:
     """The trainer's argument with which a run shorter than an epoch is validated at its end."""
-    length = run_length(config, config.spec.num_train)
+    spec = config.get("spec") or {}
+    if not (spec.get("num_train") or spec.get("train_batches")):
+        return {}
+    length = run_length(config, spec.get("num_train") or 0)
     if not _ends_in_first_epoch(config, length) or length.total_batches is None:
         return {}
     return {"val_check_interval": length.total_batches}

@@ -74,10 +74,11 @@ def check_shares(config: DictConfig) -> None:
     """Refuse a custom module whose processes would evaluate different numbers of batches, and wait."""
     if config.data.get("_target_") != OUR_DATA or config.module._target_ == OUR_MODULE:
         return
+    spec = config.get("spec") or {}
     processes = world_size(config)
     size = int(config.data.eval_batch_size)
     for subset in ("val", "test"):
-        samples: Any = config.spec[f"num_{subset}"] or 0
+        samples: Any = spec.get(f"num_{subset}") or 0
         fewest, most = samples // processes, -(-samples // (size * processes))
         if samples and fewest < most:
             raise ConfigError(

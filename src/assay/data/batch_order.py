@@ -72,9 +72,9 @@ class BatchOrder:
     shuffle: bool = False
     drop_last: bool = False
     even: bool = False
-    stand_ins: bool = False
     rank: int = 0
     world_size: int = 1
+    stand_ins: bool = False
     lengths: Tensor | None = field(default=None, compare=False, repr=False)
     weights: Tensor | None = field(default=None, compare=False, repr=False)
 
