@@ -210,9 +210,7 @@ class Pickles(Callback):
 
     @override
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        trainer.fit_loop._data_fetcher, fetcher = None, trainer.fit_loop._data_fetcher
         copy = pickle.loads(pickle.dumps(trainer))  # noqa: S301 - our own
-        trainer.fit_loop._data_fetcher = fetcher
         assert copy.global_step == trainer.global_step
         Pickles.copies += 1
 
