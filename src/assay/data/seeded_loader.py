@@ -67,7 +67,7 @@ _OPTIONS: Final = (
 
 def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
     """Make the training batches of a custom datamodule a function of (seed, epoch, rank)."""
-    # Not a local function: a spawned worker takes the datamodule along, where its `collate_fn` is a method of it.
+    # No local function: a spawned worker takes the datamodule along, if `collate_fn` is a method of it.
     seeded = functools.partial(_seeded_loaders, datamodule, datamodule.train_dataloader, seed, set())
     datamodule.train_dataloader = seeded  # type: ignore[method-assign]  # of this one object
 

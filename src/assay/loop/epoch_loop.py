@@ -112,7 +112,7 @@ class AutomaticStep:
             self._step(closure, batch_idx, counts=not accumulates)
         if outputs is None:
             raise MisconfigurationException(
-                "The closure hasn't been executed: `optimizer_step` must call it, or pass it to `optimizer.step`"
+                "The closure hasn't been executed: `optimizer_step` must call it or give it to the optimizer"
             )
         return outputs
 
