@@ -106,6 +106,21 @@ def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> N
     assert len(run.watch.losses) == length.total_batches
 
 
+@pytest.mark.parametrize(
+    "typed", ["trainer.max_steps=2", "trainer.max_steps=1 trainer.accumulate_grad_batches=1000"]
+)
+def test_the_monitor_chooses_a_checkpoint_of_a_run_no_longer_than_an_epoch(train: Train, typed: str) -> None:
+    monitor = ("callbacks=[checkpoint,early_stopping]", "callbacks.checkpoint.monitor=val/accuracy")
+    run = train(*IRIS, *typed.split(), *monitor)
+    assert run.config.callbacks.early_stopping.monitor == "val/accuracy"
+    best = run.checkpoint("best")
+    assert best["global_step"] == run.config.trainer.max_steps
+    (saver,) = (state for key, state in best["callbacks"].items() if key.startswith("ModelCheckpoint"))
+    assert saver["monitor"] == "val/accuracy"
+    scores = best["loops"]["fit_loop"]["state_dict"]["scores"]
+    assert float(saver["best_model_score"]) == scores["val/accuracy"]
+
+
 @pytest.mark.parametrize("name", ["train", "val", "test"])
 def test_less_than_a_batch(name: str) -> None:
     key = f"trainer.limit_{name}_batches"

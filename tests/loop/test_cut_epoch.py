@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import multiprocessing
 import pickle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
@@ -16,19 +18,19 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from tests.interrupting import outcome
 from tests.loop.small_fit import INPUTS, TARGETS, Line, batches, by_hand, fit, same_weights
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 from typing_extensions import override
 
 from assay.build.trainer import silence_lightning
+from assay.callbacks.progress_bar import ProgressBar
+from assay.data.seeded_loader import seed_loaders
 from assay.errors import AssayError
 from assay.loop.fit_loop import install
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    import lightning as L
     from tests.conftest import Train
 
 JOB = (
@@ -210,9 +212,7 @@ class Pickles(Callback):
 
     @override
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        trainer.fit_loop._data_fetcher, fetcher = None, trainer.fit_loop._data_fetcher
         copy = pickle.loads(pickle.dumps(trainer))  # noqa: S301 - our own
-        trainer.fit_loop._data_fetcher = fetcher
         assert copy.global_step == trainer.global_step
         Pickles.copies += 1
 
@@ -244,21 +244,41 @@ def test_loaders_one_after_another_are_refused() -> None:
         fit(Line(), train=CombinedLoader([batches(), batches()], "sequential"))
 
 
-class Alive(Callback):
-    """Counts the workers after training."""
-
-    workers = -1
-
-    @override
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        Alive.workers = len(multiprocessing.active_children())
-
-
 def test_workers_end_with_training() -> None:
     before = len(multiprocessing.active_children())
-    data = DataLoader(TensorDataset(INPUTS, TARGETS), 2, num_workers=1)
-    fit(Line(), Alive(), train=data)
+    fit(Line(), train=DataLoader(TensorDataset(INPUTS, TARGETS), 2, num_workers=1))
     assert len(multiprocessing.active_children()) == before
+
+
+class Collating(L.LightningDataModule):
+    """Its workers take a method of it, and with it all that it holds."""
+
+    def collate(self, samples: list[Any]) -> Any:
+        return default_collate(samples)
+
+    def _loader(self) -> DataLoader[Any]:
+        rows = TensorDataset(INPUTS, TARGETS)
+        options: Any = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+        return DataLoader(rows, 2, collate_fn=self.collate, **options)
+
+    train_dataloader = val_dataloader = _loader
+
+
+class Validated(Line):
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Scores nothing; its worker starts while that of training is alive."""
+
+
+def test_workers_of_a_fork_server_take_a_method_of_the_datamodule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # theirs is this process's
+    data = Collating()
+    seed_loaders(data, 0)
+    with silence_lightning():
+        trainer = quiet_trainer(ProgressBar(), enable_progress_bar=True, max_epochs=1, num_sanity_val_steps=0)
+        install(trainer)
+        module = Validated()
+        trainer.fit(module, data)
+    assert same_weights(module, by_hand(6))
 
 
 def test_rates_are_searched_twice_from_the_same_start() -> None:

@@ -49,7 +49,7 @@ class Forgetful(Line):
 
 
 def test_a_closure_that_is_not_called_is_told() -> None:
-    with pytest.raises(MisconfigurationException, match="the closure was not called"):
+    with pytest.raises(MisconfigurationException, match="closure hasn't been executed"):
         fit(Forgetful())
 
 
@@ -117,13 +117,15 @@ def test_a_callback_that_comes_in_an_epoch_is_called_from_the_next_batch_on(hook
     assert seen == [4, -1, 5, -1]
 
 
-@pytest.mark.filterwarnings("ignore:train_dataloader gave None:UserWarning")
+@pytest.mark.filterwarnings("ignore:train_dataloader yielded None:UserWarning")
 def test_a_batch_that_is_none_is_skipped() -> None:
     first, *rest = batches()
-    module = Line()
+    module, outputs = Line(), []
+    module.on_train_batch_end = lambda given, *_: outputs.append(given)  # type: ignore[method-assign]
     samples: Any = [first, None, *rest]
     trainer = fit(module, train=DataLoader(samples, None, collate_fn=lambda sample: sample))
     assert trainer.global_step == 6
+    assert [number for number, given in enumerate(outputs) if given is None] == [1]
     assert same_weights(module, by_hand(6))
 
 

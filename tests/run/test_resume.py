@@ -18,6 +18,7 @@ from tests.interrupting import Hook, Interrupt, outcome
 from tests.record.test_run_directory import holding
 from typer.testing import CliRunner
 
+from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.provenance import differences_within
@@ -118,6 +119,19 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_used(train: Train, tmp_p
     code, said = typed(run_dir)
     assert code == 0, said
     assert "last.ckpt cannot be used" in said
+    assert "best.ckpt" in said
+    assert outcome(run_dir) == whole(train, *JOB)
+
+
+def test_a_checkpoint_of_half_a_step_is_named_and_an_older_one_used(train: Train, tmp_path: Path) -> None:
+    run_dir = interrupted(train, tmp_path, JOB, "batch", 5)
+    path = run_dir / "checkpoints/last.ckpt"
+    checkpoint = CheckpointFile().load_checkpoint(path)
+    checkpoint["loops"]["fit_loop"]["state_dict"]["position"] = None
+    CheckpointFile().save_checkpoint(checkpoint, path)
+    code, said = typed(run_dir)
+    assert code == 0, said
+    assert "in the middle of a step, of a validation or of the end of an epoch; not used: last.ckpt" in said
     assert "best.ckpt" in said
     assert outcome(run_dir) == whole(train, *JOB)
 

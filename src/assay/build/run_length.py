@@ -125,13 +125,6 @@ def check_length(config: DictConfig) -> list[str]:
         if isinstance(limit, float) and limit != 0 and not _apply_limit(count, limit):
             message = f"{limit:g} of {_batches(count)} is less than one batch"
             raise ConfigError(message, key=key, hint=f"{key}=1 for one batch, or {key}=1.0")
-    if length.accumulated > length.used_batches:
-        raise ConfigError(
-            f"expected at most the {_batches(length.used_batches)} of an epoch, got {length.accumulated}: "
-            "the gradient of its one step would be too small",
-            key="trainer.accumulate_grad_batches",
-            hint=f"trainer.accumulate_grad_batches={length.used_batches}, or a smaller data.batch_size",
-        )
     interval = value_of(config, "trainer.val_check_interval")
     in_epoch = value_of(config, "trainer.check_val_every_n_epoch") is not None
     is_validated = config.spec.num_val and config.trainer.get("limit_val_batches") != 0

@@ -148,6 +148,12 @@ class ProgressBar(LightningProgressBar):
         self._last_line = -math.inf
         self._skipped: Text | None = None  # the line of the last epoch, if it came too soon
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the terminal, as a spawned worker of a datamodule takes it."""
+        state = {**vars(self), "_bars": None}
+        state.pop("_console", None)
+        return state
+
     @override
     def disable(self) -> None:
         self._close()

@@ -67,31 +67,32 @@ _OPTIONS: Final = (
 
 def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
     """Make the training batches of a custom datamodule a function of (seed, epoch, rank)."""
-    original = datamodule.train_dataloader
-    logged: set[str] = set()
+    # No local function: a spawned worker takes the datamodule along, if `collate_fn` is a method of it.
+    seeded = functools.partial(_seeded_loaders, datamodule, datamodule.train_dataloader, seed, set())
+    datamodule.train_dataloader = seeded  # type: ignore[method-assign]  # of this one object
 
-    @functools.wraps(original)
-    def train_dataloader() -> Any:
-        loaders = original()
-        several = isinstance(loaders, list | tuple | dict | CombinedLoader)
-        where = f"data: {type(datamodule).__qualname__}.train_dataloader"
 
-        def wrapped(loader: Any) -> Any:
-            if hasattr(loader, "load_state_dict") and hasattr(loader, "state_dict"):
-                return loader  # it saves its own position
-            seeded = SeededLoader(loader, seed, datamodule.trainer, cycled=several)
-            for note in seeded.notes:
-                if note not in logged:
-                    log.warning("%s: %s", where, note)
-            logged.update(seeded.notes)
-            return seeded
+def _seeded_loaders(
+    datamodule: L.LightningDataModule, original: Callable[[], Any], seed: int, logged: set[str]
+) -> Any:
+    loaders = original()
+    several = isinstance(loaders, list | tuple | dict | CombinedLoader)
+    where = f"data: {type(datamodule).__qualname__}.train_dataloader"
 
-        if isinstance(loaders, CombinedLoader):
-            loaders.flattened = [wrapped(loader) for loader in loaders.flattened]
-            return loaders
-        return tree_map(wrapped, loaders)
+    def wrapped(loader: Any) -> Any:
+        if hasattr(loader, "load_state_dict") and hasattr(loader, "state_dict"):
+            return loader  # it saves its own position
+        seeded = SeededLoader(loader, seed, datamodule.trainer, cycled=several)
+        for note in seeded.notes:
+            if note not in logged:
+                log.warning("%s: %s", where, note)
+        logged.update(seeded.notes)
+        return seeded
 
-    datamodule.train_dataloader = train_dataloader  # type: ignore[method-assign]  # of this one object
+    if isinstance(loaders, CombinedLoader):
+        loaders.flattened = [wrapped(loader) for loader in loaders.flattened]
+        return loaders
+    return tree_map(wrapped, loaders)
 
 
 @final

@@ -112,7 +112,7 @@ class AutomaticStep:
             self._step(closure, batch_idx, counts=not accumulates)
         if outputs is None:
             raise MisconfigurationException(
-                "the closure was not called: `optimizer_step` must call it, or hand it to `optimizer.step`"
+                "The closure hasn't been executed: `optimizer_step` must call it or give it to the optimizer"
             )
         return outputs
 
@@ -148,10 +148,10 @@ class AutomaticStep:
         if output is None:
             if trainer.world_size > 1:
                 raise RuntimeError(
-                    "training_step returned None, which skips the step: not with several processes, for "
+                    "Skipping the `training_step` by returning None is not supported with several processes: "
                     "the others would wait"
                 )
-            rank_zero_warn("training_step returned None: the step is skipped")
+            rank_zero_warn("`training_step` returned `None`: the step is skipped")
             return None, {}
         result = ClosureResult.from_training_step_output(output, self._batches_of_step(batch_idx))
         return result.closure_loss, result.asdict()
@@ -248,7 +248,7 @@ class EpochLoop(LightningEpochLoop):
         self._results = LoggedValues(training=True)
         self.val_loop = EvaluationLoop.like(self.val_loop)
         self.phase = Phase.EPOCH_START
-        self.outputs: dict[str, Any] = {}
+        self.outputs: dict[str, Any] | None = {}
         self.micro_batch: MicroBatch | None = None
         self._hooks: HookPlan
         self._step: AutomaticStep
@@ -361,10 +361,11 @@ class EpochLoop(LightningEpochLoop):
         batch = hooks.to_device(batch)
         progress.increment_ready()
         internals.begin_batch(self, self._collector, batch)
-        outputs: dict[str, Any] = {}
+        outputs: dict[str, Any] | None = {}
         skips = False
         if batch is None:
-            rank_zero_warn("train_dataloader gave None for a batch: it is skipped")
+            outputs = None
+            rank_zero_warn("train_dataloader yielded None for a batch: it is skipped")
         else:
             skips = -1 in [call(batch, batch_idx) for call in self._begin]
             if skips:

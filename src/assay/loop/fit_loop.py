@@ -78,7 +78,7 @@ class FitLoop(LightningFitLoop):
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
         loop.prepare(self._hooks)
-        self._csv = next((logger for logger in trainer.loggers if hasattr(logger, "rewind")), None)
+        self._csv = next((logger for logger in trainer.loggers if hasattr(type(logger), "rewind")), None)
         loop.phase = Phase.EPOCH_START  # not that of an earlier fit, or of the check before training
         start = loop.phase if loaded is None else self._take_up(loaded)
         self.has_begun = True

@@ -160,7 +160,10 @@ class HookPlan:
 
 
 _CALLS: Final = frozenset(
-    ("hooks", "micro_batch", "_hooks", "_step", "_begin", "_end", "_save", "_single", "_rest")
+    (
+        *("hooks", "micro_batch", "_hooks", "_step", "_begin", "_end", "_save", "_single", "_rest"),
+        *("_combined_loader", "_data_fetcher"),
+    )
 )
 
 

@@ -344,7 +344,7 @@ def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callab
     """A hook of a callback, without what only finds out that there is nothing to do; None: there never is."""
 
     def is_stock(kind: type) -> bool:
-        return isinstance(callback, kind) and getattr(type(callback), hook) is getattr(kind, hook)
+        return isinstance(callback, kind) and getattr(type(callback), hook, None) is getattr(kind, hook)
 
     if hook == "on_train_batch_end" and is_stock(ModelCheckpoint):
         saver: Any = callback

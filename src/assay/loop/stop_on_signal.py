@@ -53,6 +53,10 @@ class StopOnSignal(Checkpoint):
         self._process = 0
         self._store: Store | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what only this process has, as a spawned worker of a datamodule takes it."""
+        return {**vars(self), "_store": None}
+
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Take the signals in this block, and give them back after it; nothing off the main thread."""
