@@ -176,6 +176,18 @@ def test_an_encoding_that_is_named(tmp_path: Path, encoding: str) -> None:
     assert "data.source.encoding=" in refused.value.hint
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_utf_16_that_is_read_as_utf_8_is_named(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes("a,b\n1.5,u\n2.5,v\n".encode(encoding))
+    with pytest.raises(DataError, match="UTF-16") as refused:
+        read_table(str(path), separator=",", decimal=".")
+    assert "data.source.encoding=utf-16" in refused.value.hint
+    with pytest.raises(DataError, match="UTF-16") as refused:
+        find_options(path, FILE_OPTIONS)
+    assert "--encoding utf-16" in refused.value.hint
+
+
 def test_feather_and_excel_are_read_as_csv_is(tmp_path: Path) -> None:
     ROWS.to_feather(tmp_path / "rows.feather")
     ROWS.to_excel(tmp_path / "rows.xlsx", index=False)
@@ -299,22 +311,6 @@ def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b"a,b" * 1000)[:15] if name == "half.csv.gz" else b"")
     with pytest.raises(AssayError, match=r"data\.source\.path.*(cannot be read|expected .* file)"):
         Table(str(tmp_path / name), "y").read()
-
-
-@pytest.mark.parametrize("between", [1, 2, 20])
-def test_rows_that_an_open_quote_takes_in_are_not_lost(tmp_path: Path, between: int) -> None:
-    path = tmp_path / "pipes.csv"
-    names = [f'"{i} inch' if i in (5, 5 + between) else f"{i} inch" for i in range(40)]
-    path.write_text(
-        "a,pipe,y\n" + "".join(f"{i}.5,{name},{i % 2}\n" for i, name in enumerate(names)), "utf-8"
-    )
-    with pytest.raises(
-        DataError, match=rf"{between} rows are inside one cell of the column 'pipe' in row 5 "
-    ):
-        Table(str(path), "y").read()
-    text = 'a,pipe,y\n1,"two lines,\nof, text",0\n2,"1, 2\n3, 4\n5, 6",1\n'
-    path.write_text(text, encoding="utf-8")
-    assert len(Table(str(path), "y", features=["a", "pipe"]).read()["all"].raw) == 2
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from assay.data.tabular.column_kind import (
     is_number,
     is_real,
     join_names,
-    join_problems,
     kind_of,
     parse_dates,
     parse_targets,
@@ -36,7 +35,6 @@ from assay.data.tabular.table_file import (
     AUTO,
     as_integers,
     is_csv,
-    is_nested,
     parse_remaining,
     prepare_rows,
     read_table,
@@ -373,13 +371,7 @@ class Table:
         left_out = [*self._check_split_columns(frame, path), *self._find_subset_columns(frame)]
         exclude = [*asked.exclude, *left_out]
         options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
-        try:
-            _check_cells(frame, asked)
-            chosen = choose_features(frame, options, path)
-        except DataError as error:
-            raise (error if problem is None else join_problems([problem, error])) from error
-        if problem is not None:
-            raise problem
+        chosen = choose_features(frame, options, path, [problem] if problem is not None else [])
         self._note(*chosen.notes)
         return chosen
 
@@ -401,7 +393,7 @@ class Table:
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         rows = drop_missing_targets(frame, self.targets) if self._impute else frame
         if len(rows) < len(frame):
-            rows = parse_remaining(frame, rows, [*categories, *texts], self.file_options | dialect)
+            rows = parse_remaining(frame, rows, [*categories, *texts], dialect["decimal"])
         if not len(rows):
             message = f"data.source.target={','.join(self.targets)}: no row of {path} has a value there"
             raise DataError(message, hint="choose another column")
@@ -563,18 +555,6 @@ def declared_categories(frame: pd.DataFrame, asked: ColumnOptions) -> list[str]:
     """Features that the file itself says are categories."""
     names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
     return [name for name in names if name not in (*asked.targets, *asked.categories)]
-
-
-def _check_cells(frame: pd.DataFrame, asked: ColumnOptions) -> None:
-    """Refuse features of cells that hold several values."""
-    named = frame.columns if asked.features is None else asked.features
-    names = [name for name in named if name in frame and name not in asked.exclude and is_nested(frame[name])]
-    if names:
-        cells = [f"{name} (such as {str(frame[name].dropna().iloc[0])[:40]})" for name in names]
-        raise DataError(
-            f"data: columns of lists, mappings or bytes cannot be predicted from: {join_names(cells)}",
-            hint=format_override("data.source.exclude", [*asked.exclude, *names]),
-        )
 
 
 def learned_features(encoder: TableEncoder | TextEncoder) -> Features:
