@@ -324,7 +324,8 @@ def _parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
         dates = pd.to_datetime(numbers.astype(np.float64), unit=unit, utc=True, errors="coerce")
     else:
         # Numbers among texts are no dates, though 20240105 reads as one; alone they may be.
-        texts = [_as_text(value) if form == "%Y%m%d" or isinstance(value, str) else None for value in column]
+        masked = (int, float) if form != "%Y%m%d" else ()
+        texts = [None if isinstance(value, masked) else _as_text(value) for value in column]
         series = pd.Series(texts, column.index, dtype=object)
         dates = pd.to_datetime(series, format=form, utc=True, errors="coerce")
     return dates.dt.tz_localize(None).astype("datetime64[us]")

@@ -132,11 +132,13 @@ def _describe_threshold(
 def _is_valley(numbers: NDArray[np.float64], first: int, border: int, end: int) -> bool:
     """Whether values lie farther apart at a border than on both of its sides; also of too few to tell."""
     fewest = min(border - first, end - border)
+    if fewest < _FEWEST:
+        return True
     near = max(_FEWEST // 3, fewest // 6)
     left = numbers[max(first, border - 3 * near) : border - near + 1]
     right = numbers[border + near - 1 : min(end, border + 3 * near)]
     apart = [float(np.diff(part).mean()) for part in (left, numbers[border - near : border + near], right)]
-    return fewest < _FEWEST or apart[1] > _VALLEY * max(apart[0], apart[2])
+    return apart[1] > _VALLEY * max(apart[0], apart[2])
 
 
 def _log_ways(sizes: NDArray[np.intp]) -> float:

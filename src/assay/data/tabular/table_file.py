@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import lzma
@@ -111,8 +112,9 @@ def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, A
 def _check_encoding(path: str | Path, encoding: str) -> None:
     """Refuse UTF-16 that is not read as such: its zeros are characters of other encodings."""
     with get_handle(path, "rb", is_text=False, compression="infer") as opened:
-        start: bytes = opened.handle.read(100)
-    if b"\0" in start and not encoding.lower().startswith(("utf-16", "utf_16", "utf16", "utf-32")):
+        start: bytes = opened.handle.read(2)
+    is_wide = start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or start[:2].count(b"\0") == 1
+    if is_wide and not encoding.lower().startswith(("utf-16", "utf_16", "utf16", "utf-32")):
         raise UnicodeDecodeError(encoding, start, 0, len(start), "it seems to be UTF-16")
 
 
@@ -229,6 +231,11 @@ def read_table(
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
+    integers = frame.select_dtypes("integer") if str(path).lower().endswith(".xlsx") else frame[[]]
+    if rounded := [name for name in integers if (integers[name] >= 10**15).any()]:
+        sentences.append(
+            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
+        )
     if notes is not None:
         notes += [f"{path}: {sentence}" for sentence in sentences]
     return frame
@@ -522,7 +529,7 @@ def _read_integers(frame: pd.DataFrame, path: str, forms: Mapping[str, Any]) -> 
         if digits.str.match(_CODE).any():
             frame[name] = digits
         elif name in rounded and digits.dropna().str.fullmatch(r"[-+]?\d+").all():
-            frame[name] = _settle_objects(digits.map(int, na_action="ignore").astype(object))
+            frame[name] = _settle_objects(digits.dropna().map(int).astype(object).reindex(frame.index))
 
 
 def _are_integers(column: pd.Series[Any]) -> bool:
