@@ -461,7 +461,8 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
 def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
     done: list[tuple[str, Tensor | None, str]] = []
     for path in paths:
-        sample, message = None, ""
+        sample: Tensor | None = None
+        message = ""
         try:
             sample = preprocess.picture(path)
         except AssayError as error:

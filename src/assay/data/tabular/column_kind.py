@@ -539,6 +539,7 @@ def choose_features(
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
     problems = [*problems, *_find_forms(frame, options, chosen)]
+    chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
     if not chosen.names and not problems:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
         message = f"data.source.features: no column is left to predict from{why}"

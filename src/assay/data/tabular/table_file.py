@@ -231,8 +231,9 @@ def read_table(
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
-    integers = frame.select_dtypes("integer") if str(path).lower().endswith(".xlsx") else frame[[]]
-    if rounded := [name for name in integers if (integers[name] >= 10**15).any()]:
+    integers = frame.select_dtypes("integer")
+    rounded = [name for name in integers if (integers[name] >= 10**15).any()]
+    if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
             f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
         )
@@ -351,7 +352,7 @@ def parse_texts(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
     present = texts.dropna()
     if present.empty or present.str.match(_CODE).any():
         return texts
-    if present.isin(TRUTH_VALUES.keys()).all():
+    if present.isin(list(TRUTH_VALUES)).all():
         return _settle(texts.map(TRUTH_VALUES).astype("boolean"))
     points = texts.map(lambda text: use_decimal_point(text, decimal), na_action="ignore")
     with suppress(ValueError):
