@@ -589,6 +589,8 @@ def test_all_problems_of_a_table_come_in_one_message(tmp_path: Path) -> None:
         Table(str(path), "y").read()
     assert "data.source.exclude=[n,cells,m]" in refused.value.hint
     assert "data.source.keep=[n,m]" in refused.value.hint
+    with pytest.raises(DataError, match=r"target=cells: the column holds lists.*'n'.*'oops'"):
+        Table(str(path), "cells").read()
 
 
 def test_text_among_numbers_of_new_rows_is_no_gap() -> None:

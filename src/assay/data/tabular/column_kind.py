@@ -680,6 +680,8 @@ def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) ->
     """The columns that equal a target; notes on those that decide it in another way."""
     names = [name for name in chosen.names if name not in asked.keep]
     for target in asked.targets:
+        if is_nested(frame[target]):
+            continue
         name, how = find_leak(frame, names, target)
         given_away = f"the column {name!r} reveals the target {target!r}: {how}"
         if name and len(chosen.names) > 1:
