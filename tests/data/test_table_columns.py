@@ -342,6 +342,8 @@ def test_categories_that_differ_only_in_spelling_are_told(tmp_path: Path) -> Non
         ([-999.5, 1, 5, 3], ""),
         ([20, 30, 90, 99], ""),
         ([9999.9, 52.5, 60, 41], "9999.9, 10 times"),
+        ([1e30, 52.5, 60, 41], "1e+30, 10 times"),
+        ([1_000_000, 52, 60, 41], "1000000, 10 times"),
         ([-1, 34, 51, 28, 60], "-1, 8 times"),
         ([-9.0, 3.5, 5.25, 28, 60], "-9, 8 times"),
         ([-1, 0, 1], ""),
@@ -575,3 +577,26 @@ def test_a_comma_for_a_decimal_point(text: str, value: float | None) -> None:
     judged = judge_rows(frame, fitted().columns, decimal=",")
     assert judged.frame["size"].tolist()[0] == pytest.approx(value, nan_ok=True) or value is None
     assert (0 in judged.errors) == (value is None)
+
+
+def test_all_problems_of_a_table_come_in_one_message(tmp_path: Path) -> None:
+    rows = [{"n": f"{i}.5", "cells": [i, 2], "m": str(i), "y": i % 2} for i in range(30)]
+    rows[3]["n"] = "oops"
+    rows[4]["m"] = "abc"
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    with pytest.raises(DataError, match=r"'n'.*'oops'.*'cells' cannot be predicted.*'m'.*'abc'") as refused:
+        Table(str(path), "y").read()
+    assert "data.source.exclude=[n,cells,m]" in refused.value.hint
+    assert "data.source.keep=[n,m]" in refused.value.hint
+    with pytest.raises(DataError, match=r"target=cells: the column holds lists.*'n'.*'oops'"):
+        Table(str(path), "cells").read()
+
+
+def test_text_among_numbers_of_new_rows_is_no_gap() -> None:
+    train = pd.DataFrame({"n": np.arange(30.0)})
+    encoder = TableEncoder(impute=True)
+    encoder.fit(train, np.arange(30))
+    with pytest.raises(DataError, match=r"row 1 .*'n' is 'abc', not a number") as refused:
+        encoder.transform(pd.DataFrame({"n": ["1", "abc"]}))
+    assert "impute" not in refused.value.hint

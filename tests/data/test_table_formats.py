@@ -350,13 +350,6 @@ def test_titles_and_missing_headers_of_excel(tmp_path: Path) -> None:
     assert read_table(path, header=False)["c0"].tolist() == [3.5, 1.25, 2.5, 9.0]
 
 
-def test_a_header_within_the_rows_is_refused(csv: Any) -> None:
-    rows = [f"{row},u{row % 3}" for row in range(9)]
-    with pytest.raises(DataError, match="the header is repeated in 1 row, first row 9 ") as refused:
-        read_table(csv("\n".join(["n,kind", *rows, "n,kind", *rows])))
-    assert "remove" in refused.value.hint
-
-
 @pytest.mark.parametrize(("words", "is_left_out"), [(["Train", "test "], True), (["train", "car"], False)])
 def test_a_column_of_subsets_is_no_feature(words: list[str], is_left_out: bool, csv: Any) -> None:
     rows = [f"{row / 8},{words[row % 3 == 0]},{row % 7 / 4}" for row in range(40)]

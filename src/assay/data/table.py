@@ -24,7 +24,6 @@ from assay.data.tabular.column_kind import (
     is_number,
     is_real,
     join_names,
-    join_problems,
     kind_of,
     parse_dates,
     parse_targets,
@@ -36,7 +35,6 @@ from assay.data.tabular.table_file import (
     AUTO,
     as_integers,
     is_csv,
-    is_nested,
     parse_remaining,
     prepare_rows,
     read_table,
@@ -260,11 +258,10 @@ class Table:
         if len(separator) != 1 and separator not in (r"\s+", AUTO):  # a regular expression may never end
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
-        options = column_options(target, features, exclude, keep, categories)
-        options = replace(
-            options, day_first=day_first, na_values=() if na_values == AUTO else _as_names(na_values)
-        )
-        self._asked_of_columns, self.targets = options, options.targets
+        codes = AUTO if na_values == AUTO else _as_names(na_values)
+        typed = column_options(target, features, exclude, keep, categories)
+        self._asked_of_columns = replace(typed, day_first=day_first, na_values=() if codes == AUTO else codes)
+        self.targets = typed.targets
         self.text_encoder: TextEncoder | None = None
         if text is not None:
             if text in self.targets:
@@ -288,7 +285,7 @@ class Table:
             "separator": separator,
             "decimal": decimal,
             "encoding": encoding,
-            "na_values": na_values if na_values == AUTO else _as_names(na_values),
+            "na_values": codes,
             "sheet": sheet,
             "header": header,
             "skip_rows": skip_rows,
@@ -301,7 +298,7 @@ class Table:
         self.is_reversed = False
         self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = ()
-        self._notes: tuple[str, ...] = ()
+        self._notes: list[str] = []
         self.split_columns: Mapping[str, str] = {}
         self.fitted: TableEncoder | TextEncoder | None = None
 
@@ -312,7 +309,7 @@ class Table:
 
     def read(self) -> Mapping[str, Unfitted]:
         """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""
-        self._notes = ()
+        self._notes = []
         encoder = self.fitted or self.text_encoder
         texts = [column.name for column in encoder.columns if column.kind == "text"] if encoder else []
         frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
@@ -356,7 +353,7 @@ class Table:
         classes = {name: all_targets[name].unique().tolist() for name in names}
         positive = self._positive if self.fitted is None else None  # else classes go by their names
         targets = TableTargets(self.task, self.targets, classes, positive)
-        self._note(*targets.notes)
+        self._notes += targets.notes
         self.class_names, self.is_reversed = targets.class_names, targets.is_reversed
         named, subsets = (*self.split_columns.values(), *hints), {}
         for subset, frame in frames.items():
@@ -373,23 +370,15 @@ class Table:
         left_out = [*self._check_split_columns(frame, path), *self._find_subset_columns(frame)]
         exclude = [*asked.exclude, *left_out]
         options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
-        try:
-            _check_cells(frame, asked)
-            chosen = choose_features(frame, options, path)
-        except DataError as error:
-            raise (error if problem is None else join_problems([problem, error])) from error
-        if problem is not None:
-            raise problem
-        self._note(*chosen.notes)
+        chosen = choose_features(frame, options, path, [problem] if problem is not None else [])
+        self._notes += chosen.notes
         return chosen
 
     def _read_subset(self, subset: str, path: str, texts: Sequence[str]) -> pd.DataFrame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _path_option(subset)
-        notes: list[str] = []
         categories = self._asked_of_columns.categories
-        frame = read_table(path, option, **self.file_options, texts=categories, notes=notes)
-        self._note(*notes)
+        frame = read_table(path, option, **self.file_options, texts=categories, notes=self._notes)
         dialect = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {dialect[key]!r}"
@@ -397,17 +386,17 @@ class Table:
             if self.file_options[key] == AUTO and dialect[key] != plain
         ]
         if unusual:
-            self._note(f"{path}: {' and '.join(unusual)} found")
+            self._notes.append(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         rows = drop_missing_targets(frame, self.targets) if self._impute else frame
         if len(rows) < len(frame):
-            rows = parse_remaining(frame, rows, [*categories, *texts], self.file_options | dialect)
+            rows = parse_remaining(frame, rows, [*categories, *texts], dialect["decimal"])
         if not len(rows):
             message = f"data.source.target={','.join(self.targets)}: no row of {path} has a value there"
             raise DataError(message, hint="choose another column")
         if number := len(frame) - len(rows):
             subject = f"{pluralize(number, 'row')} of {len(frame):,} without a target"
-            self._note(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
+            self._notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
         for name in self.targets:
             if (wrong := _missing(rows[name])).any():
                 row, number = int(rows.index[int(wrong.argmax())]), int(wrong.sum())
@@ -431,7 +420,7 @@ class Table:
             subject = describe_subset(subset)
             raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
         if number := int(blank.sum()):
-            self._note(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
+            self._notes.append(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
         return frame[~blank]
 
     def _describe_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
@@ -444,7 +433,7 @@ class Table:
         }
         filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
         rows = int(np.logical_or.reduce(list(missing.values())).sum())
-        self._note(
+        self._notes.append(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
             f"values, which are filled in: {join_names(filled)}; data.source.missing=error refuses them"
         )
@@ -456,9 +445,6 @@ class Table:
                 return parse_dates(column, find_format(column, self._asked_of_columns.day_first))
         return column
 
-    def _note(self, *sentences: str) -> None:
-        self._notes = (*self._notes, *sentences)
-
     def _check_split_columns(self, frame: pd.DataFrame, path: str) -> list[str]:
         """Columns that divide the samples and are not features."""
         options, split_names = self._asked_of_columns, list[str]()
@@ -468,7 +454,9 @@ class Table:
                 raise DataError(f"{key}: {name!r} is the target", hint="name another column")
             if options.features is None and name not in (*options.keep, *options.exclude):
                 note = f"{key}={name}: it divides the samples and is not a feature"
-                self._note(f"{note}; to use it as one as well: {format_override('data.source.keep', [name])}")
+                self._notes.append(
+                    f"{note}; to use it as one as well: {format_override('data.source.keep', [name])}"
+                )
                 split_names.append(name)
         return split_names
 
@@ -477,7 +465,7 @@ class Table:
         asked = None if self._asked == "auto" else task_of(self._asked)
         if self._label_separator is None and (asked is None or asked.has_real_targets or asked.has_heads):
             for frame in frames:
-                self._note(*parse_targets(frame, self.targets, forms))
+                self._notes += parse_targets(frame, self.targets, forms)
 
     def _find_subset_columns(self, frame: pd.DataFrame) -> list[str]:
         """Columns of words such as train and test, which are no features."""
@@ -492,7 +480,7 @@ class Table:
                 names.append(name)
                 use = format_override("data.split.column", name)
                 keep = format_override("data.source.keep", [*asked.keep, name])
-                self._note(
+                self._notes.append(
                     f"left out of the features: {name}, which says {join_first(sorted(words))}; to divide "
                     f"the samples by it: {use}; as a feature: {keep}"
                 )
@@ -537,9 +525,9 @@ class Table:
             if not mark:
                 raise
             raise DataError(error.message, hint=f"{error.hint}; for {labels}") from error
-        self._note(*([note] if note else []))
+        self._notes += [note] if note else []
         if mark and task_of(task).by_class:
-            self._note(f"the target {self.targets[0]!r} seems to have {labels}")
+            self._notes.append(f"the target {self.targets[0]!r} seems to have {labels}")
         if task_of(task).by_class and len(self.targets) > 1:
             message = f"data.source.target: {len(self.targets)} columns for a {task} task, which has one"
             raise DataError(message, hint="data.source.task=multilabel, or data.source.task=regression")
@@ -563,18 +551,6 @@ def declared_categories(frame: pd.DataFrame, asked: ColumnOptions) -> list[str]:
     """Features that the file itself says are categories."""
     names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
     return [name for name in names if name not in (*asked.targets, *asked.categories)]
-
-
-def _check_cells(frame: pd.DataFrame, asked: ColumnOptions) -> None:
-    """Refuse features of cells that hold several values."""
-    named = frame.columns if asked.features is None else asked.features
-    names = [name for name in named if name in frame and name not in asked.exclude and is_nested(frame[name])]
-    if names:
-        cells = [f"{name} (such as {str(frame[name].dropna().iloc[0])[:40]})" for name in names]
-        raise DataError(
-            f"data: columns of lists, mappings or bytes cannot be predicted from: {join_names(cells)}",
-            hint=format_override("data.source.exclude", [*asked.exclude, *names]),
-        )
 
 
 def learned_features(encoder: TableEncoder | TextEncoder) -> Features:

@@ -15,16 +15,14 @@ from assay.analysis.objective import RARE, describe_baseline
 from assay.config.serialize import drop_override, value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
-from assay.data.samples import Samples, subset_of
+from assay.data.samples import Samples
 from assay.data.shown_samples import sample_names
 from assay.data.subset import blocks
-from assay.data.tabular.table_encoder import TableEncoder
-from assay.errors import AssayError
 from assay.quoting import repeat_command
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
     from omegaconf import DictConfig
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 _MOST_ROWS: Final = 20_000
-_MOST_READ_AGAIN: Final = 200_000
-"""Rows of a table that are read a second time."""
 _MOST_STREAMED: Final = 2000
 """Samples that are decoded one by one."""
 _MOST_VALUES: Final = 100_000_000
@@ -88,9 +84,9 @@ def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -
         outputs: Any = majority.reshape(len(majority), -1)
         return _verdict("majority", score, points, outputs, predictions)
     order = [rows[key] for key in predictions.keys]
-    tables = _read_tables(data)
-    (inputs, targets), (val, val_targets) = _read(data, "train", tables), _read(data, "val", tables)
-    test, _ = _read(data, "test", tables)
+    inputs, targets = _read(data, "train")
+    val, val_targets = _read(data, "val")
+    test, _ = _read(data, "test")
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
     names = (
@@ -170,25 +166,7 @@ def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     return ["gradient_boosting", "linear", *of_series, simplest]
 
 
-def _read_tables(data: DataModule) -> Mapping[str, Any]:
-    """The tables of the data, read anew: what its encoder does to numbers must not harm a baseline, too."""
-    encoder = data.encoder
-    if not isinstance(encoder, TableEncoder) or data.splits.stream is not None:
-        return {}
-    if data.subset("train", "eval").transforms:
-        return {}
-    if sum(map(len, data.splits.rows.values())) > _MOST_READ_AGAIN:
-        return {}
-    try:
-        read = data.source.read()
-    except (AssayError, OSError):
-        return {}  # the file is gone
-    tables = {name: subset_of(read, name) for name in ("train", "val", "test")}
-    same = all(torch.equal(tables[name].targets, data.splits.data[name].targets) for name in tables)
-    return {name: table.raw for name, table in tables.items()} if same else {}
-
-
-def _read(data: DataModule, name: str, tables: Mapping[str, Any]) -> tuple[Any, NDArray[Any]]:
+def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
     """Inputs of a subset, texts or numbers `[N, F]`, and targets; pictures are read in blocks."""
     subset = data.ready_subset(name, "eval")
     positions = torch.arange(len(subset.rows))
@@ -202,10 +180,6 @@ def _read(data: DataModule, name: str, tables: Mapping[str, Any]) -> tuple[Any, 
     if data.spec.vocab_size and raw is not None:
         encoder: Any = data.encoder
         return raw[encoder.column].iloc[positions.numpy()].astype(str).tolist(), targets.numpy()
-    if tables:
-        table: Any = data.encoder
-        whole = tables[name].iloc[data.subset(name).rows[positions].numpy()]
-        return table.encode_exactly(whole), targets.numpy()
     inputs = [torch.empty(0, data.spec.num_features)]
     for block in _blocks(subset, rows):
         is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2

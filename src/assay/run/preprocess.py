@@ -447,26 +447,29 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
             done = [
                 result for part in pool.map(partial(_decode_pictures, preprocess), parts) for result in part
             ]
-            good = [sample for _, sample, _ in done if sample is not None]
+            pictures, decoded, errors = zip(*done, strict=True)
+            good = [sample for sample in decoded if sample is not None]
             samples = torch.cat(good) if good else preprocess.no_samples()
-            errors = [error for _, _, error in done]
-            decoded = [Path(picture) for picture, _, error in done if not error]
-            sizes = preprocess.sizes(decoded) if has_masks and decoded else ()
+            readable = [
+                Path(path) for path, sample in zip(pictures, decoded, strict=True) if sample is not None
+            ]
+            sizes = preprocess.sizes(readable) if has_masks and readable else ()
             none = [""] * len(done)
-            yield Block(
-                [picture for picture, _, _ in done], [None] * len(done), errors, none, samples, sizes=sizes
-            )
+            yield Block(pictures, [None] * len(done), errors, none, samples, sizes=sizes)
 
 
 def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
     done: list[tuple[str, Tensor | None, str]] = []
     for path in paths:
+        sample: Tensor | None = None
+        message = ""
         try:
-            done.append((path, preprocess.picture(path), ""))
+            sample = preprocess.picture(path)
         except AssayError as error:
-            done.append((path, None, error.message.removeprefix(f"{path} ")))
+            message = error.message.removeprefix(f"{path} ")
         except (RuntimeError, TypeError, ValueError, MemoryError) as error:  # of a custom transform
-            done.append((path, None, f"{type(error).__name__}: {error}"))
+            message = f"{type(error).__name__}: {error}"
+        done.append((path, sample, message))
     return done
 
 

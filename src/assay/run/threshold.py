@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -45,34 +46,26 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
     module, data = assembly.module, assembly.datamodule
     if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
         return
-    two = module.task.num_classes == 2 and predictions.kind == "probabilities"
     if (
-        not two
+        module.task.num_classes != 2
+        or predictions.kind != "probabilities"
         or not holds_whole_model(assembly)
         or not len(data.splits.rows["val"])
         or data.tested != "test"
     ):
         return
     to_probabilities: Any = module.task.probabilities(module.loss)
+
+    def predict(inputs: Tensor) -> Tensor:
+        return module.task.postprocess(to_probabilities(module(inputs)).float(), "probabilities")
+
     module.eval().to(data.device)
     with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
-        value = best_threshold(
-            *_validate(
-                data,
-                lambda inputs: module.task.postprocess(
-                    to_probabilities(module(inputs)).float(), "probabilities"
-                ),
-            )
-        )
+        value = best_threshold(*_validate(data, predict))
     if value is not None:
         right = np.asarray(predictions.targets) == 1
-        precision, recall = _precision_recall(predictions.outputs[:, 1], right, value)
-        record.threshold = {
-            "value": value,
-            "class": predictions.class_names[1],
-            "precision": precision,
-            "recall": recall,
-        }
+        achieved = _precision_recall(predictions.outputs[:, 1], right, value)
+        record.threshold = {"value": value, "class": predictions.class_names[1], **achieved}
 
 
 def _validate(
@@ -80,21 +73,23 @@ def _validate(
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Probabilities of the second class of the validation samples, and whether each is of it."""
     count, size = len(data.splits.rows["val"]), data.eval_batch_size
-    found: list[Tensor] = []
-    right: list[Tensor] = []
-    for start in range(0, count, size):
-        inputs, targets = eval_samples(data, "val", range(start, min(start + size, count)))
-        found.append(probabilities(inputs)[:, 1].cpu())
-        right.append(targets.cpu() == 1)
-    return torch.cat(found).numpy(), torch.cat(right).numpy()
+    batches = (
+        eval_samples(data, "val", range(start, min(start + size, count))) for start in range(0, count, size)
+    )
+    pieces = [(probabilities(inputs)[:, 1].cpu(), targets.cpu() == 1) for inputs, targets in batches]
+    of_class, right = map(torch.cat, zip(*pieces, strict=True))
+    return of_class.numpy(), right.numpy()
 
 
 def _precision_recall(
     probabilities: NDArray[Any], right: NDArray[np.bool_], threshold: float
-) -> tuple[float, float]:
+) -> dict[str, float]:
     predicted = probabilities >= threshold
     hits = int((predicted & right).sum())
-    return hits / max(1, int(predicted.sum())), hits / max(1, int(right.sum()))
+    return {
+        "precision": hits / max(1, int(predicted.sum())),
+        "recall": hits / max(1, int(right.sum())),
+    }
 
 
 def _steps(
@@ -155,8 +150,10 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
         ConfigError: It is neither, the run does not predict one of two classes, or no threshold fulfils it.
     """
     rule = _RULE.fullmatch(typed.strip())
-    number = _share(rule[2] if rule else typed)
-    if number is None:
+    number = -1.0
+    with suppress(ValueError):
+        number = float(rule[2] if rule else typed)
+    if not 0 <= number <= 1:
         raise ConfigError(
             f"expected a number from 0 to 1, or a rule such as recall>=0.8 or precision>=0.9, got {typed!r}",
             key=_KEY,
@@ -186,20 +183,11 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
             key=_KEY,
             hint=f"{_KEY} 'precision>={highest:g}'",
         )
-    precision, recall = _precision_recall(probabilities, right, value)
     about = {"chosen": f"by {rule[1]} >= {number:g} on validation", "subset": "validation"}
-    predictor.use_threshold(value, {**about, "precision": precision, "recall": recall})
+    predictor.use_threshold(value, about | _precision_recall(probabilities, right, value))
     if (count := int(right.sum())) < _FEWEST:
         samples = pluralize(count, "validation sample")
         predictor.notes.append(f"the threshold rests on only {samples} of {name!r}")
-
-
-def _share(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 <= number <= 1 else None
 
 
 def _validation_of(predictor: Predictor, run_dir: Path) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

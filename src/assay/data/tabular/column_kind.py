@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from pandas import Series
 
 
-Kind = Literal["number", "amount", "category", "date", "time", "duration", "id", "text", "empty"]
-FORMED: Final = ("amount", "date", "time")
-"""Kinds that are written in a form, which is learned; see `find_form`."""
+Kind = Literal["number", "amount", "category", "date", "time", "duration", "id", "text", "empty", "nested"]
+FORMED: Final = ("amount", "date", "time", "nested")
+"""Kinds that are written in a form, which is learned or refused; see `find_form`."""
 
 _FEW = 10
 """Different values that are never too many for categories."""
@@ -72,7 +72,9 @@ _VERSION_NAME = re.compile(r"version|(^|[_\W])ver$", re.I)
 _MOST = 0.9
 """Of different texts that are dates or times in a column of such."""
 _SIGNS = re.compile(r"[^\w\s]+")
-_SENTINEL = re.compile(r"-?9{2,}(\.9+)?|-[1-9]")
+_SENTINEL = re.compile(
+    r"-?9{2,}(\.9+)?|-[1-9]|-?1?0{4,}|-?\d(\.\d+)?e\+\d+|3276[78]|-3276[78]|65535|-?214748364[78]"
+)
 _MOST_UNITS = 3
 """Of amounts; 1st, 2nd, 3rd and 4th have more."""
 _SAMPLE = 1000
@@ -90,6 +92,8 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
     values = column.dropna()
     if values.empty:
         return "empty", "no value in any row"
+    if is_nested(values):
+        return "nested", f"lists, mappings or bytes such as {str(values.iloc[0])[:40]}"
     if pd.api.types.is_datetime64_any_dtype(column):
         return "date", "dates"
     if pd.api.types.is_timedelta64_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
@@ -125,22 +129,32 @@ def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> d
 
 def is_number(column: Series[Any]) -> bool:
     """Whether a column holds numbers, or yes and no."""
-    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
+    return bool(pd.api.types.is_numeric_dtype(column))
+
+
+def is_nested(column: Series[Any]) -> bool:
+    """Whether cells hold several values, or bytes."""
+    if column.dtype != object:
+        return False
+    return any(isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column)
 
 
 def find_sentinel(column: Series[Any]) -> str:
-    """A number of nines far from all others, or the only one below 0: likely a missing value; else empty."""
+    """A number such as 999 or 1e30 far from all others, or the only one below 0; else empty.
+
+    It is likely to stand for a missing value.
+    """
     values = column.dropna()
     if not is_number(column) or pd.api.types.is_bool_dtype(column) or values.empty:
         return ""
     for end in (values.min(), values.max()):
-        text = f"{end:.10g}"
+        text = str(end).removesuffix(".0")
         others = values[values != end]
         if not _SENTINEL.fullmatch(text) or len(values) - len(others) <= 2 or others.nunique() < 2:
             continue
         is_alone = end < 0 <= others.min() and (end <= -10 or others.nunique() >= _SEVERAL)
-        is_nines = abs(end) >= 10
-        if is_alone or (is_nines and abs(others - end).min() > others.max() - others.min()):
+        is_large = abs(end) >= 10
+        if is_alone or (is_large and abs(others - end).min() > others.max() - others.min()):
             return text
     return ""
 
@@ -229,6 +243,8 @@ _MILLISECONDS: Final = 10**11
 
 def find_form(column: pd.Series[Any], kind: str, day_first: bool | None = None) -> str:
     """How the values of a column are written, which is one of `FORMED`."""
+    if kind == "nested":
+        raise DataError(f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}")
     if kind == "amount":
         return find_amount(column)
     if kind == "date":
@@ -307,11 +323,12 @@ def _parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
         numbers = pd.to_numeric(column.where(present), errors="coerce")
         dates = pd.to_datetime(numbers.astype(np.float64), unit=unit, utc=True, errors="coerce")
     else:
-        # Numbers among texts would be taken for nanoseconds.
-        texts = column.where(present, None).map(_as_text, na_action="ignore")
-        dates = pd.to_datetime(texts.astype(object), format=form, utc=True, errors="coerce")
-    dates = dates.dt.tz_localize(None).astype("datetime64[us]")
-    return dates
+        # Numbers among texts are no dates, though 20240105 reads as one; alone they may be.
+        masked = (int, float) if form != "%Y%m%d" else ()
+        texts = [None if isinstance(value, masked) else _as_text(value) for value in column]
+        series = pd.Series(texts, column.index, dtype=object)
+        dates = pd.to_datetime(series, format=form, utc=True, errors="coerce")
+    return dates.dt.tz_localize(None).astype("datetime64[us]")
 
 
 def _as_text(value: Any) -> str:
@@ -418,6 +435,8 @@ def describe_amount(column: pd.Series[Any], form: str) -> str:
 
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that is ambiguous."""
+    if is_nested(values):
+        raise DataError(f"data.source.target={name}: the column holds {kind_of(values)[1]}")
     different = values.nunique()
     if not is_number(values):
         if not isinstance(values.dtype, pd.CategoricalDtype):  # else the file says that these are classes
@@ -500,8 +519,10 @@ class Features:
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
 
-def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> Features:
-    """Choose the feature columns by what each column holds."""
+def choose_features(
+    frame: pd.DataFrame, options: ColumnOptions, path: str, problems: Sequence[DataError] = ()
+) -> Features:
+    """Choose the feature columns by what each column holds; what is wrong is told beside other problems."""
     for option in ("features", "exclude", "keep", "categories"):
         names = getattr(options, option) or []
         check_columns(frame, names, path, option)
@@ -510,12 +531,16 @@ def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> F
             raise DataError(message, hint=f"leave it out of {option}")
     named = frame.columns if options.features is None else options.features
     chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
-    names = [name for name in chosen.names if name not in options.categories]
-    chosen.kinds = {name: kind_of(frame[name]) for name in names}
+    chosen.kinds = {
+        name: kind_of(frame[name])
+        for name in chosen.names
+        if name not in options.categories or is_nested(frame[name])
+    }
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
-    problems = _find_forms(frame, options, chosen)
-    if not chosen.names:
+    problems = [*problems, *_find_forms(frame, options, chosen)]
+    chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
+    if not chosen.names and not problems:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
         message = f"data.source.features: no column is left to predict from{why}"
         raise DataError(message, hint="add a column, or keep one: data.source.keep=[NAME]")
@@ -525,17 +550,14 @@ def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> F
     parsed = frame.assign(**numbers)
     problems += _check_leaks(parsed, options, chosen)
     if problems:
-        raise join_problems(problems)
+        messages = [text for problem in problems if (text := problem.message.removeprefix("data: "))]
+        hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+        told = "; ".join(messages)
+        prefix = "" if told.startswith("data.") else "data: "
+        raise DataError(prefix + told, hint="; ".join(hints))
     _note_forms(frame, options, chosen)
     _add_notes(parsed, options, chosen)
     return chosen
-
-
-def join_problems(problems: Sequence[DataError]) -> DataError:
-    """One error of several."""
-    messages = [text for problem in problems if (text := problem.message.removeprefix("data: "))]
-    hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
-    return DataError(f"data: {'; '.join(messages)}", hint="; ".join(hints))
 
 
 def _find_forms(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
@@ -572,7 +594,7 @@ def _find_forms(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> 
 def _leave_out_unfit(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
     left_out: dict[str, str] = {}
     for name, (kind, why) in chosen.kinds.items():
-        if name in asked.keep:
+        if name in asked.keep or kind == "nested":
             continue
         if len(frame) > 1 and frame[name].nunique() == 1:
             left_out[name] = "one value in all rows"
@@ -623,7 +645,7 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [f"{name} ({code}, {_count(frame[name], code):,} times)" for name, code in codes.items()]
         option = _override(asked, "na_values", *sorted({*codes.values()}))
-        option = re.sub(r'"(-?[\d.]+)"', r"\1", option)  # numbers need no quotes
+        option = re.sub(r'"(-?[\d.]+(e\+\d+)?)"', r"\1", option)  # numbers need no quotes
         chosen.notes.append(
             f"possible codes of missing values: {join_names(counts)}; where they mean that: {option}"
         )
@@ -658,6 +680,8 @@ def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) ->
     """The columns that equal a target; notes on those that decide it in another way."""
     names = [name for name in chosen.names if name not in asked.keep]
     for target in asked.targets:
+        if is_nested(frame[target]):
+            continue
         name, how = find_leak(frame, names, target)
         given_away = f"the column {name!r} reveals the target {target!r}: {how}"
         if name and len(chosen.names) > 1:

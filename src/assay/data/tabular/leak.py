@@ -43,7 +43,7 @@ def _describe_relation(feature: Series[Any], target: Series[Any]) -> str:
         return ""
     if feature.astype(str).equals(target.astype(str)):
         return "the two columns are equal"
-    if _is_numeric(feature) and _is_numeric(target) and different > 2:
+    if pd.api.types.is_numeric_dtype(feature) and pd.api.types.is_numeric_dtype(target) and different > 2:
         numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
         with np.errstate(all="ignore"):
             apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
@@ -76,7 +76,7 @@ def _describe_hint(feature: Series[Any], target: Series[Any]) -> str:
     different = len(np.unique(classes))
     if how or len(values) < _ROWS or not 2 <= different <= _MOST_CLASSES or values.dtype.kind == "M":
         return how
-    if _is_numeric(values):
+    if pd.api.types.is_numeric_dtype(values):
         numbers = values.to_numpy(dtype=np.float64)
         order = np.argsort(numbers, kind="stable")
         borders = np.flatnonzero(np.diff(classes[order])) + 1
@@ -132,17 +132,15 @@ def _describe_threshold(
 def _is_valley(numbers: NDArray[np.float64], first: int, border: int, end: int) -> bool:
     """Whether values lie farther apart at a border than on both of its sides; also of too few to tell."""
     fewest = min(border - first, end - border)
+    if fewest < _FEWEST:
+        return True
     near = max(_FEWEST // 3, fewest // 6)
     left = numbers[max(first, border - 3 * near) : border - near + 1]
     right = numbers[border + near - 1 : min(end, border + 3 * near)]
     apart = [float(np.diff(part).mean()) for part in (left, numbers[border - near : border + near], right)]
-    return fewest < _FEWEST or apart[1] > _VALLEY * max(apart[0], apart[2])
+    return apart[1] > _VALLEY * max(apart[0], apart[2])
 
 
 def _log_ways(sizes: NDArray[np.intp]) -> float:
     """Logarithm of the number of ways to order rows of so many of each class."""
     return lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes)
-
-
-def _is_numeric(column: Series[Any]) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))

@@ -205,9 +205,10 @@ class TableEncoder:
         judged = judge_rows(raw, self.columns)
         if judged.errors:
             row, error = min(judged.errors.items())
+            fill = ", or fill gaps with data.source.missing=impute" if "has no value" in error else ""
             raise DataError(
                 f"data: row {raw.index[row]} (rows count from 0): {error}",
-                hint="clean the column, train without it, or fill gaps with data.source.missing=impute",
+                hint=f"clean the column, or train without it{fill}",
             )
         return self.encode(judged.frame)
 
@@ -215,23 +216,13 @@ class TableEncoder:
         """As `transform`, of rows that `judge_rows` has taken."""
         if not len(judged):
             return torch.zeros(0, len(self.feature_names))
-        shifts = [column.shift for column in self._in_order()[0] for _ in range(column.width)]
-        values = self._stack(judged)
-        if any(shifts):
-            values[:, : len(shifts)] -= shifts
-        with np.errstate(over="ignore"):
-            return torch.from_numpy(np.ascontiguousarray(values.astype(np.float32)))
-
-    def encode_exactly(self, raw: pd.DataFrame) -> NDArray[np.float64]:
-        """As `transform`, in double precision and with nothing subtracted: for a model beside the run's."""
-        return self._stack(judge_rows(raw, self.columns).frame).astype(np.float64)
-
-    def _stack(self, judged: pd.DataFrame) -> NDArray[Any]:
         numbers, marked, categories = self._in_order()
         encoded = [_encode(judged[column.name], column) for column in numbers]
         encoded += [_find_gaps(judged[column.name]) for column in marked]
         encoded += [_encode(judged[column.name], column) for column in categories]
-        return np.column_stack(encoded)
+        values = np.column_stack(encoded)
+        with np.errstate(over="ignore"):
+            return torch.from_numpy(np.ascontiguousarray(values.astype(np.float32)))
 
     @property
     def feature_names(self) -> list[str]:
@@ -327,11 +318,11 @@ def _encode(values: pd.Series[Any], learned: Column) -> NDArray[Any]:
     missing = np.isnan(numbers[:, 0])
     if missing.any():
         numbers[missing] = learned.fills
-    return numbers
+    return numbers - learned.shift
 
 
 _LARGEST = float(np.finfo(np.float32).max)
-_TRUTH_VALUES = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
+TRUTH_VALUES = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
 _SHOWN = 40
 
 
@@ -376,13 +367,14 @@ def _judge_values(
 ) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
     """Numbers or dates, and where they are missing."""
     of_date = learned.kind == "date"
+    values: pd.Series[Any]
     if of_date:
-        values, bad = _dates(column, learned.form)
+        values = column_kind.parse_dates(column, learned.form)
     elif is_amount(learned.form):
         values = parse_amounts(column, learned.form)
-        bad = (column.notna() & values.isna()).to_numpy()
     else:
-        values, bad = _numbers(column, decimal)
+        values = _numbers(column, decimal)
+    bad = (column.notna() & values.isna()).to_numpy()
     _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
     missing, far = values.isna().to_numpy() & ~bad, learned.is_far_off(values)
     if not of_date:
@@ -435,32 +427,17 @@ def _note(noted: dict[int, str], wrong: NDArray[np.bool_], column: pd.Series[Any
         noted[int(row)] = f"{noted[int(row)]}; {message}" if int(row) in noted else message
 
 
-def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], NDArray[np.bool_]]:
+def _numbers(column: pd.Series[Any], decimal: str) -> pd.Series[float]:
+    """Float64; NaN for what is no number."""
     if is_number(column):
-        values = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
-        return values, np.zeros(len(column), dtype=bool)
-    if column.dtype.kind in "mM" or isinstance(column.dtype, pd.PeriodDtype):
-        return pd.Series(np.full(len(column), np.nan)), column.notna().to_numpy()
+        return column.astype(np.float64)
     texts = column.astype(object).where(column.notna(), None)
-    as_text = texts.map(lambda value: _use_decimal_point(str(value).strip(), decimal), na_action="ignore")
-    values = pd.to_numeric(as_text, errors="coerce").astype(np.float64)
-    if values.isna().all():  # a column of yes and no in which another text stands, too
-        values = as_text.map(_TRUTH_VALUES).astype(np.float64)
-    return values, (texts.notna() & values.isna()).to_numpy()
+    points = texts.map(lambda value: use_decimal_point(str(value).strip(), decimal), na_action="ignore")
+    values = pd.to_numeric(points, errors="coerce").astype(np.float64)
+    # A column of yes and no in which another text stands, too.
+    return points.map(TRUTH_VALUES).astype(np.float64) if values.isna().all() else values
 
 
-def _dates(column: pd.Series[Any], form: str) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
-    if form not in ("s", "ms", "%Y%m%d", TIME) and column.dtype.kind != "M":
-        # Numbers among texts are no dates, though 20240105 reads as one.
-        dates = column.mask(
-            column.map(lambda value: isinstance(value, int | float), na_action="ignore").eq(True)
-        )
-    else:
-        dates = column
-    values = column_kind.parse_dates(dates, form)
-    return values, (column.notna() & values.isna()).to_numpy()
-
-
-def _use_decimal_point(text: str, decimal: str) -> str:
+def use_decimal_point(text: str, decimal: str) -> str:
     """A number as pandas reads it; 1.234 is none where the decimal point is a comma."""
     return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")

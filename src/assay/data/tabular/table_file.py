@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import lzma
@@ -10,7 +11,6 @@ import warnings
 import zlib
 from collections import Counter
 from contextlib import contextmanager, suppress
-from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -23,14 +23,19 @@ from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.tabular.column_kind import is_number, join_names, kind_of
-from assay.data.tabular.table_encoder import category_texts, check_trained_columns
+from assay.data.tabular.column_kind import is_nested, is_number, join_names, kind_of
+from assay.data.tabular.table_encoder import (
+    TRUTH_VALUES,
+    category_texts,
+    check_trained_columns,
+    use_decimal_point,
+)
 from assay.errors import DataError
 from assay.quoting import format_override, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from assay.data.tabular.table_encoder import Column
 
@@ -66,12 +71,10 @@ _MOST: Final = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-_POINT_NUMBER: Final = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 _INTEGRAL: Final = re.compile(r"^([-+]?\d+)\.0$")
 _LARGE: Final = 2**53
 """From here on floats are not each integer."""
 _CODE: Final = r"\s*0\d+\s*$"
-_GROUPED: Final = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 _FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
@@ -92,6 +95,8 @@ def _count_fields(path: str | Path, options: Mapping[str, Any]) -> Iterator[tupl
 def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
     resolved = dict(options)
+    if is_csv(path):
+        _check_encoding(path, options.get("encoding", "utf-8"))
     if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
         encoding = resolved.get("encoding", "utf-8")
         with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
@@ -102,6 +107,15 @@ def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, A
         if resolved["decimal"] == AUTO:
             resolved["decimal"] = _find_decimal(lines, resolved["separator"])
     return {**resolved, **{key: default for key, default in _PLAIN.items() if resolved.get(key) == AUTO}}
+
+
+def _check_encoding(path: str | Path, encoding: str) -> None:
+    """Refuse UTF-16 that is not read as such: its zeros are characters of other encodings."""
+    with get_handle(path, "rb", is_text=False, compression="infer") as opened:
+        start: bytes = opened.handle.read(2)
+    is_wide = start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or start[:2].count(b"\0") == 1
+    if is_wide and not encoding.lower().startswith(("utf-16", "utf_16", "utf16", "utf-32")):
+        raise UnicodeDecodeError(encoding, start, 0, len(start), "it seems to be UTF-16")
 
 
 def is_csv(path: str | Path) -> bool:
@@ -208,18 +222,18 @@ def read_table(
         raise DataError(f"{key} has no rows", hint="give a table with samples")
     if columns is not None:
         frame = frame[[name for name in frame if name in columns]]
-    parse = _parser_of(options) if is_csv(path) else None
+    decimal = options["decimal"] if is_csv(path) else None
     raw = frame.reset_index(drop=True)
     frame = settle(raw, options["na_values"])
     if columns is None and held is None:
         _check_header(path, frame, key, options)
-    words, is_marked = _find_words(raw, frame, parse, texts)
+    words, is_marked = _find_words(raw, frame, decimal, texts)
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
-    if str(path).lower().endswith(".xlsx") and (
-        rounded := [name for name in frame.columns if _is_long(frame[name])]
-    ):
+    integers = frame.select_dtypes("integer")
+    rounded = [name for name in integers if (integers[name] >= 10**15).any()]
+    if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
             f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
         )
@@ -300,13 +314,6 @@ def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.dropna().astype(str).reindex(column.index) if column.isna().any() else column.astype(str)
 
 
-def is_nested(column: pd.Series[Any]) -> bool:
-    """Whether cells hold several values, or bytes."""
-    if column.dtype != object:
-        return False
-    return any(isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column)
-
-
 def from_arrow(table: Any, plain: Sequence[str] = ()) -> pd.DataFrame:
     """A table of pyarrow's, to be settled; what pandas kept as a category is one, except `plain` columns."""
     about = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
@@ -340,46 +347,34 @@ def _from_arrow(column: Any) -> pd.Series[Any]:
     return settled
 
 
-def _is_long(column: pd.Series[Any]) -> bool:
-    return bool(pd.api.types.is_integer_dtype(column) and column.notna().any() and column.max() >= 10**15)
-
-
-def _parser_of(options: Mapping[str, Any]) -> Callable[[pd.Series[Any]], pd.Series[Any]]:
-    """What reads texts as a CSV file that holds no others."""
-
-    def parse(texts: pd.Series[Any]) -> pd.Series[Any]:
-        if texts.astype(str).str.match(_CODE).any():
-            return texts
-        file = StringIO(texts.to_csv(index=False, header=["x"], quoting=csv.QUOTE_ALL))
-        forms: Any = {"keep_default_na": False, "na_values": [""], "dtype_backend": "numpy_nullable"}
-        frame = pd.read_csv(
-            file, decimal=options["decimal"], skip_blank_lines=False, low_memory=False, **forms
-        )
-        return _settle(frame["x"]).set_axis(texts.index)
-
-    return parse
+def parse_texts(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
+    """Numbers, or yes and no, where a CSV file of these texts alone holds such; else the texts."""
+    present = texts.dropna()
+    if present.empty or present.str.match(_CODE).any():
+        return texts
+    if present.isin(list(TRUTH_VALUES)).all():
+        return _settle(texts.map(TRUTH_VALUES).astype("boolean"))
+    points = texts.map(lambda text: use_decimal_point(text, decimal), na_action="ignore")
+    with suppress(ValueError):
+        return _settle(pd.to_numeric(points, dtype_backend="numpy_nullable"))
+    return texts
 
 
 def parse_remaining(
-    whole: pd.DataFrame, rows: pd.DataFrame, texts: Sequence[str], options: Mapping[str, Any]
+    whole: pd.DataFrame, rows: pd.DataFrame, texts: Sequence[str], decimal: str
 ) -> pd.DataFrame:
     """Numbers in columns that other cells than numbers make text only in rows that were left out."""
-    parse = _parser_of(options)
     for name in rows.columns:
         if name in texts or not isinstance(rows[name].dtype, pd.StringDtype):
             continue
-        different = pd.Series(rows[name].dropna().unique())
-        others = pd.Series(whole[name].dropna().unique())
-        if 0 < len(different) < len(others) and is_number(parse(different)) and not is_number(parse(others)):
-            rows[name] = parse(rows[name])
+        parsed = parse_texts(rows[name], decimal)
+        if is_number(parsed) and not is_number(parse_texts(whole[name], decimal)):
+            rows[name] = parsed
     return rows
 
 
 def _find_words(
-    raw: pd.DataFrame,
-    frame: pd.DataFrame,
-    parse: Callable[[pd.Series[Any]], pd.Series[Any]] | None,
-    texts: Sequence[str],
+    raw: pd.DataFrame, frame: pd.DataFrame, decimal: str | None, texts: Sequence[str]
 ) -> tuple[dict[str, pd.Series[Any]], set[str]]:
     """The words for missing values in each column, and the columns that hold numbers or dates beside them.
 
@@ -392,10 +387,9 @@ def _find_words(
             continue
         words[name] = frame[name][found]
         rest = frame[name].mask(found)
-        different = pd.Series(rest.dropna().unique())
         parsed = rest
-        if parse is not None:
-            parsed = parse(rest) if is_number(parse(different)) else rest
+        if decimal is not None:
+            parsed = parse_texts(rest, decimal)
         elif raw[name].dtype == object:  # of an Excel or JSON file, or of Python: numbers beside words
             parsed = _settle_objects(raw[name].mask(rest.isna()))
         if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
@@ -416,26 +410,25 @@ def _take_words(
     the code of Namibia, or None for no disorder.
     """
     marks = {word for name in numeric for word in words[name]} if na_values == AUTO else set[str]()
-    removed = list[str]()
-    values = list[str]()
-    possible = dict[str, None]()
-    is_text_removed = False
+    removed, values, possible = list[str](), list[str](), list[str]()
+    keep = ""
     for name, found in words.items():
         for word, number in found.value_counts().items():
-            is_removed = name in numeric or word in marks
-            (removed if is_removed else values).append(f"{name} ({word!r}, {pluralize(number, 'row')})")
-            if name not in numeric and is_removed:
+            counted = f"{name} ({word!r}, {pluralize(number, 'row')})"
+            if name not in numeric and word not in marks:
+                values.append(counted)
+                possible.append(str(word))
+                continue
+            removed.append(counted)
+            if name not in numeric:
                 frame[name] = frame[name].mask(frame[name] == word)
-                is_text_removed = True
-            if not is_removed:
-                possible[str(word)] = None
+                keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
     sentences = []
     if removed:
-        keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'" * is_text_removed
         sentences.append(f"read as missing: {join_names(removed)}{keep}")
     if values:
         typed = [] if na_values == AUTO else list(na_values)
-        hint = format_override("data.source.na_values", [*typed, *possible])
+        hint = format_override("data.source.na_values", [*typed, *dict.fromkeys(possible)])
         sentences.append(
             f"read as a value, not as missing: {join_names(values)}; if it means missing: {hint}"
         )
@@ -469,9 +462,10 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
+        option = "data.source.encoding=" if key.startswith("data.") else "--encoding "
         raise DataError(
             f"{key} is not text in {encoding}: {error.reason}",
-            hint="save it as UTF-8, or data.source.encoding=cp1252 (of Windows) or utf-16",
+            hint=f"save it as UTF-8, or {option}cp1252 (of Windows), or {option}utf-16",
         ) from error
     except (*_FAILURES, ImportError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -517,30 +511,26 @@ def _read_csv(
     forms = {**_csv_options(options, texts, names), "usecols": used}
     with _explain_widths(path, key, options):
         frame: pd.DataFrame = pd.read_csv(path, **forms)
-    frame = _use_points(_keep_zeros(frame, path, forms), options, texts)
-    if rounded := [name for name in frame.columns if _is_rounded(frame[name])]:
-        exact = pd.read_csv(path, **{**forms, "usecols": rounded, "dtype": str})
-        for name in rounded:
-            digits = exact[name].dropna().str.strip()
-            if digits.str.fullmatch(r"[-+]?\d+").all():
-                frame[name] = _settle_objects(digits.map(int).astype(object).reindex(frame.index))
-    if columns is None:
-        _check_quotes(frame, key, options)
-        if len(frame) and frame.iloc[:, -1].isna().any():  # fields that are not there are missing values
-            _check_widths(path, key, options)
+    _read_integers(frame, path, forms)
+    if columns is None and len(frame) and frame.iloc[:, -1].isna().any():  # so pandas reads missing fields
+        _check_widths(path, key, options)
     return frame
 
 
-def _keep_zeros(frame: pd.DataFrame, path: str, forms: Mapping[str, Any]) -> pd.DataFrame:
-    """Codes such as 01234 as they are written, which pandas reads as the number 1234."""
-    names = [name for name in frame.columns if _are_integers(frame[name])]
-    if not names or not _has_leading_zeros(path, forms["sep"]):
-        return frame
+def _read_integers(frame: pd.DataFrame, path: str, forms: Mapping[str, Any]) -> None:
+    """Codes such as 01234, and large integers beside a gap, as they are written."""
+    rounded = [name for name in frame.columns if _is_rounded(frame[name])]
+    integers = [name for name in frame.columns if _are_integers(frame[name])]
+    names = [*rounded, *integers] if integers and _has_leading_zeros(path, forms["sep"]) else rounded
+    if not names:
+        return
     texts = pd.read_csv(path, **{**forms, "usecols": names, "dtype": str})
-    for name in names:
-        if texts[name].str.match(_CODE).any():
-            frame[name] = texts[name].str.strip()
-    return frame
+    for name in dict.fromkeys(names):
+        digits = texts[name].str.strip()
+        if digits.str.match(_CODE).any():
+            frame[name] = digits
+        elif name in rounded and digits.dropna().str.fullmatch(r"[-+]?\d+").all():
+            frame[name] = _settle_objects(digits.dropna().map(int).astype(object).reindex(frame.index))
 
 
 def _are_integers(column: pd.Series[Any]) -> bool:
@@ -655,32 +645,24 @@ def _check_header(path: str | Path, frame: pd.DataFrame, key: str, options: Mapp
             hint=f"data.source.skip_rows={line} if line {line + 1} is the header, or data.source.header=true",
         )
     same = [name for name in names if not is_number(frame[name]) and (frame[name] == name).any()]
-    repeated = (frame == names).all(axis=1) if len(same) == len(names) else pd.Series(False, frame.index)
-    if repeated.any():
-        same = [name for name in names if (frame[name][~repeated] == name).any()]
-    if repeated.any() and 2 * len(same) <= len(names):
-        raise DataError(
-            f"{key}: the header is repeated in {pluralize(int(repeated.sum()), 'row')}, first row "
-            f"{int(repeated.to_numpy().argmax())} (rows count from 0)",
-            hint="remove them; data.source.header=true takes them as values",
-        )
     numbers = [float(name) for name in names if reads_as_number(name)]
     steps = set(np.diff(numbers))
     if len(steps) == 1 and (steps == {1} or len(numbers) > 2):  # as pandas calls columns, or of years
         numbers = []
-    inside = [name for name in names if numbers and reads_as_number(name) and _is_inside(frame[name], name)]
+    inside = [
+        name
+        for name in names
+        if numbers
+        and reads_as_number(name)
+        and is_number(frame[name])
+        and frame[name].min() <= float(name) <= frame[name].max()
+    ]
     if 2 * len({*same, *inside}) > len(names) > 1:
         example = ", ".join(names[:5])
         raise DataError(
             f"{key}: the first row ({example}{', …' * (len(names) > 5)}) looks like values, not a header",
             hint=f"{_NO_HEADER}; data.source.header=true if these are their names",
         )
-
-
-def _is_inside(column: pd.Series[Any], name: str) -> bool:
-    """Whether a name is a number like those of its column."""
-    is_plain = is_number(column) and not pd.api.types.is_bool_dtype(column)
-    return is_plain and bool(column.min() <= float(name) <= column.max())
 
 
 def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> None:
@@ -704,30 +686,6 @@ def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> Non
         )
 
 
-def _check_quotes(frame: pd.DataFrame, key: str, options: Mapping[str, Any]) -> None:
-    """Refuse rows that lie in a cell: a quote that is not closed takes in all up to the next quote."""
-    numbers = [is_number(frame[name]) for name in frame.columns]
-    for position, name in enumerate(frame.columns):
-        if numbers[position]:
-            continue
-        texts = frame[name].dropna().astype(str)
-        for row, text in texts[texts.str.contains("\n", regex=False)].items():
-            lines = [line.split(options["separator"]) for line in text.splitlines()]
-            rows: list[list[str]] = [[""] * position + lines[0], *lines[1:-1]]
-            rows.append(lines[-1] + [""] * (len(numbers) - position - 1))
-            if any(len(fields) != len(numbers) for fields in rows):
-                continue
-            values = [
-                fields[i] for fields in rows for i, number in enumerate(numbers) if number and fields[i]
-            ]
-            if values and all(reads_as_number(text.replace(options["decimal"], ".")) for text in values):
-                raise DataError(
-                    f"{key}: {len(rows) - 1} rows are inside one cell of the column {name!r} in row {row} "
-                    "(rows count from 0): a quote is not closed there",
-                    hint='close it, double it ("") where it belongs to the text, or remove it',
-                )
-
-
 def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
     """Whether each line of a file is a text."""
     return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
@@ -735,7 +693,7 @@ def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
 
 def find_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """How a table is read, with what was found in place of `auto`."""
-    with _explain_errors(str(path)):
+    with _explain_errors(str(path), options.get("encoding", "utf-8")):
         return resolve_options(path, options)
 
 
@@ -815,18 +773,7 @@ def _frames_of_csv(
             if not is_checked and frame.iloc[:, -1].isna().any():  # as in `_read_csv`
                 _check_widths(path, key, options)
                 is_checked = True
-            yield _use_points(frame, options, texts)
-
-
-def _use_points(frame: pd.DataFrame, options: Mapping[str, Any], texts: Sequence[str]) -> pd.DataFrame:
-    """Numbers with a decimal point beside columns with a comma, unless each may be a thousand's."""
-    for name in frame.columns if options["decimal"] == "," else ():
-        values = frame[name].dropna()
-        if name in texts or is_number(values) or not all(map(_POINT_NUMBER.fullmatch, map(str, values))):
-            continue
-        if not all(_GROUPED.fullmatch(text) for text in values if "." in text):
-            frame[name] = pd.to_numeric(frame[name])
-    return frame
+            yield frame
 
 
 def _frames_of_arrow(path: Path, names: list[str], size: int) -> Iterator[pd.DataFrame]:

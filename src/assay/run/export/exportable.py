@@ -18,9 +18,9 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.config.unread_keys import OUR_DATA
 from assay.data.normalize import Normalize
-from assay.data.tabular.amount import is_amount, parse_amounts
-from assay.data.tabular.column_kind import date_parts, days_since_1970, parse_dates
-from assay.data.tabular.table_encoder import TableEncoder, category_texts
+from assay.data.tabular.column_kind import date_parts, days_since_1970
+from assay.data.tabular.table_encoder import TableEncoder, category_texts, judge_rows
+from assay.data.tabular.table_file import WORDS
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
@@ -47,11 +47,6 @@ MISSING: Final = -2
 """Code of a missing category, where training learned no value for it."""
 UNKNOWN: Final = -1
 """Code of a category that training lacks, where it counts as none."""
-_WORDS: Final = (
-    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
-    *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
-)
-"""What stands for a missing value in a CSV file, see `pandas.read_csv`."""
 NO_CLASS: Final = -1
 """What is predicted of a row that lacks a value."""
 _LARGEST: Final = float(torch.finfo(torch.float32).max)
@@ -158,16 +153,16 @@ class Original:
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
     """`numbers`, float64 `[B, N]`, and `categories`, text `[B, C]`."""
+    judged = judge_rows(frame, columns).frame
     numbers: list[Any] = []
     texts: list[Any] = []
     for column in columns:
-        values = frame[column.name]
+        values = judged[column.name]
         if column.kind == "number":
-            values = parse_amounts(values, column.form) if is_amount(column.form) else values
-            numbers.append(values.to_numpy("float64", na_value=np.nan))
+            numbers.append(values.to_numpy())
         elif column.kind == "date":
-            days = days_since_1970(parse_dates(values, column.form))
-            numbers.append(date_parts(days, column.parts or ("elapsed",), column.start))
+            parts = column.parts or ("elapsed",)
+            numbers.append(date_parts(days_since_1970(values), parts, column.start))
         else:
             texts.append(category_texts(values).reindex(values.index, fill_value=""))
     inputs = {"numbers": np.column_stack(numbers)} if numbers else {}
@@ -177,7 +172,7 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
 def text_codes(column: Column, na_values: Sequence[str] = ()) -> dict[str, int]:
     """The texts that stand for something, and their codes."""
     filled = MISSING if column.fill is None else column.codes.get(str(column.fill), unknown_code(column))
-    known = dict.fromkeys(("", *_WORDS, *na_values), filled) | column.codes
+    known = dict.fromkeys(("", *WORDS, *na_values), filled) | column.codes
     # A column of integers with a gap is one of floats in pandas.
     return {f"{text}.0": code for text, code in known.items() if text.lstrip("-").isdigit()} | known
 
