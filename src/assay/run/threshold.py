@@ -19,9 +19,10 @@ from assay.run.kept_predictions import holds_whole_model
 from assay.run.saved_config import read_config
 from assay.targets.external_values import check_addresses
 from assay.targets.trust import trust
+from assay.task.figures.class_figures import scores_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -37,6 +38,7 @@ _FEWEST: Final = 20
 """Validation samples of each class; with fewer a threshold would be chance."""
 _NEARLY: Final = 0.95
 _KEY: Final = "--threshold"
+_SUBSETS: Final = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
 _RULE: Final = re.compile(r"(precision|recall)\s*>?=\s*(\S+)")
 
 
@@ -65,14 +67,16 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
             )
         )
     if value is not None:
-        right = np.asarray(predictions.targets) == 1
-        precision, recall = _precision_recall(predictions.outputs[:, 1], right, value)
-        record.threshold = {
-            "value": value,
-            "class": predictions.class_names[1],
-            "precision": precision,
-            "recall": recall,
-        }
+        record.threshold = describe_scores({"value": value, "class": predictions.class_names[1]}, predictions)
+
+
+def describe_scores(threshold: Mapping[str, Any], predictions: StoredPredictions | None) -> dict[str, Any]:
+    """What the threshold of a run does on stored predictions; nothing where there is none or no targets."""
+    if not threshold or predictions is None or predictions.targets is None:
+        return {}
+    value, subset = threshold["value"], _SUBSETS[predictions.subset]
+    scores = scores_at(value, predictions.outputs[:, 1], predictions.targets == 1)
+    return {"value": value, "class": threshold["class"], "subset": subset, **scores}
 
 
 def _validate(
@@ -87,14 +91,6 @@ def _validate(
         found.append(probabilities(inputs)[:, 1].cpu())
         right.append(targets.cpu() == 1)
     return torch.cat(found).numpy(), torch.cat(right).numpy()
-
-
-def _precision_recall(
-    probabilities: NDArray[Any], right: NDArray[np.bool_], threshold: float
-) -> tuple[float, float]:
-    predicted = probabilities >= threshold
-    hits = int((predicted & right).sum())
-    return hits / max(1, int(predicted.sum())), hits / max(1, int(right.sum()))
 
 
 def _steps(
@@ -186,9 +182,8 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
             key=_KEY,
             hint=f"{_KEY} 'precision>={highest:g}'",
         )
-    precision, recall = _precision_recall(probabilities, right, value)
     about = {"chosen": f"by {rule[1]} >= {number:g} on validation", "subset": "validation"}
-    predictor.use_threshold(value, {**about, "precision": precision, "recall": recall})
+    predictor.use_threshold(value, {**about, **scores_at(value, probabilities, right)})
     if (count := int(right.sum())) < _FEWEST:
         samples = pluralize(count, "validation sample")
         predictor.notes.append(f"the threshold rests on only {samples} of {name!r}")
