@@ -235,6 +235,9 @@ def test_each_score_has_one_value(kind: str, train: Train, tmp_path: Path) -> No
         undefined = ("precision", "recall", "f1", "auroc", "average_precision")
         assert {name: metrics[f"test/{name}"] for name in undefined} == dict.fromkeys(undefined, "nan")
         assert page["auroc"] == page["recall of yes"] == "undefined"
+        assert logged["auroc"] == logged["f1 of yes"] == "undefined"
+        assert "f1 undefined" in terminal
+        assert "nan" not in terminal
     lacks = kind in ("multiclass", "one class alone", "multilabel", "multitask")
     assert sum(note.endswith(LEFT_OUT) for note in run.record["notes"]) == lacks
     notes = [block for section in run_page(run.run_dir).sections for block in section.blocks]
@@ -299,6 +302,13 @@ def test_scores_are_shown_at_the_threshold_of_the_run(train: Train, tmp_path: Pa
         assert in_table(run.run_dir)[f"{name} of yes"] == at_half
     assert page[f"accuracy {at}"] == format_score("accuracy", float((guess == true).mean()))
     assert evaluate(run.run_dir).threshold == threshold
+    frame.tail(300).to_csv(tmp_path / "new.csv", index=False)
+    found = evaluate(run.run_dir, [f"data.source.path={tmp_path}/new.csv"])
+    again = predictions_file.read(run.run_dir / found.predictions)
+    assert again.targets is not None
+    guess = again.outputs[:, 1] >= np.float32(threshold["value"])
+    assert found.threshold["f1"] == pytest.approx(sk.f1_score(again.targets, guess), abs=1e-9)
+    assert (found.threshold["value"], found.threshold["subset"]) == (threshold["value"], "these samples")
 
 
 def test_undefined_scores_are_named_so() -> None:

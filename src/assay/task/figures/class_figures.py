@@ -296,8 +296,6 @@ _CLASS_METRICS: Final = {
     "exact match": "ExactMatch",
 }
 """`Score.metric` of each score."""
-_OF_SECOND: Final = ("f1", "precision", "recall", "average precision")
-"""Scores of the second of two classes."""
 
 
 @final
@@ -317,13 +315,12 @@ class Classes(Evaluator):
         second = f" of {predictions.class_names[1]}" if order is not None else ""
         at = "" if predictions.threshold == 0.5 else f" at {predictions.threshold:.4g}"
         confidence = _confidence_and_truth(outputs, targets)
-        metrics, shares = _CLASS_METRICS, {f"accuracy{at}": is_right}
-        if order is not None:
-            metrics = {
-                f"{name}{second}" if name in _OF_SECOND else name: metric for name, metric in metrics.items()
-            }
-            shares[f"precision{second}{at}"] = is_right[preds == 1]
-            shares[f"recall{second}{at}"] = is_right[targets == 1]
+        metrics = _CLASS_METRICS | {f"{name}{second}": metric for name, metric in _CLASS_METRICS.items()}
+        shares = {
+            f"accuracy{at}": is_right,
+            f"precision{second}{at}": is_right[preds == 1],
+            f"recall{second}{at}": is_right[targets == 1],
+        }
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             hits = np.bincount(targets[is_right], weights[is_right], num_classes)
@@ -386,7 +383,9 @@ class Classes(Evaluator):
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         preds, names = predictions.classes, predictions.class_names
-        return class_warnings(require_targets(predictions), preds, names, describe_samples(predictions))
+        samples, threshold = describe_samples(predictions), predictions.threshold
+        who = "the model" if threshold == 0.5 else f"the model at its threshold {threshold:.4g}"
+        return class_warnings(require_targets(predictions), preds, names, samples, who)
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
