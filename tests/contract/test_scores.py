@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.command import documented, typed
 
 from assay.analysis.objective import format_score
+from assay.data.shown_samples import eval_samples
 from assay.record import predictions_file
-from assay.report.page import Cards, Note
+from assay.report.page import Cards, Note, Table
 from assay.report.run_page import run_page
 from assay.run.evaluate import evaluate
 from assay.run.result import format_scores
 from assay.task.evaluator import LEFT_OUT
+from assay.terminal import NO_BREAK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Train
+    from tests.conftest import Train, Trained
 
     from assay.task.predictions import StoredPredictions
 
@@ -69,6 +73,34 @@ def table(kind: str, folder: Path) -> tuple[str, ...]:
     return "data=table", path, test_path, f"data.source.target={target}", *more
 
 
+SMALL = ("trainer.max_epochs=1", "callbacks=[checkpoint,last_checkpoint]")
+
+
+def job(kind: str, folder: Path) -> tuple[str, ...]:
+    """A small run of a task."""
+    if kind == "segmentation":
+        sizes = (
+            "~data.spec",
+            "+data.source.num_samples=[24,8,9]",
+            "data.batch_size=8",
+            "data.eval_batch_size=4",
+        )
+        return "data=digits_segmentation", *sizes, "model.widths=[4,8]", "optimizer.lr=0.01", *SMALL
+    if kind == "language_modelling":
+        for number in range(12):
+            lines = [f"def function_{number}_{line}(x):\n    return x + {line}\n" for line in range(12)]
+            (folder / f"{number}.py").write_text("\n".join(lines), encoding="utf-8")
+        model = ("model.num_layers=1", "model.num_heads=2", "model.embedding_size=16")
+        source = (f"data.source.root={folder}", "data.source.context_length=16", "data.eval_batch_size=7")
+        return "data=text_files", *source, *model, "trainer.limit_train_batches=6", *SMALL
+    if kind in ("reconstruction", "self_supervised"):
+        narrow = ("model.hidden=[16]",)
+        if kind == "self_supervised":
+            narrow = ("model.num_features=16", "model.encoder.widths=[4,8]")
+        return f"task={kind}", "data=digits", "data.batch_size=256", "scheduler=none", *narrow, *SMALL
+    return *table(kind, folder), *MLP
+
+
 def of_columns(columns: list[tuple[Any, Any, Any]]) -> dict[str, float]:
     """Means over the columns of (target, score, guess) with samples."""
     columns = [column for column in columns if column[0].any()]
@@ -84,6 +116,34 @@ def of_columns(columns: list[tuple[Any, Any, Any]]) -> dict[str, float]:
 def of_values(true: Any, values: Any) -> dict[str, float]:
     mae, mse = sk.mean_absolute_error(true, values), sk.mean_squared_error(true, values)
     return {"mae": float(mae), "rmse": float(mse) ** 0.5, "r2": float(sk.r2_score(true, values))}
+
+
+def by_model(kind: str, run: Trained) -> dict[str, float]:
+    """Scores of what the model returns for all test samples at once."""
+    data, model = run.datamodule, run.module.model.eval()
+    inputs, targets = eval_samples(data, "test", range(len(data.splits.rows["test"])))
+    with torch.no_grad():
+        outputs = model(inputs)
+    if kind == "segmentation":
+        true, guess = targets.flatten().numpy(), outputs.argmax(1).flatten().numpy()
+        options = {"labels": np.union1d(true, guess), "average": "macro", "zero_division": 0}
+        return {
+            "mean_iou": float(sk.jaccard_score(true, guess, **options)),
+            "mean_dice": float(sk.f1_score(true, guess, **options)),
+            "pixel_accuracy": float(sk.accuracy_score(true, guess)),
+        }
+    if kind == "language_modelling":
+        chances = outputs.double().softmax(-1).gather(-1, targets[..., None])
+        return {"perplexity": float((-chances.log().mean()).exp())}
+    if kind == "reconstruction":
+        error, unit = (outputs - inputs).double().numpy(), float(data.spec.std[0])
+        return {
+            "loss": float((error**2).mean()),
+            "mse": float((error**2).mean()) * unit**2,
+            "mae": float(np.abs(error).mean()) * unit,
+        }
+    nearest = NearestNeighbors(n_neighbors=1).fit(outputs.numpy()).kneighbors(return_distance=False)[:, 0]
+    return {"one_nn": float((targets[nearest] == targets).double().mean())}
 
 
 def by_scikit_learn(kind: str, predictions: StoredPredictions) -> dict[str, float]:
@@ -115,7 +175,16 @@ NAMES = {
     "precision": r"precision( \(macro\)| of yes)?",
     "recall": r"recall of yes|recall \(macro\)|balanced accuracy",
     "average_precision": r"average precision of yes",
+    "mean_iou": "mean iou",
+    "mean_dice": "mean dice",
+    "pixel_accuracy": "pixel accuracy",
+    "one_nn": "recall@1",
+    "loss": "error",
 }
+NO_CARD = {"mse", "mae"}
+"""Scores of a reconstruction in the inputs' unit, which stored predictions do not tell."""
+OF_TABLES = ("multiclass", "binary", "one class alone", "multilabel", "regression", "multitask")
+OF_MODELS = ("segmentation", "language_modelling", "reconstruction", "self_supervised")
 
 
 def on_page(run_dir: Path) -> dict[str, str]:
@@ -124,36 +193,51 @@ def on_page(run_dir: Path) -> dict[str, str]:
     return {name: value for name, value, _ in cards.cards}
 
 
-@pytest.mark.parametrize(
-    "kind", ["multiclass", "binary", "one class alone", "multilabel", "regression", "multitask"]
-)
+def in_table(run_dir: Path) -> dict[str, str]:
+    """The test scores of the page's table."""
+    tables = [block for one in run_page(run_dir).sections for block in one.blocks if isinstance(block, Table)]
+    (shown,) = (one for one in tables if one.columns[0] == "metric")
+    place = list(shown.columns).index("test")
+    return {cells[0].text: cells[place].text for cells in shown.cells}
+
+
+@pytest.mark.parametrize("kind", [*OF_TABLES, *OF_MODELS])
 def test_each_score_has_one_value(kind: str, train: Train, tmp_path: Path) -> None:
-    run = train(*table(kind, tmp_path), *MLP)
+    run = train(*job(kind, tmp_path))
     metrics, predictions = run.record["metrics"], predictions_file.read(run.run_dir / predictions_file.FILE)
-    expected = by_scikit_learn(kind, predictions)
-    page, terminal = on_page(run.run_dir), format_scores(run.result.metrics, "test")
+    expected = by_scikit_learn(kind, predictions) if kind in OF_TABLES else by_model(kind, run)
+    tolerance = {"abs": 1e-9} if kind in OF_TABLES else {"rel": 1e-4}  # of other batches
+    logged = in_table(run.run_dir)
+    page, shares = on_page(run.run_dir), run.record["shares"]
+    terminal = format_scores(run.result.metrics, "test", shares).replace(NO_BREAK, " ")
     again = evaluate(run.run_dir).metrics
-    exit_code, compared = documented("compare", run.run_dir)
+    asked = [word for name in expected for word in ("--metric", f"test/{name}")]
+    exit_code, compared = documented("compare", run.run_dir, *asked)
     assert exit_code == 0
     (row,) = compared["rows"]
     assert expected.keys() <= {name.removeprefix("test/") for name in metrics}
     for name, value in expected.items():
         recorded = metrics[f"test/{name}"]
-        assert recorded == pytest.approx(value, abs=1e-9), name
+        assert recorded == pytest.approx(value, **tolerance), name
         assert run.column(f"test/{name}") == [recorded]
         assert again[f"test/{name}"] == recorded
-        assert f"{name} {format_score(name, recorded)}" in terminal
+        text = format_score(name, recorded, shares)
+        assert f"{name} {text}" in terminal
         head, _, score = name.rpartition("/")
         pattern = NAMES.get(score, score + r"( \(macro\)| of yes)?")
         pattern = f"{head}/{pattern}" if head else pattern
         shown = [text for card, text in page.items() if re.fullmatch(pattern, card)]
-        assert shown == [format_score(name, value)], (name, page)
-        mean = row["scores"].get(f"test/{name}")
-        assert mean is None or mean["mean"] == recorded
+        assert shown == [text] or (name in NO_CARD and kind == "reconstruction"), (name, page)
+        pattern = rf"{re.escape(name)}( \(\w+\)| of yes)?"
+        assert [cell for title, cell in logged.items() if re.fullmatch(pattern, title)] == [text], logged
+        assert row["scores"][f"test/{name}"]["mean"] == recorded
     if kind == "one class alone":
         undefined = ("precision", "recall", "f1", "auroc", "average_precision")
         assert {name: metrics[f"test/{name}"] for name in undefined} == dict.fromkeys(undefined, "nan")
         assert page["auroc"] == page["recall of yes"] == "undefined"
+        assert logged["auroc"] == logged["f1 of yes"] == "undefined"
+        assert "f1 undefined" in terminal
+        assert "nan" not in terminal
     lacks = kind in ("multiclass", "one class alone", "multilabel", "multitask")
     assert sum(note.endswith(LEFT_OUT) for note in run.record["notes"]) == lacks
     notes = [block for section in run_page(run.run_dir).sections for block in section.blocks]
@@ -190,3 +274,43 @@ def test_a_score_that_is_undefined_cannot_be_monitored(tmp_path: Path) -> None:
         folder=tmp_path,
     )
     assert "val/auroc is undefined" in " ".join(done.output.split())
+
+
+def test_scores_are_shown_at_the_threshold_of_the_run(train: Train, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(900, 3)), columns=list("abc"))
+    noisy = frame["a"] - frame["b"] + 2 * draw.normal(size=900)
+    frame["y"] = np.where(noisy > 3, "yes", "no")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    path = f"data.source.path={tmp_path}/rows.csv"
+    run = train("data=table", path, "data.source.target=y", *MLP, "data.split.val=0.4")
+    threshold = run.record["threshold"]
+    predictions = predictions_file.read(run.run_dir / predictions_file.FILE)
+    true, chances = predictions.targets, predictions.outputs[:, 1]
+    assert true is not None
+    guess, by_half = chances >= np.float32(threshold["value"]), chances > 0.5
+    assert (guess != by_half).any()
+    functions = {"precision": sk.precision_score, "recall": sk.recall_score, "f1": sk.f1_score}
+    page, at = on_page(run.run_dir), f"at {threshold['value']:.4g}"
+    words = typed("eval", run.run_dir).output
+    for name, function in functions.items():
+        value = float(function(true, guess))
+        assert threshold[name] == pytest.approx(value, abs=1e-9)
+        assert page[f"{name} of yes {at}"] == format_score(name, value)
+        assert f"{name} {format_score(name, value)}" in words.partition("threshold")[2]
+        at_half = format_score(name, float(function(true, by_half, zero_division=0)))
+        assert in_table(run.run_dir)[f"{name} of yes"] == at_half
+    assert page[f"accuracy {at}"] == format_score("accuracy", float((guess == true).mean()))
+    assert evaluate(run.run_dir).threshold == threshold
+    frame.tail(300).to_csv(tmp_path / "new.csv", index=False)
+    found = evaluate(run.run_dir, [f"data.source.path={tmp_path}/new.csv"])
+    again = predictions_file.read(run.run_dir / found.predictions)
+    assert again.targets is not None
+    guess = again.outputs[:, 1] >= np.float32(threshold["value"])
+    assert found.threshold["f1"] == pytest.approx(sk.f1_score(again.targets, guess), abs=1e-9)
+    assert (found.threshold["value"], found.threshold["subset"]) == (threshold["value"], "these samples")
+
+
+def test_undefined_scores_are_named_so() -> None:
+    assert format_score("f1", float("nan")) == format_score("r2", float("nan")) == "undefined"
+    assert format_score("val/loss", float("nan")) == "nan"

@@ -587,7 +587,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
             row["cause"] = job.outcome.cause
             if best := job.outcome.best:
                 row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
-            row |= dict(sorted(job.outcome.metrics.items()))
+            row |= job.outcome.metrics
         rows.append(row)
     typed = dict.fromkeys(key for values in varying for key in values)
     first_columns = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]

@@ -154,6 +154,8 @@ Shares = Mapping[str, bool]
 
 def format_score(name: str, value: float, shares: Shares | None = None) -> str:
     """One score: a share in per cent, the rest with four significant digits or more."""
+    if math.isnan(value) and not _NO_SHARE.search(name):
+        return "undefined"
     return f"{100 * value:.2f} %" if _is_percent(name, value, shares) else format_number(value)
 
 
@@ -216,7 +218,7 @@ def describe_threshold(threshold: Mapping[str, Any]) -> str:
     """From which probability on the second class is predicted, why, and what that does."""
     scores = [
         f"{name} {format_score(name, threshold[name])}"
-        for name in ("precision", "recall")
+        for name in ("precision", "recall", "f1")
         if name in threshold
     ]
     words = f"{threshold['value']:.4g}, {threshold.get('chosen', 'by F1 on validation')}"

@@ -62,6 +62,7 @@ def evaluate(
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:
+    from assay.analysis.objective import describe_threshold
     from assay.run.result import format_scores, label_commands, predict_commands, read_shares
 
     console = Console(highlight=False, soft_wrap=True)
@@ -70,6 +71,8 @@ def _print_evaluation(evaluation: Evaluation) -> None:
     print_lines(console, [(evaluation.subset, scores)], 5)
     samples = f"{pluralize(evaluation.num_samples, 'sample')}, " if evaluation.num_samples else ""
     whose = "the run's own data" if evaluation.same_data else "other data"
+    if evaluation.threshold:
+        print_lines(console, [("threshold", describe_threshold(evaluation.threshold))], 9)
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
     lines = [("kept", str(evaluation.run_dir / evaluation.predictions))] if evaluation.predictions else []

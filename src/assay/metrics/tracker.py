@@ -132,10 +132,11 @@ class Tracker:
             return
         self._update_metrics(*self._stand_in)
         for metric in self.metrics.values(copy_state=False):
-            for name, default in metric._defaults.items():
+            defaults: dict[str, Any] = metric._defaults
+            for name, default in defaults.items():
                 value = getattr(metric, name)
                 if isinstance(value, list):
-                    empty: Any = [torch.atleast_1d(part)[:0] for part in value]
+                    empty: Any = [(part if part.ndim else part[None])[:0] for part in value]
                 else:
                     empty = default.to(value).expand_as(value).clone()
                 setattr(metric, name, empty)

@@ -77,6 +77,7 @@ def run_page(run_dir: Path) -> Page:
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
     values, config_note = read_values(run_dir)
     predictions, missing = _read_predictions(run_dir)
+    predictions = predictions and predictions.at(record.threshold)
     curves: Mapping[str, Curve] = {}
     no_curves = "Nothing has been logged yet."
     try:
@@ -141,7 +142,7 @@ def _score_blocks(
         blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
     if record.threshold:
         said = f"Threshold that assay predict uses: {describe_threshold(record.threshold)}"
-        blocks.append(Note(f"{said}; what follows is at 0.5.", ""))
+        blocks.append(Note(f"{said}. Cards, figures and samples are at this threshold, the table is at 0.5."))
     if record.test_looks:
         looks = f"looked at {pluralize(record.test_looks, 'time')}"
         blocks.append(Note(f"The test subset was {looks} in the tries that this run belongs to.", ""))
@@ -240,7 +241,7 @@ def _score_cards(predictions: StoredPredictions) -> list[Block]:
     cards = [
         (
             score.name,
-            format_score(score.name, score.value) if math.isfinite(score.value) else "undefined",
+            format_score(score.name, score.value),
             _interval(score) if math.isfinite(score.low) else "no interval",
         )
         for score in scores

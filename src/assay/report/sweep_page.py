@@ -492,9 +492,8 @@ def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], ro
         y_range = float(near.min() - room), float(near.max() + room)
         far = pluralize(len(values) - len(near), "point")
         caption.append(f"{far} far outside: a double click shows all.")
-    slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     return Figure(
-        f"curve_{slug}",
+        f"curve_{re.sub('[^a-z0-9]', '_', name.lower())}",
         name,
         tuple(lines),
         "optimizer step",

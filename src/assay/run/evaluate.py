@@ -41,6 +41,7 @@ from assay.run.kept_predictions import collect_predictions, predictions_of, warn
 from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, source_info
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
+from assay.run.threshold import describe_scores
 from assay.targets.allowed_targets import check_targets
 from assay.targets.external_values import check_addresses
 from assay.targets.trust import KEY as TRUSTED
@@ -145,6 +146,8 @@ class Evaluation:
         num_samples: How many were tested; 0 where a datamodule of somebody's own does not say.
         metrics: Scores, named after the subset, such as `test/accuracy`.
         notes: What the user should know, such as classes that the data lacks.
+        threshold: Of two classes, the run's threshold, with its precision, recall and F1 on these samples;
+            empty where the run has none. `metrics` are at 0.5.
         predictions: File in the run directory; empty where none were kept.
     """
 
@@ -159,6 +162,7 @@ class Evaluation:
     num_samples: int
     metrics: Mapping[str, float]
     notes: Sequence[str] = field(default_factory=list)
+    threshold: Mapping[str, Any] = field(default_factory=dict)
     predictions: str = ""
 
 
@@ -294,7 +298,8 @@ def _test(
         same_data=same,
         num_samples=keep.num_seen or (len(sample_names(data)) if isinstance(data, DataModule) else 0),
         metrics=metrics,
-        notes=[*notes, *warnings_of(predictions)],
+        notes=[*notes, *warnings_of(predictions and predictions.at(record.threshold))],
+        threshold=describe_scores(record.threshold, predictions),
     )
     return found, predictions
 

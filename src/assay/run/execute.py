@@ -269,11 +269,12 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         if trainer.is_global_zero:
             not_kept = "what was predicted is not kept"
             predictions = _best_effort(not_kept, kept_predictions.write, assembly, keep, run_dir)
-            record.warnings = _best_effort(_LACKS, kept_predictions.warnings_of, predictions) or []
+            _try(record, "could not choose a threshold", add_threshold, assembly, record, predictions)
+            decided = predictions and predictions.at(record.threshold)
+            record.warnings = _best_effort(_LACKS, kept_predictions.warnings_of, decided) or []
             for warning in record.warnings:
                 log.warning("%s", warning)
             _try(record, "could not compute the baseline", add_baseline, assembly, record, predictions)
-            _try(record, "could not choose a threshold", add_threshold, assembly, record, predictions)
             _best_effort(_LACKS, log_results, assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
     _note_precision(assembly, record, seconds)

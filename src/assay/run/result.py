@@ -51,7 +51,7 @@ class RunResult:
         baseline: What a simple model scores on the same test samples, and what to type where it is as good;
             empty where there is none.
         threshold: Of two classes, the probability from which on `predict` says the second one, with its
-            precision and recall on the test; empty where none was chosen.
+            precision, recall and F1 on the test; empty where none was chosen.
         curves: A row an epoch or logged step, as CSV; None where the run writes none.
         module: What was trained, where that was in this process; of a finished run on the weights of its best
             checkpoint.

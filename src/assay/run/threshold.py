@@ -20,9 +20,10 @@ from assay.run.kept_predictions import holds_whole_model
 from assay.run.saved_config import read_config
 from assay.targets.external_values import check_addresses
 from assay.targets.trust import trust
+from assay.task.figures.class_figures import scores_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -38,6 +39,7 @@ _FEWEST: Final = 20
 """Validation samples of each class; with fewer a threshold would be chance."""
 _NEARLY: Final = 0.95
 _KEY: Final = "--threshold"
+_SUBSETS: Final = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
 _RULE: Final = re.compile(r"(precision|recall)\s*>?=\s*(\S+)")
 
 
@@ -63,9 +65,16 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
     with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
         value = best_threshold(*_validate(data, predict))
     if value is not None:
-        right = np.asarray(predictions.targets) == 1
-        achieved = _precision_recall(predictions.outputs[:, 1], right, value)
-        record.threshold = {"value": value, "class": predictions.class_names[1], **achieved}
+        record.threshold = describe_scores({"value": value, "class": predictions.class_names[1]}, predictions)
+
+
+def describe_scores(threshold: Mapping[str, Any], predictions: StoredPredictions | None) -> dict[str, Any]:
+    """What the threshold of a run does on stored predictions; nothing where there is none or no targets."""
+    if not threshold or predictions is None or predictions.targets is None:
+        return {}
+    value, subset = threshold["value"], _SUBSETS[predictions.subset]
+    scores = scores_at(value, predictions.outputs[:, 1], predictions.targets == 1)
+    return {"value": value, "class": threshold["class"], "subset": subset, **scores}
 
 
 def _validate(
@@ -79,17 +88,6 @@ def _validate(
     pieces = [(probabilities(inputs)[:, 1].cpu(), targets.cpu() == 1) for inputs, targets in batches]
     of_class, right = map(torch.cat, zip(*pieces, strict=True))
     return of_class.numpy(), right.numpy()
-
-
-def _precision_recall(
-    probabilities: NDArray[Any], right: NDArray[np.bool_], threshold: float
-) -> dict[str, float]:
-    predicted = probabilities >= threshold
-    hits = int((predicted & right).sum())
-    return {
-        "precision": hits / max(1, int(predicted.sum())),
-        "recall": hits / max(1, int(right.sum())),
-    }
 
 
 def _steps(
@@ -184,7 +182,7 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
             hint=f"{_KEY} 'precision>={highest:g}'",
         )
     about = {"chosen": f"by {rule[1]} >= {number:g} on validation", "subset": "validation"}
-    predictor.use_threshold(value, about | _precision_recall(probabilities, right, value))
+    predictor.use_threshold(value, {**about, **scores_at(value, probabilities, right)})
     if (count := int(right.sum())) < _FEWEST:
         samples = pluralize(count, "validation sample")
         predictor.notes.append(f"the threshold rests on only {samples} of {name!r}")

@@ -48,6 +48,7 @@ class StoredPredictions:
         class_names: Of classes, labels or the targets of a regression; may be empty for a regression.
         subset: `test`, `val` or `train`.
         num_evaluated: Number of evaluated samples, if these are a random subset of them; 0: these are all.
+        threshold: For two classes, the smallest probability at which the second one is predicted.
 
     Raises:
         ValueError: Shapes do not match.
@@ -61,6 +62,7 @@ class StoredPredictions:
     class_names: tuple[str, ...]
     subset: str = "test"
     num_evaluated: int = 0
+    threshold: float = 0.5
 
     def __post_init__(self) -> None:
         targets = self.outputs if self.targets is None else self.targets
@@ -76,6 +78,22 @@ class StoredPredictions:
             self.kind == "confusions" and num_names**2 != width
         ):
             raise ValueError(f"got {num_names} class names for {width} outputs")
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """Index of the predicted class of each sample."""
+        return choose_classes(self.outputs, self.threshold)
+
+    def at(self, threshold: Mapping[str, Any]) -> StoredPredictions:
+        """Return the predictions at the threshold of a record, if it has one."""
+        return replace(self, threshold=float(threshold["value"])) if threshold else self
+
+
+def choose_classes(scores: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
+    """Return the index of the class with the highest score, or of two by the threshold."""
+    if scores.shape[-1] == 2 and threshold != 0.5:
+        return np.asarray(scores[..., 1] >= threshold, dtype=np.int64)
+    return np.asarray(scores.argmax(-1))
 
 
 MOST_COLUMNS = 100
@@ -217,9 +235,7 @@ class ClassPredictions(Scored):
     @property
     def indices(self) -> NDArray[np.int64]:
         """Index of the class with the highest score, or by the threshold."""
-        if self.scores.shape[-1] == 2 and self.kind == "probabilities" and self.threshold != 0.5:
-            return np.asarray(self.scores[..., 1] >= self.threshold, dtype=np.int64)
-        return np.asarray(self.scores.argmax(-1))
+        return choose_classes(self.scores, self.threshold if self.kind == "probabilities" else 0.5)
 
     @property
     def labels(self) -> list[str]:

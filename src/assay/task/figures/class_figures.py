@@ -18,7 +18,7 @@ from assay.task.evaluator import (
     label_warnings,
     require_targets,
 )
-from assay.task.predictions import labels_on
+from assay.task.predictions import choose_classes, labels_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -173,6 +173,13 @@ def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) ->
     return {name: hits / np.where(total > 0, total, 1) for name, total in totals.items()}
 
 
+def scores_at(threshold: float, probabilities: NDArray[Any], is_second: NDArray[Any]) -> dict[str, float]:
+    """Return precision, recall and F1 of the second of two classes."""
+    predicted = probabilities >= threshold
+    rates = _rates(*(np.array(of.sum(), float) for of in (predicted & is_second, is_second, predicted)))
+    return {name.lower(): float(rate) for name, rate in rates.items()}
+
+
 def _rate_bars(
     kind: str, hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]
 ) -> tuple[Figure, NDArray[Any]]:
@@ -289,8 +296,6 @@ _CLASS_METRICS: Final = {
     "exact match": "ExactMatch",
 }
 """`Score.metric` of each score."""
-_OF_SECOND: Final = ("f1", "precision", "recall", "average precision")
-"""Scores of the second of two classes."""
 
 
 @final
@@ -301,29 +306,29 @@ class Classes(Evaluator):
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return accuracy, F1 and related scores."""
         outputs, targets = predictions.outputs.astype(float), require_targets(predictions)
-        preds, num_classes = outputs.argmax(1), outputs.shape[1]
+        preds, num_classes = predictions.classes, outputs.shape[1]
         is_right = preds == targets
         chances = predictions.kind == "probabilities"
         loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
         order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
         auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
         second = f" of {predictions.class_names[1]}" if order is not None else ""
+        at = "" if predictions.threshold == 0.5 else f" at {predictions.threshold:.4g}"
         confidence = _confidence_and_truth(outputs, targets)
-        metrics, shares = _CLASS_METRICS, {"accuracy": is_right}
-        if order is not None:
-            metrics = {
-                f"{name}{second}" if name in _OF_SECOND else name: metric for name, metric in metrics.items()
-            }
-            shares[f"precision{second}"] = is_right[preds == 1]
-            shares[f"recall{second}"] = is_right[targets == 1]
+        metrics = _CLASS_METRICS | {f"{name}{second}": metric for name, metric in _CLASS_METRICS.items()}
+        shares = {
+            f"accuracy{at}": is_right,
+            f"precision{second}{at}": is_right[preds == 1],
+            f"recall{second}{at}": is_right[targets == 1],
+        }
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             hits = np.bincount(targets[is_right], weights[is_right], num_classes)
             rates = _rates(hits, *(np.bincount(of, weights, num_classes) for of in (targets, preds)))
-            scores = {"accuracy": hits.sum() / weights.sum()}
+            scores = {f"accuracy{at}": hits.sum() / weights.sum()}
             if order is not None:
                 for name in ("F1", "precision", "recall"):
-                    scores[f"{name.lower()}{second}"] = rates[name][1]
+                    scores[f"{name.lower()}{second}{at}"] = rates[name][1]
                 scores["auroc"], scores[f"average precision{second}"] = order.scores(weights)
             else:
                 scores["f1 (macro)"] = mean_over_present(rates["F1"])
@@ -341,7 +346,7 @@ class Classes(Evaluator):
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Draw confusion matrix, scores per class, ROC, precision and recall, calibration."""
         outputs, targets = predictions.outputs, require_targets(predictions)
-        preds, num_classes = outputs.argmax(1), outputs.shape[1]
+        preds, num_classes = predictions.classes, outputs.shape[1]
         names = predictions.class_names or tuple(str(label) for label in range(num_classes))
         cells = np.bincount(targets * num_classes + preds, minlength=num_classes**2)
         matrix = cells.reshape(num_classes, num_classes)
@@ -373,17 +378,19 @@ class Classes(Evaluator):
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
-        return np.asarray(predictions.outputs.argmax(1) == predictions.targets)
+        return np.asarray(predictions.classes == predictions.targets)
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        preds, names = predictions.outputs.argmax(1), predictions.class_names
-        return class_warnings(require_targets(predictions), preds, names, describe_samples(predictions))
+        preds, names = predictions.classes, predictions.class_names
+        samples, threshold = describe_samples(predictions), predictions.threshold
+        who = "the model" if threshold == 0.5 else f"the model at its threshold {threshold:.4g}"
+        return class_warnings(require_targets(predictions), preds, names, samples, who)
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         outputs, targets = predictions.outputs[index], predictions.targets
-        label = int(outputs.argmax())
+        label = int(choose_classes(outputs, predictions.threshold))
         prediction = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
         if targets is None or label == targets[index]:
             return prediction
