@@ -312,7 +312,7 @@ def test_a_file_without_a_label_of_the_run_is_tested(train: Train, tmp_path: Pat
         "data.source.target=tags",
         "data.source.label_separator=';'",
     )
-    run = train("data=table", *source, "trainer.max_epochs=1")
+    run = train("data=table", *source, "trainer.max_epochs=1", "callbacks=[checkpoint]")
     found = evaluate(run.run_dir, [f"data.source.path={tmp_path}/new.csv"])
     predictions = predictions_file.read(run.run_dir / found.predictions)
     assert predictions.class_names == ("blue", "grey", "red")
