@@ -316,7 +316,10 @@ def test_weights_and_buffers_of_another_precision_are_averaged(train: Train) -> 
         *("precision=bf16_true", "loss.class_weight=balanced"),
     )
     saved = torch.load(done.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
-    for state, dtype in ((saved["state_dict"], torch.float32), (saved["current_model_state"], torch.bfloat16)):
+    for state, dtype in (
+        (saved["state_dict"], torch.float32),
+        (saved["current_model_state"], torch.bfloat16),
+    ):
         assert {value.dtype for value in state.values() if value.is_floating_point()} == {dtype}
 
 

@@ -14,6 +14,8 @@ from assay.callbacks.non_finite import NonFinite, non_finite_rows, non_finite_we
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Train
 
 
@@ -114,6 +116,15 @@ def test_a_validation_loss_that_is_not_finite(train: Train) -> None:
     run = train(*DIGITS, "callbacks=[checkpoint,non_finite]", callbacks=[Break()], raise_errors=False)
     assert run.record["reason"].startswith("val/loss became nan in epoch 1")
     assert not (run.run_dir / "checkpoints" / "best.ckpt").exists()
+
+
+def test_a_score_that_validation_leaves_undefined_stops_no_run(train: Train, tmp_path: Path) -> None:
+    rows = [f"{row % 7},{'no' if row % 2 else 'yes'},train" for row in range(40)]
+    rows += [f"{row},no,val" for row in range(4)] + ["1,yes,test", "2,no,test"]
+    (tmp_path / "one.csv").write_text("\n".join(["a,y,part", *rows]))
+    source = (f"data.source.path={tmp_path}/one.csv", "data.source.target=y", "data.split.column=part")
+    run = train("data=table", *source, "trainer.max_epochs=1", "callbacks=[checkpoint,non_finite]")
+    assert math.isnan(run.result.metrics["val/auroc"])
 
 
 def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import html
 import importlib.metadata
 import json
 import os
@@ -114,6 +118,15 @@ def test_the_browser_is_told_to_load_nothing_and_to_run_only_these_scripts() -> 
     assert "default-src &#39;none&#39;" in found[1]
     assert "unsafe-eval" not in found[1]
     assert not re.search("script-src [^;]*unsafe-inline", found[1])
+
+
+def test_a_page_of_figures_is_small_and_its_library_has_the_hash_that_the_policy_names() -> None:
+    text = render(PAGE)
+    assert len(text) < 2_500_000
+    packed = re.search(r'<script type="text/plain" id="library">([A-Za-z0-9+/=]+)</script>', text)
+    assert packed is not None
+    digest = hashlib.sha256(gzip.decompress(base64.b64decode(packed[1]))).digest()
+    assert f"sha256-{base64.b64encode(digest).decode()}" in html.unescape(text)
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")

@@ -294,3 +294,26 @@ def test_code_of_the_users_own_is_tested_too(train: Train, tmp_path: Path) -> No
     assert found.metrics == stage(run.result.metrics, "test")
     assert found.predictions == ""
     assert "no predictions are kept: Mine has no prediction_kind" in (run.run_dir / "log.txt").read_text()
+
+
+def test_a_file_without_a_label_of_the_run_is_tested(train: Train, tmp_path: Path) -> None:
+    import pandas
+
+    rows = np.random.default_rng(0).normal(size=(80, 3)).round(2)
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c"])
+    frame["tags"] = [
+        ";".join(name for name, x in zip(("red", "blue"), row, strict=False) if x > 0) or "grey"
+        for row in rows
+    ]
+    frame.to_csv(tmp_path / "tags.csv", index=False)
+    frame[~frame["tags"].str.contains("blue")].to_csv(tmp_path / "new.csv", index=False)
+    source = (
+        f"data.source.path={tmp_path}/tags.csv",
+        "data.source.target=tags",
+        "data.source.label_separator=';'",
+    )
+    run = train("data=table", *source, "trainer.max_epochs=1", "callbacks=[checkpoint]")
+    found = evaluate(run.run_dir, [f"data.source.path={tmp_path}/new.csv"])
+    predictions = predictions_file.read(run.run_dir / found.predictions)
+    assert predictions.class_names == ("blue", "grey", "red")
+    assert predictions.targets.sum(axis=0).tolist()[0] == 0

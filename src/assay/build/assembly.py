@@ -86,6 +86,8 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
     try:
         datamodule.setup("fit")
     except DataError as error:
+        if error.message.startswith("data.transform"):
+            raise
         counts = "num_samples" if stated.get("class_counts") is None else "class_counts"
         keys = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
         raise DataError(f"{error.message} (by {keys})", hint=error.hint) from error

@@ -271,8 +271,13 @@ def _check_metrics(trainer: L.Trainer) -> None:
         return
     device = trainer.strategy.root_device  # one wait instead of one per metric
     finite = torch.stack([value.isfinite().all().to(device) for value in metrics.values()]).tolist()
-    for (name, value), is_finite_value in zip(metrics.items(), finite, strict=True):
-        if not is_finite_value:
+    failed = [name for name, is_finite_value in zip(metrics, finite, strict=True) if not is_finite_value]
+    monitored = {getattr(callback, "monitor", None) for callback in trainer.callbacks}  # type: ignore[attr-defined]
+    for name in failed:
+        value, loss = metrics[name], f"{name.partition('/')[0]}/loss"
+        # Beside a finite loss a score is NaN that is undefined, as of a class that the subset lacks.
+        is_undefined = loss in metrics and loss not in failed and bool(value.isnan().all())
+        if name in monitored or not is_undefined:
             raise _error(f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}")
 
 

@@ -201,6 +201,8 @@ class DataModule(L.LightningDataModule):
         """Read the source for a trained model; nothing is learned from the samples."""
         if hasattr(self.source, "fitted"):
             self.source.fitted = trained.encoder
+        if hasattr(self.source, "known_labels"):
+            self.source.known_labels = trained.spec.class_names
         with torch.random.fork_rng(devices=[]):
             splits = read_for_model(
                 self.source, self.split, partial(self._read, trained=trained), digest=digest, whole=not subset

@@ -217,6 +217,7 @@ class Table:
             features only where `keep` or `features` names them.
         fitted: An encoder that has learned, set before `read()`: its columns are the features, whatever else
             the table holds or looks like.
+        known_labels: Labels of a trained model, set before `read()`: those that no cell names are 0.
 
     Raises:
         ValueError: An argument is not one of its choices.
@@ -292,7 +293,10 @@ class Table:
         }
         if label_separator is not None and (len(self.targets) != 1 or not label_separator):
             raise ValueError(f"label_separator={label_separator!r}: expected a character, and one target")
+        if skip_rows < 0:
+            raise ValueError(f"skip_rows={skip_rows}: expected an int >= 0")
         self._label_separator, self._label_column = label_separator, "".join(self.targets[:1])
+        self.known_labels: Sequence[str] = ()
         self._impute, self._max_categories = missing == "impute", max_categories
         self._positive = positive
         self.is_reversed = False
@@ -310,6 +314,8 @@ class Table:
     def read(self) -> Mapping[str, Unfitted]:
         """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""
         self._notes = []
+        if self._label_separator is not None:
+            self.targets = [self._label_column]  # an earlier reading has put labels in its place
         encoder = self.fitted or self.text_encoder
         texts = [column.name for column in encoder.columns if column.kind == "text"] if encoder else []
         frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
@@ -489,11 +495,20 @@ class Table:
     def _divide_labels(self, frames: Mapping[str, pd.DataFrame], mark: str) -> dict[str, pd.DataFrame]:
         """A column of 0 and 1 for each label in place of the target's."""
         name = self._label_column
+        if not self.known_labels and not any(
+            frame[name].astype(str).str.contains(mark, regex=False).any() for frame in frames.values()
+        ):
+            found = find_label_separator(next(iter(frames.values()))[name])
+            raise DataError(
+                f"data.source.label_separator={mark}: no cell of {name!r} contains it",
+                hint=format_override("data.source.label_separator", found) if found else "leave it out",
+            )
         dummies = {
             subset: frame[name].astype(str).str.split(mark, regex=False).explode().str.strip()
             for subset, frame in frames.items()
         }
-        self.targets = sorted({label for labels in dummies.values() for label in labels if label})
+        named = {label for labels in dummies.values() for label in labels if label}
+        self.targets = sorted(named.union(self.known_labels))
         taken = [
             label for frame in frames.values() for label in self.targets if label in frame and label != name
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import gzip
 import hashlib
 import io
 import json
@@ -232,7 +233,8 @@ def render(page: Page) -> str:
     drawn = {figure.name: to_plotly(figure) for figure in figures}
     if len(drawn) < len(figures):
         raise ValueError(f"two figures of one name: {sorted(figure.name for figure in figures)}")
-    library, script = _library() if drawn else "", _source(environment, "page.js")
+    library, packed = _library() if drawn else ("", "")
+    script = _source(environment, "page.js")
     return environment.get_template("base.html").render(
         page=page,
         sections=[section for section in page.sections if section.blocks],
@@ -241,7 +243,7 @@ def render(page: Page) -> str:
         # Nothing moves while it draws.
         heights={name: plot["layout"]["height"] for name, plot in drawn.items()},
         style=_source(environment, "page.css"),
-        library=library,
+        library=packed,
         script=script,
         policy=_policy(library, script),
     )
@@ -281,10 +283,12 @@ def _source(environment: jinja2.Environment, name: str) -> str:
 
 
 @functools.cache
-def _library() -> str:
+def _library() -> tuple[str, str]:
+    """Plotly's script, and the same compressed, in base64."""
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # plotly ships no types
 
-    return str(get_plotlyjs())
+    script = str(get_plotlyjs())
+    return script, base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
 
 
 def _policy(*scripts: str) -> str:
