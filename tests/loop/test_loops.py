@@ -205,7 +205,7 @@ def test_it_is_told_at_its_start_and_by_resume(train: Train, monkeypatch: pytest
     assert stopped.record["status"] == "interrupted"
     with chdir(stopped.run_dir.parent), unchanged_process():
         with pytest.raises(
-            AssayError, match="holds no position to go on from: it is of a trainer with loops of its own"
+            AssayError, match="holds no position to continue from: it is from a trainer with other loops"
         ):
             resume(stopped.run_dir, trusted_packages=["own_project"])
         tested = evaluate(stopped.run_dir, trusted_packages=["own_project"])
