@@ -94,7 +94,7 @@ def job(kind: str, folder: Path) -> tuple[str, ...]:
         source = (f"data.source.root={folder}", "data.source.context_length=16", "data.eval_batch_size=7")
         return "data=text_files", *source, *model, "trainer.limit_train_batches=6", *SMALL
     if kind in ("reconstruction", "self_supervised"):
-        narrow = ("model.hidden=[16]",)
+        narrow: tuple[str, ...] = ("model.hidden=[16]",)
         if kind == "self_supervised":
             narrow = ("model.num_features=16", "model.encoder.widths=[4,8]")
         return f"task={kind}", "data=digits", "data.batch_size=256", "scheduler=none", *narrow, *SMALL
@@ -206,7 +206,7 @@ def test_each_score_has_one_value(kind: str, train: Train, tmp_path: Path) -> No
     run = train(*job(kind, tmp_path))
     metrics, predictions = run.record["metrics"], predictions_file.read(run.run_dir / predictions_file.FILE)
     expected = by_scikit_learn(kind, predictions) if kind in OF_TABLES else by_model(kind, run)
-    tolerance = {"abs": 1e-9} if kind in OF_TABLES else {"rel": 1e-4}  # of other batches
+    tolerance: Any = {"abs": 1e-9} if kind in OF_TABLES else {"rel": 1e-4}  # of other batches
     logged = in_table(run.run_dir)
     page, shares = on_page(run.run_dir), run.record["shares"]
     terminal = format_scores(run.result.metrics, "test", shares).replace(NO_BREAK, " ")

@@ -12,7 +12,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from lightning.pytorch.tuner import Tuner
+from lightning.pytorch.tuner.tuning import Tuner
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from tests.callbacks.quiet_trainer import quiet_trainer
 from tests.interrupting import outcome
@@ -102,9 +102,9 @@ def test_the_rest_of_the_epoch_is_trained(tmp_path: Path, limit: dict[str, Any])
     trainer = fit(Line(), *stops, **options, max_epochs=2)
     assert trainer.current_epoch == 1, "as Lightning has it"
     trainer.save_checkpoint(tmp_path / "cut.ckpt")
-    module = Line()
+    module: Any = Line()
     seen: list[tuple[int, int]] = []
-    module.on_train_batch_start = lambda _, index: seen.append((module.current_epoch, index))  # type: ignore[method-assign]
+    module.on_train_batch_start = lambda _, index: seen.append((module.current_epoch, index))
     resumed = fit(module, ckpt_path=tmp_path / "cut.ckpt", max_epochs=2)  # a plain loader begins anew
     assert resumed.global_step == (2 if stops else 12)
     assert seen == ([] if stops else [(0, 2), (0, 3), (0, 4), (0, 5), *((1, batch) for batch in range(6))])
@@ -226,7 +226,7 @@ class WithoutGradients(torch.optim.SGD):
     """Calls the closure with gradients switched off, as Adafactor of transformers does."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]  # as that of transformers
+    def step(self, closure: Any = None) -> Any:
         loss = closure()
         super().step()
         return loss

@@ -163,7 +163,7 @@ def test_photos_are_shown_as_thumbnails() -> None:
     draw = np.random.default_rng(0)
     for index in range(60):
         photo = Image.fromarray(load_sample_images().images[index % 2])
-        left, top = draw.integers(0, 640 - 320), draw.integers(0, 427 - 240)
+        left, top = int(draw.integers(0, 640 - 320)), int(draw.integers(0, 427 - 240))
         path = Path("photos") / ("china", "flower")[index % 2] / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         photo.crop((left, top, left + 320, top + 240)).save(path)

@@ -316,4 +316,5 @@ def test_a_file_without_a_label_of_the_run_is_tested(train: Train, tmp_path: Pat
     found = evaluate(run.run_dir, [f"data.source.path={tmp_path}/new.csv"])
     predictions = predictions_file.read(run.run_dir / found.predictions)
     assert predictions.class_names == ("blue", "grey", "red")
+    assert predictions.targets is not None
     assert predictions.targets.sum(axis=0).tolist()[0] == 0

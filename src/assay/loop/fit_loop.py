@@ -238,7 +238,7 @@ class FitLoop(LightningFitLoop):
 
 def install(trainer: L.Trainer, micro_batch: int | Literal["auto"] | None = None) -> None:
     """Give a trainer loops that do what Lightning's do, and can go on after any step."""
-    trainer.fit_loop = FitLoop(trainer.fit_loop)
+    trainer.fit_loop = FitLoop(trainer.fit_loop)  # type: ignore[arg-type]  # Lightning names its private class
     trainer.save_checkpoint = partial(_save_checkpoint, trainer)  # type: ignore[method-assign]  # as Lightning calls it
     trainer.fit_loop.epoch_loop.micro_batch = None if micro_batch is None else MicroBatch(micro_batch)
     trainer.validate_loop = EvaluationLoop.like(trainer.validate_loop)

@@ -143,7 +143,8 @@ class LightningFitLoop(_FitLoop):
 def reopen(loop: LightningFitLoop) -> None:
     """Open the training data again, after its state was loaded."""
     loop._load_combined_loader_states()
-    iter(loop._data_fetcher)  # type: ignore[call-overload]  # the loop has set it up
+    fetcher: Any = loop._data_fetcher  # the loop has set it up
+    iter(fetcher)
 
 
 def refuse_unsupported(fetcher: Any, *, training: bool = True) -> None:

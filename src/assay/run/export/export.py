@@ -261,8 +261,9 @@ def write_onnx(
 
 def _sigmoid(values: Any) -> Any:
     """Sigmoid with the relative precision of float32: ONNX Runtime's own is 0 from some -17 on."""
-    from onnxscript import opset18 as op
+    from onnxscript import opset18
 
+    op: Any = opset18  # its types do not take what it takes
     ends = op.Exp(op.Min(values, op.CastLike(op.Constant(value_float=0.0), values)))
     return op.Div(
         ends, op.Add(op.Exp(op.Neg(op.Abs(values))), op.CastLike(op.Constant(value_float=1.0), values))
@@ -456,9 +457,9 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
                 )
         pairs.append((ours, theirs))
     limit = RESIZED_TOLERANCE if inside and original.takes_any_size else TOLERANCE
-    ours, theirs = _flat(pairs, original.kind)
-    tolerance = limit if original.kind == "probabilities" else limit * float(np.abs(ours).max(initial=0.0))
-    difference = _largest(original.kind, np.abs(theirs - ours), tolerance)
+    outputs, from_file = _flat(pairs, original.kind)
+    tolerance = limit if original.kind == "probabilities" else limit * float(np.abs(outputs).max(initial=0.0))
+    difference = _largest(original.kind, np.abs(from_file - outputs), tolerance)
     agreement = Agreement(sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance)
     return _compare_scores(original, pairs, limit, agreement) if original.gives_logits else agreement
 
