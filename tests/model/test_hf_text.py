@@ -215,7 +215,7 @@ def test_a_run_needs_nothing_but_its_directory(train: Train, bert: Path, table: 
     fast.enable_truncation(24)
     fast.enable_padding(pad_id=0)
     ids = np.array([one.ids for one in fast.encode_batch(written.iloc[rows].tolist())])
-    [outputs] = onnxruntime.InferenceSession(exported.path).run(None, {"inputs": ids})
+    outputs, *_ = onnxruntime.InferenceSession(exported.path).run(None, {"inputs": ids})
     np.testing.assert_allclose(outputs, found, atol=1e-5)
     with pytest.raises(AssayError, match="finetune=lora: `assay export"):
         train(*job(table, run.run_dir))

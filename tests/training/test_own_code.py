@@ -110,7 +110,7 @@ def test_what_an_own_loss_has_learnt_is_trained_kept_and_used(train: Train, tmp_
         again = evaluate(run.run_dir, ["trusted_packages=[own_project]"], checkpoint="last")
     assert again.metrics == {name: run.record["metrics"][name] for name in again.metrics}
     exported = export(run.run_dir, checkpoint="last", out=tmp_path / "whole", **trusted)
-    [outputs] = onnxruntime.InferenceSession(exported.path).run(None, {"inputs": flowers.numpy()})
+    outputs, *_ = onnxruntime.InferenceSession(exported.path).run(None, {"inputs": flowers.numpy()})
     np.testing.assert_allclose(outputs, found, atol=1e-6)
     weights = export(run.run_dir, "safetensors", checkpoint="last", out=tmp_path / "bare", **trusted)
     assert any("loss.center, loss.log_temperature" in note for note in weights.notes), weights.notes

@@ -135,7 +135,7 @@ def test_exported_it_takes_token_ids_of_any_length(text_run: Trained, tmp_path: 
     predictor = assay.load(text_run.run_dir)
     for text in ("apple", "saw drill hammer the of saw", "wren owl " * 8):
         ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
-        (found,) = session.run(None, {"inputs": ids})
+        found, *_ = session.run(None, {"inputs": ids})
         np.testing.assert_allclose(found[0], predictor(text).probabilities, atol=1e-5)
     card = exported.card.read_text(encoding="utf-8")
     assert "token ids that `tokenizer.json` beside the file makes" in card

@@ -114,7 +114,7 @@ def test_what_is_bad_among_pictures_is_a_row(photo_run: Trained, photos: Path, t
     errors = frame["error"].dropna()
     assert frame.index.tolist().count(str(folder / "07.jpg")) == 3, "one row each time that it is named"
     assert (frame["prediction"].notna() != frame["error"].notna()).all()
-    depth = "its values have 32 bits (Pillow's mode F); expected 8 or 16"
+    depth = "its values are real numbers (Pillow's mode F); expected 8 or 16 bits"
     assert {str(name).rpartition("/")[2]: error for name, error in errors.items()} == {
         "gone.png": "cannot be read as an image: No such file or directory",
         "00.jpg": errors[str(folder / "00.jpg")].iloc[0],
