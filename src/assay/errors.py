@@ -205,11 +205,13 @@ def definition_place(function: Any) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Type and first line of the message of an exception, and where in the user's own code it came from."""
-    name, text = type(error).__name__, first_line(error.msg if isinstance(error, SyntaxError) else str(error))
+    name = type(error).__name__
+    text = first_line(error.msg if isinstance(error, SyntaxError) else str(error))
     if match := _WORKER.match(text):  # the message is that of torch; the last line of it is what was raised
         said = str(error).strip().splitlines()[-1]
         kind, _, rest = said.partition(": ")
-        name, text = match[1], rest if kind.rpartition(".")[2] == match[1] else said
+        name = match[1]
+        text = rest if kind.rpartition(".")[2] == match[1] else said
     frame = user_frame(error)
     told = f"{name}: {text}" if text else name
     return f"{told} ({frame})" if frame else told

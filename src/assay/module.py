@@ -83,7 +83,8 @@ class Module(L.LightningModule):
         finetune: FineTuning | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.loss = model, loss
+        self.model = model
+        self.loss = loss
         # Of many steps at once; a loss that learns says something else after each.
         self._predicts_later = not loss.state_dict()
         later = self._predictions if self._predicts_later else None
@@ -94,8 +95,11 @@ class Module(L.LightningModule):
         self.test_scores: dict[str, float] = {}
         self._has_terms = has_terms(loss)
         self.matrices: dict[str, list[Any]] = {}
-        self._optimizer, self._scheduler, self._schedule = optimizer, scheduler, dict(schedule or {})
-        self._augment, self._param_groups = augment, param_groups
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._schedule = dict(schedule or {})
+        self._augment = augment
+        self._param_groups = param_groups
         self._probabilities = task.probabilities(loss)
         self._memory_format = torch.channels_last if channels_last else None
         self.task = task
@@ -120,7 +124,8 @@ class Module(L.LightningModule):
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of a batch, or of a piece of it; pieces are taken in their order."""
         del batch_idx
-        step, piece = self._step, self.piece
+        step = self._step
+        piece = self.piece
         inputs, targets = self.augmented(batch)
         if piece is None:
             loss, step.observed = self._evaluate(inputs, targets)
@@ -139,7 +144,8 @@ class Module(L.LightningModule):
         """Track a test batch."""
         observed = self.evaluated(batch)
         self._track(self.test_tracker, observed, batch_idx)
-        predictions, targets = self.scored(observed), observed[2]
+        predictions = self.scored(observed)
+        targets = observed[2]
         if not self.task.reconstructs:
             return {"predictions": predictions, "targets": targets}
         (inputs, labels), scale = _unpack(batch), self._target_scale
@@ -192,7 +198,8 @@ class Module(L.LightningModule):
             return self._supervised(batch)
         step = self._step
         if step.raw is not batch:
-            step.raw, step.augmented = batch, self._augment(*self._supervised(batch))
+            step.raw = batch
+            step.augmented = self._augment(*self._supervised(batch))
         augmented: Batch = step.augmented
         return augmented
 
@@ -215,7 +222,8 @@ class Module(L.LightningModule):
 
     def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
         if self._target_scale is not None:
-            outputs, targets = at_least_float32(outputs), self._target_scale.standardize(targets)
+            outputs = at_least_float32(outputs)
+            targets = self._target_scale.standardize(targets)
         elif self._for_loss is not None:
             outputs, targets = self._for_loss(outputs, targets)
         return (
@@ -355,7 +363,8 @@ class Module(L.LightningModule):
     def load_epoch_state(self, state: dict[str, Any]) -> None:
         """Go on with what `epoch_state` gave."""
         self.train_tracker.restore(state["train"], self.device)
-        self.matrices, self._step.losses = dict(state["matrices"]), list(state.get("losses", ()))
+        self.matrices = dict(state["matrices"])
+        self._step.losses = list(state.get("losses", ()))
 
 
 class _Step:

@@ -185,7 +185,8 @@ def format_bytes(count: int) -> str:
 
 
 def _scale(count: float, base: int, units: Sequence[str]) -> str:
-    value, power = float(count), 0
+    value = float(count)
+    power = 0
     while value >= 999.5 and power < len(units) - 1:  # three digits would be 1e+03
         value /= base
         power += 1

@@ -54,7 +54,8 @@ def leave_terminal() -> bool:
     """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error."""
     import termios
 
-    left, empty = False, os.open(os.devnull, os.O_RDWR)
+    left = False
+    empty = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         try:
             termios.tcgetattr(standard)

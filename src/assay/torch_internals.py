@@ -98,13 +98,15 @@ def lean_zero_grad(optimizer: Optimizer) -> Callable[[], None]:
 
 def lean_step(optimizer: Optimizer) -> tuple[Callable[[], bool], Callable[[], None]] | None:
     """`optimizer.step` where the gradients are there, without its mark for torch's profiler."""
-    kind, own = type(optimizer), vars(optimizer).get("step")
+    kind = type(optimizer)
+    own = vars(optimizer).get("step")
     raw = getattr(kind.step, "__wrapped__", None)
     known = kind.__module__.startswith("torch.optim.") and kind is not torch.optim.LBFGS
     ours = own is None or hasattr(own, "_wrapped_by_lr_sched")
     if not (known and ours and raw is not None and hasattr(kind.step, "hooked")):
         return None
-    before, after = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    before = optimizer._optimizer_step_pre_hooks
+    after = optimizer._optimizer_step_post_hooks
     others = of_torch._global_optimizer_pre_hooks, of_torch._global_optimizer_post_hooks
     usual = len(before)
     if not all(getattr(hook, "any_time", False) for hook in before.values()):

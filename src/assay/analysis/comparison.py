@@ -173,7 +173,8 @@ def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | N
     asked = asked or _stated_objective(runs)
     metric, colon, stated = asked.rpartition(":")
     if not colon or stated not in ("min", "max") or asked in metrics:
-        metric, stated = asked, ""
+        metric = asked
+        stated = ""
     notes: list[str] = []
     if not metric:
         metric, notes = _choose_metric(runs, metrics, configs)
@@ -185,7 +186,8 @@ def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | N
     if not direction:
         direction, problems = _direction(metric, runs)
         notes += problems
-    losses, data = _unlike_losses(metric, runs, configs), tuple(find_unlike_data(runs, configs))
+    losses = _unlike_losses(metric, runs, configs)
+    data = tuple(find_unlike_data(runs, configs))
     if losses:
         notes.append(f"{metric} is not the same quantity in all rows: {_describe_terms(losses)}")
     if data:
@@ -321,7 +323,9 @@ def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigV
         if parts is None:
             hint = "--where model=mlp, or --where 'test/accuracy>0.9'"
             raise ConfigError(f"{condition!r} is not a condition", key="--where", hint=hint)
-        key, sign, text = parts[1], parts[2], parts[3].strip().strip("'\"")
+        key = parts[1]
+        sign = parts[2]
+        text = parts[3].strip().strip("'\"")
         values = {run.path: value(run, key, configs) for run in runs}
         if all(found_value is None for found_value in values.values()):
             raise unknown_key_error(key, runs, "--where")
@@ -342,7 +346,8 @@ def _matches(actual: Any, sign: str, text: str) -> bool:
     if sign in ("=", "!="):
         same = actual is not None and (is_same_value(actual, text) or str(actual) == text)
         return same == (sign == "=")
-    number, bound = plain_value(actual), plain_value(text)
+    number = plain_value(actual)
+    bound = plain_value(text)
     operands = (number, bound)
     if any(isinstance(operand, bool) or not isinstance(operand, int | float) for operand in operands):
         operands = (str(actual), text)
@@ -419,7 +424,9 @@ def compare(
     ranking = make_ranking(readable, sort, configs)
     shown_metrics = _metrics_shown(readable, metrics, ranking)
     rows = [make_row(group, texts, shown_metrics) for group, texts in zip(grouped, values, strict=True)]
-    best, test, verdict = None, BestTest(), None
+    best = None
+    test = BestTest()
+    verdict = None
     if ranking is not None:
         ordered = rank(rows, ranking.metric, ranking.direction)
         ranked = ordered

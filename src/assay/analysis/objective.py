@@ -34,7 +34,8 @@ class Objective:
 
     def check(self, directions: Mapping[str, str]) -> None:
         """Refuse the wrong direction."""
-        key, stated = "hydra.sweeper.direction", self.direction
+        key = "hydra.sweeper.direction"
+        stated = self.direction
         better = directions.get(self.name)
         if better is None and not self.stated and not is_better_low(self.name):
             message = f"whether {self.name} is better high or low is not known; it has to be stated"
@@ -235,7 +236,8 @@ def describe_baseline(baseline: Mapping[str, Any]) -> str:
     'gradient boosting 92.80 % accuracy: ahead of this run by 1.40, more than its noise'
     """
     scale = 1 if baseline["score"] == "r2" else 100
-    value, score = format_score(baseline["score"], baseline["value"]), baseline["score"].replace("_", " ")
+    value = format_score(baseline["score"], baseline["value"])
+    score = baseline["score"].replace("_", " ")
     by = abs(scale * baseline["difference"])
     digits = f"{by:.2f}" if scale == 100 else f"{by:.3f}"
     who = f"{baseline['name'].replace('_', ' ')} {value} {'R²' if score == 'r2' else score}"

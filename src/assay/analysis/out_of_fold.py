@@ -148,7 +148,8 @@ def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path])
     if len(alike) < len(parts):
         problems.append("not all runs predict the same: those that differ from the first are left out")
     if thinned := [part for part in alike.values() if part.num_evaluated]:
-        saved, total = sum(len(part.keys) for part in thinned), sum(part.num_evaluated for part in thinned)
+        saved = sum(len(part.keys) for part in thinned)
+        total = sum(part.num_evaluated for part in thinned)
         problems.append(
             f"only {saved:,} of {total:,} predictions were kept, drawn at random: predictions.max_megabytes"
         )

@@ -108,7 +108,8 @@ def is_config(key: str) -> bool:
 
 def is_same_value(value: Any, other: Any) -> bool:
     """Whether two values are the same, however they were typed."""
-    first, second = plain_value(value), plain_value(other)
+    first = plain_value(value)
+    second = plain_value(other)
     return first == second and isinstance(first, bool) == isinstance(second, bool)
 
 
@@ -311,7 +312,8 @@ _PIECES: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> dict[str, str]:
     """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees."""
     module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
-    source, loss = data.get("source"), config.get("loss")
+    source = data.get("source")
+    loss = config.get("loss")
     if isinstance(loss, dict) and data.get("balance") == "weights":  # which sets them when the job is built
         weights = {name: "balanced" for name in ("class_weight", "pos_weight") if name in loss}
         loss = loss | {name: text for name, text in weights.items() if loss[name] is None}

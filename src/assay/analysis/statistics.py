@@ -214,8 +214,10 @@ def importance(
         table[key] = pd.factorize(texts, sort=True)[0] if numbers.isna().any() else numbers
     # Sorted, so that the result does not depend on the order of the jobs.
     rows = table.assign(score=scores).sort_values([*table.columns, "score"]).to_numpy(float)
-    inputs, target = rows[:, :-1], rows[:, -1]
-    drops, error = np.zeros(inputs.shape[1]), 0.0
+    inputs = rows[:, :-1]
+    target = rows[:, -1]
+    drops = np.zeros(inputs.shape[1])
+    error = 0.0
     for fitted, held_out in KFold(_HELD_OUT, shuffle=True, random_state=0).split(inputs):
         forest = RandomForestRegressor(_TREES, random_state=0).fit(inputs[fitted], target[fitted])
         of_fold = inputs[held_out], target[held_out]
@@ -393,7 +395,8 @@ def level_of_next(kept: Sequence[bool]) -> float:
     """
     from scipy.special import zeta
 
-    now, wealth = len(kept) + 1, RATE / 2
+    now = len(kept) + 1
+    wealth = RATE / 2
     earned = [number for number, is_kept in enumerate(kept, 1) if is_kept]
     sources = [(0, wealth), *zip(earned, [RATE - wealth] + [RATE] * len(earned), strict=False)]
     return float(sum(budget * (now - start) ** -_DECAY for start, budget in sources) / zeta(_DECAY))

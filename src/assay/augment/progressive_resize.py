@@ -33,7 +33,9 @@ class ProgressiveResize(nn.Module):
         check_numbers("(0, 1)", scale=scale)
         check_numbers("[0, 1]", until=until)
         check_numbers("[1, inf)", total_steps=total_steps, steps_per_epoch=steps_per_epoch)
-        self.scale, self.until, self.total_steps = scale, until, total_steps
+        self.scale = scale
+        self.until = until
+        self.total_steps = total_steps
         self.steps_per_epoch = steps_per_epoch
         self.set_epoch(0)
 

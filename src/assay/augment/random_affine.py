@@ -43,7 +43,9 @@ class RandomAffine(nn.Module):
         low, high = scale
         check_numbers("(0, inf)", scale=scale)
         check_numbers(f"[{low}, inf)", scale=high)
-        self.degrees, self.translate, self.shear = degrees, translate, shear
+        self.degrees = degrees
+        self.translate = translate
+        self.shear = shear
         self.scale = float(low), float(high)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -56,10 +58,12 @@ class RandomAffine(nn.Module):
     def _draw(self, images: Tensor) -> Tensor:
         """Draw matrices `[B, 2, 3]` from positions in the result to positions in the image, from -1 to 1."""
         draw = 2 * torch.rand(5, len(images), device=images.device) - 1
-        angle, shear = draw[0] * math.radians(self.degrees), (draw[1] * math.radians(self.shear)).tan()
+        angle = draw[0] * math.radians(self.degrees)
+        shear = (draw[1] * math.radians(self.shear)).tan()
         low, high = self.scale
         factor = 1 / (low + (high - low) * (draw[2] + 1) / 2)
-        cos, sin = angle.cos() * factor, angle.sin() * factor
+        cos = angle.cos() * factor
+        sin = angle.sin() * factor
         # Coordinates from -1 to 1 would turn a rotation of a non-square image into a shear.
         ratio = images.shape[2] / images.shape[3]
         shift = 2 * self.translate * draw[3:]

@@ -49,7 +49,8 @@ class Teacher:
         check_numbers("(0, inf)", temperature=temperature)
         check_numbers("[0, 1]", hard_weight=hard_weight)
         self._rescale: tuple[Tensor, Tensor] | None = None
-        network, preprocess = getattr(model, "model", None), getattr(model, "preprocess", None)
+        network = getattr(model, "model", None)
+        preprocess = getattr(model, "preprocess", None)
         if isinstance(network, nn.Module) and isinstance(preprocess, nn.Module):  # as assay.load returns it
             normalize: Any = preprocess.normalize
             self._rescale = _make_rescaling((mean, std), (normalize.mean, normalize.std))
@@ -95,7 +96,8 @@ def _make_rescaling(source: Scale, target: Scale) -> tuple[Tensor, Tensor] | Non
         torch.tensor([*values] or [neutral], dtype=torch.float64)
         for values, neutral in zip((*source, *target), (0.0, 1.0, 0.0, 1.0), strict=True)
     )
-    std, other_std = std.where(std != 0, 1.0), other_std.where(other_std != 0, 1.0)
+    std = std.where(std != 0, 1.0)
+    other_std = other_std.where(other_std != 0, 1.0)
     return (std / other_std).float(), ((mean - other_mean) / other_std).float()
 
 

@@ -33,7 +33,8 @@ class TwoViews(nn.Module):
                 "augment.transforms is empty: both views of a sample would be the same; "
                 "use the transforms of augment=two_views, or list others"
             )
-        self.transforms, self.one_by_one = list(transforms), one_by_one
+        self.transforms = list(transforms)
+        self.one_by_one = one_by_one
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Draw both views."""

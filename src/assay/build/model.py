@@ -86,7 +86,8 @@ def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
     message = ""
     if finetune is not None and config.trainer.get("sync_batchnorm"):
         message = "replaces batch norms by others that do not keep their statistics while they are frozen"
-        key, hint = "trainer.sync_batchnorm", "trainer.sync_batchnorm=false, or finetune=none"
+        key = "trainer.sync_batchnorm"
+        hint = "trainer.sync_batchnorm=false, or finetune=none"
     elif isinstance(finetune, Gradual) and world_size(config) > 1:
         message = "several processes only exchange gradients of parameters that are trained from the start"
         key = "finetune"
@@ -174,11 +175,14 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
 
 def check_fit(config: DictConfig, loss: Any) -> None:
     """Refuse a loss that cannot take the data's targets, or an augmentation its inputs."""
-    task, name = task_of(config.spec.task), getattr(loss, "__name__", str(loss))
+    task = task_of(config.spec.task)
+    name = getattr(loss, "__name__", str(loss))
     kind = loss if isinstance(loss, type) else object
     standardized = OmegaConf.select(config, "data.standardize_targets")
     takes_values = task.has_real_targets or task.reconstructs
-    key, message, hint = "loss", "", task.suits
+    key = "loss"
+    message = ""
+    hint = task.suits
     if config.spec.get("vocab_size"):
         _check_tokens(config)
     if issubclass(kind, _REAL_VALUED) and not takes_values:
@@ -189,7 +193,8 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     elif problem := task.loss_problem(config.spec, loss):
         message, hint = problem
     elif task.reconstructs and standardized is False:
-        key, message = "data.standardize_targets", f"a {task.name} has no targets but its inputs"
+        key = "data.standardize_targets"
+        message = f"a {task.name} has no targets but its inputs"
         hint = "data.transform.normalize=null leaves the inputs as they are"
     elif getattr(loss, "kind", None) in LOSS_KINDS - task.loss_kinds:
         message = f"{name} cannot be used with {task.in_words(config.spec)}"
@@ -229,7 +234,8 @@ def equal_blocks(model: nn.Module) -> list[nn.Module]:
 
 def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
     """Refuse a model whose outputs do not have the shape that the loss needs."""
-    task, kind = task_of(config.spec.task), getattr(loss, "kind", None)
+    task = task_of(config.spec.task)
+    kind = getattr(loss, "kind", None)
     if not (kind in LOGIT_KINDS or isinstance(loss, _REAL_VALUED) or task.reconstructs):
         return  # an embedding, or a custom loss, takes any width
     spec = config.spec
@@ -255,7 +261,8 @@ def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
     for name in _STATED if stated else ():
         if name == "class_counts" and not task_of(stated["task"]).by_class:
             continue  # how often each label is on is not stated
-        expected, actual = stated.get(name), OmegaConf.select(config, f"spec.{name}")
+        expected = stated.get(name)
+        actual = OmegaConf.select(config, f"spec.{name}")
         actual = list(actual) if isinstance(actual, ListConfig) else actual
         if expected != actual:
             raise DataError(
@@ -280,7 +287,8 @@ def _inputs_of_run(path: Path) -> dict[str, Any] | None:
         spec: Any = load_mapping(run_dir / "config.yaml").get("spec") or {}
         if spec.get("vocab_size"):
             return None
-        mean, std = tuple(map(float, spec["mean"])), tuple(map(float, spec["std"]))
+        mean = tuple(map(float, spec["mean"]))
+        std = tuple(map(float, spec["std"]))
         size = tuple(int(side) for side in spec["input_shape"])[1:]
     except (AssayError, KeyError, TypeError, ValueError):  # the config is untrusted
         return None

@@ -211,13 +211,16 @@ def mode_argument(
     config: DictConfig, key: str, known: Callable[[DictConfig], Mapping[str, Mode]] = score_directions
 ) -> dict[str, Mode]:
     """What to call a node's target with, beside what the node says: its `mode`, or nothing."""
-    node, mode_key = OmegaConf.select(config, key), f"{key}.mode"
+    node = OmegaConf.select(config, key)
+    mode_key = f"{key}.mode"
     if not isinstance(node, DictConfig):
         return {}
-    written, metric = node.get("mode"), node.get("monitor")
+    written = node.get("mode")
+    metric = node.get("monitor")
     if not isinstance(metric, str):
         if written in (AUTO, *FORCED):
-            message, monitor = "expected the name of a metric to monitor", f"{key}.monitor"
+            message = "expected the name of a metric to monitor"
+            monitor = f"{key}.monitor"
             raise ConfigError(message, key=monitor, hint=f"{monitor}=val/loss")
         return {}
     call = call_of(resolve_class(key, node))

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 _LIGHTNING_MAX_EPOCHS = 1000
-_OF_TOTAL, _OF_EPOCH = "spec.total_steps", "spec.steps_per_epoch"
+_OF_TOTAL = "spec.total_steps"
+_OF_EPOCH = "spec.steps_per_epoch"
 
 
 @final
@@ -74,7 +75,8 @@ def run_length(config: DictConfig, num_train: int) -> RunLength:
     batches = batches_of(config, num_train)
     used = _apply_limit(batches, trainer.get("limit_train_batches"))
     accumulated = int(trainer.get("accumulate_grad_batches") or 1)
-    epochs, most = trainer.get("max_epochs"), trainer.get("max_steps", -1)
+    epochs = trainer.get("max_epochs")
+    most = trainer.get("max_steps", -1)
     if is_unbounded(trainer) or epochs == -1 or (epochs is None and most is not None and most >= 0):
         epochs = None
     elif epochs is None:
@@ -94,7 +96,8 @@ def batches_of(config: DictConfig, num_train: int) -> int:
         stated = OmegaConf.select(config, "spec.train_batches")
         limit = config.trainer.get("limit_train_batches")
         return int(stated or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
-    batch_size, processes = int(data.get("batch_size", 1)), world_size(config)
+    batch_size = int(data.get("batch_size", 1))
+    processes = world_size(config)
     drops = should_drop_last(data.get("drop_last", "auto"), num_train, batch_size, processes)
     size = batch_size * processes
     return num_train // size if drops else -(-num_train // size)
@@ -149,7 +152,8 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     if value_of(config, "data._target_") != OUR_DATA:
         return "", ""  # the batches of custom data are unknown
     length = run_length(config, config.spec.num_train)
-    first, total = _first_validation(config, length), length.total_batches
+    first = _first_validation(config, length)
+    total = length.total_batches
     if first is None or total is None or first <= total:
         return "", ""
     epochs = config.trainer.get("check_val_every_n_epoch", 1)
@@ -168,7 +172,8 @@ def check_plateau(config: DictConfig) -> None:
     if not is_plateau or config.data.get("_target_") != OUR_DATA:
         return
     length = run_length(config, config.spec.num_train)
-    frequency, an_epoch = int(node.get("frequency") or 1), length.used_batches
+    frequency = int(node.get("frequency") or 1)
+    an_epoch = length.used_batches
     in_steps = node.get("interval", "epoch") == "step"
     due = frequency * an_epoch
     if in_steps:  # Lightning counts the batches of each epoch anew
@@ -186,11 +191,13 @@ def check_plateau(config: DictConfig) -> None:
 
 
 def _check_unbounded(config: DictConfig, length: RunLength) -> None:
-    why, keys = "max_time or a callback ends the run", [_OF_TOTAL]
+    why = "max_time or a callback ends the run"
+    keys = [_OF_TOTAL]
     instead = "trainer.max_epochs=N or trainer.max_steps=N as well"
     if not length.is_known:
         why = f"the loader of {config.data.get('_target_')} does not state how many batches it has"
-        instead, keys = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
+        instead = "trainer.max_steps=N trainer.max_epochs=-1"
+        keys = [_OF_TOTAL, _OF_EPOCH]
     for entry in walk(config):
         if entry.is_interpolation and any(key in str(entry.raw) for key in keys):
             hint = f"{instead}, or {entry.key}=NUMBER"
@@ -214,7 +221,8 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
 
 def _ends_in_first_epoch(config: DictConfig, length: RunLength) -> bool:
     """Whether the run is over before the end of the epoch after which it would be validated first."""
-    total, interval = length.total_batches, value_of(config, "trainer.val_check_interval")
+    total = length.total_batches
+    interval = value_of(config, "trainer.val_check_interval")
     at_end = interval is None or (isinstance(interval, float) and interval == 1.0)
     every_epoch = config.trainer.get("check_val_every_n_epoch", 1) == 1
     return at_end and every_epoch and total is not None and total < length.used_batches
@@ -235,7 +243,8 @@ def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
     bounds = {"every_n_train_steps": length.total_steps, "every_n_epochs": length.epochs}
     for name in config.get("callbacks") or {}:
         for argument, bound in bounds.items():
-            key, unit = f"callbacks.{name}.{argument}", argument.rpartition("_")[2]
+            key = f"callbacks.{name}.{argument}"
+            unit = argument.rpartition("_")[2]
             interval = value_of(config, key)
             if is_whole(interval) and bound is not None and interval > bound:
                 yield f"{key}={interval}: nothing will be saved, because the run has {bound:,} {unit}"
@@ -334,7 +343,8 @@ def notes_on_length(config: DictConfig) -> list[str]:
     length = run_length(config, config.spec.num_train)
     total = length.total_steps
     chosen = [key for key in RECIPE if is_chosen(config, key)]
-    notes, parts = [], []
+    notes = []
+    parts = []
     if "trainer.max_epochs" in chosen and total is not None and length.is_known and length.epochs:
         at_most = "at most " if may_end_early(config) else ""
         parts.append(

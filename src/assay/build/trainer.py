@@ -38,9 +38,12 @@ if TYPE_CHECKING:
 def check_device(trainer: DictConfig) -> None:
     """Refuse early, in one line, what Lightning would refuse late."""
     # What is left out is what Lightning takes by itself.
-    accelerator, precision = trainer.get("accelerator", "auto"), str(trainer.get("precision"))
-    cuda, mps = torch.cuda.device_count(), torch.backends.mps.is_available()
-    on_gpu, automatic = accelerator in ("gpu", "cuda"), accelerator == "auto"
+    accelerator = trainer.get("accelerator", "auto")
+    precision = str(trainer.get("precision"))
+    cuda = torch.cuda.device_count()
+    mps = torch.backends.mps.is_available()
+    on_gpu = accelerator in ("gpu", "cuda")
+    automatic = accelerator == "auto"
     devices = requested_devices(trainer) if on_gpu and cuda else None
     missing = [index for index in devices if index >= cuda] if isinstance(devices, list) else []
     message = hint = ""
@@ -131,7 +134,8 @@ class WithoutNvmlCheck(Callback):
     @override
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if self._before is not None:
-            os.environ[VARIABLE], self._before = self._before, None
+            os.environ[VARIABLE] = self._before
+            self._before = None
 
     @override
     def on_exception(

@@ -102,7 +102,8 @@ def refuse_foreign_ranks() -> None:
 
 def is_unbounded(values: Mapping[str, Any]) -> bool:
     """Whether neither a number of epochs nor of steps ends a run."""
-    epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
+    epochs = values.get("max_epochs")
+    steps = values.get("max_steps", -1)
     if steps is not None and steps != -1:
         return False
     return epochs == -1 or (epochs is None and values.get("max_time") is not None)

@@ -49,7 +49,8 @@ class DeferredReweighting(Callback):
             raise ValueError("callbacks=drw needs the class counts of a classification task, got none")
         check_numbers("[0, 1)", beta=beta)
         check_numbers("[0, 1]", start_fraction=start_fraction)
-        self.weight, self.start_fraction = effective_number_weight(class_counts, beta), start_fraction
+        self.weight = effective_number_weight(class_counts, beta)
+        self.start_fraction = start_fraction
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:

@@ -50,7 +50,8 @@ class EMA(Float32Average):
         check_numbers("(0, 1]", warmup_fraction=warmup_fraction)
         check_numbers("[1, inf)", update_every_n_steps=update_every_n_steps)
         super().__init__(use_buffers=use_buffers, multi_avg_fn=copy_counters(self._average))
-        self.decay, self.warmup_fraction = decay, warmup_fraction
+        self.decay = decay
+        self.warmup_fraction = warmup_fraction
         self.update_every_n_steps = update_every_n_steps
         self._updates = 0
 

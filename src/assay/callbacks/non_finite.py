@@ -122,7 +122,8 @@ class NonFinite(Callback):
         check_numbers("[1, inf)", every_n_steps=every_n_steps)
         self.every_n_steps = every_n_steps
         self._every = 1
-        self._one, self._mark = torch.ones(()), torch.zeros(())
+        self._one = torch.ones(())
+        self._mark = torch.zeros(())
         self._loss: Tensor | None = None
         self._together = False
         self._batch: tuple[int, Any, int] = (-1, None, 0)
@@ -138,7 +139,8 @@ class NonFinite(Callback):
         self._one = torch.ones((), device=pl_module.device)
         self._scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         self._pending = []
-        self._mark, self._loss = torch.zeros_like(self._one), None
+        self._mark = torch.zeros_like(self._one)
+        self._loss = None
         # Whether a loss is checked together with its gradients: one check costs less than two.
         self._together = self._every == 1 and pl_module.automatic_optimization and not self._scaled
 
@@ -174,7 +176,8 @@ class NonFinite(Callback):
         if self._scaled:
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        loss, self._loss = self._loss, None
+        loss = self._loss
+        self._loss = None
         checked = [grad for parameter in parameters if (grad := parameter.grad) is not None]
         if loss is not None:
             checked.append(loss)
@@ -199,7 +202,8 @@ class NonFinite(Callback):
         if len(self._pending) >= self._every:
             self._check_pending(trainer)
         elif self._loss is not None:  # no hook was called before the optimizer step
-            loss, self._loss = self._loss, None
+            loss = self._loss
+            self._loss = None
             self._check_loss(trainer, pl_module, loss)
         self._batch = (-1, None, 0)
 
@@ -228,7 +232,8 @@ class NonFinite(Callback):
 
     def _check_pending(self, trainer: L.Trainer) -> None:
         """Check the pending steps; waits for the device."""
-        pending, self._pending = self._pending, []
+        pending = self._pending
+        self._pending = []
         if not pending:
             return
         losses = torch.stack([step.loss.float() for step in pending])
@@ -274,7 +279,8 @@ def _check_metrics(trainer: L.Trainer) -> None:
     failed = [name for name, is_finite_value in zip(metrics, finite, strict=True) if not is_finite_value]
     monitored = {getattr(callback, "monitor", None) for callback in trainer.callbacks}  # type: ignore[attr-defined]
     for name in failed:
-        value, loss = metrics[name], f"{name.partition('/')[0]}/loss"
+        value = metrics[name]
+        loss = f"{name.partition('/')[0]}/loss"
         # Beside a finite loss a score is NaN that is undefined, as of a class that the subset lacks.
         is_undefined = loss in metrics and loss not in failed and bool(value.isnan().all())
         if name in monitored or not is_undefined:

@@ -132,13 +132,16 @@ class ProgressBar(LightningProgressBar):
         super().__init__()
         intervals = {"refresh_interval": refresh_interval, "min_line_interval": min_line_interval}
         check_numbers("[0, inf)", **intervals, line_interval=line_interval)
-        self.refresh_interval, self.line_interval = refresh_interval, line_interval
+        self.refresh_interval = refresh_interval
+        self.line_interval = line_interval
         self.min_line_interval = min_line_interval
         if console is not None:
             self._console = console
         self._enabled = True
         self._bars: rich_progress.Progress | None = None
-        self._label, self._done, self._total = "", 0, math.inf
+        self._label = ""
+        self._done = 0
+        self._total = math.inf
         self._epoch = ""  # label of the current epoch, during training
         self._started = 0.0
         self._fit_began = 0.0, 0
@@ -190,7 +193,8 @@ class ProgressBar(LightningProgressBar):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._last_line, self._skipped = -math.inf, None
+        self._last_line = -math.inf
+        self._skipped = None
         self._fit_began = perf_counter(), self._run_progress()[0]
         # A run may be resumed within an epoch.
         self._begin_epoch(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.completed)
@@ -203,7 +207,8 @@ class ProgressBar(LightningProgressBar):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._loss, self._done = outputs, batch_idx + 1
+        self._loss = outputs
+        self._done = batch_idx + 1
         if perf_counter() >= self._next_redraw:
             self._redraw()
 
@@ -217,7 +222,8 @@ class ProgressBar(LightningProgressBar):
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         label = stage = trainer.state.stage.dataloader_prefix if trainer.state.stage else ""
         if trainer.sanity_checking:
-            label, stage = "check", "sanity_val"
+            label = "check"
+            stage = "sanity_val"
         batches: Sequence[float] | float = getattr(trainer, f"num_{stage}_batches")
         total = batches if isinstance(batches, (int, float)) else sum(batches)
         self._before = self._done, self._total
@@ -253,7 +259,8 @@ class ProgressBar(LightningProgressBar):
     @override
     def teardown(self, *args: Any, **kwargs: Any) -> None:
         self._close()
-        self._epoch, self._loss = "", None
+        self._epoch = ""
+        self._loss = None
 
     # -- drawing -------------------------------------------------------------------------------------------
 
@@ -267,7 +274,9 @@ class ProgressBar(LightningProgressBar):
         self._begin(self._epoch, done, trainer.num_training_batches)
 
     def _begin(self, label: str, done: int, total: float) -> None:
-        self._label, self._done, self._total = label, done, total
+        self._label = label
+        self._done = done
+        self._total = total
         if not self._enabled:
             return
         if self._next_redraw == math.inf:
@@ -335,7 +344,8 @@ class ProgressBar(LightningProgressBar):
 
     def _close(self) -> None:
         self._next_redraw = math.inf
-        bars, self._bars = self._bars, None
+        bars = self._bars
+        self._bars = None
         if bars is not None:
             bars.stop()
 
@@ -371,12 +381,15 @@ class RunLog(Callback):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._started, self._finished, self._stages = perf_counter(), None, ("train",)
+        self._started = perf_counter()
+        self._finished = None
+        self._stages = ("train",)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer)
-        self._started, self._stages = perf_counter(), ("train",)
+        self._started = perf_counter()
+        self._stages = ("train",)
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -398,7 +411,8 @@ class RunLog(Callback):
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._finished, self._stages = ("test", perf_counter() - self._started), ("test",)
+        self._finished = ("test", perf_counter() - self._started)
+        self._stages = ("test",)
         self._write(trainer, last=True)
 
     @override
@@ -414,7 +428,8 @@ class RunLog(Callback):
             self._write(trainer, last=True)
 
     def _write(self, trainer: L.Trainer, *, last: bool = False) -> None:
-        finished, self._finished = self._finished, None
+        finished = self._finished
+        self._finished = None
         if finished is None or not trainer.is_global_zero:
             return
         groups = group_scalars(trainer.callback_metrics, self._stages)

@@ -41,7 +41,10 @@ class Pruning(Callback):
     """Reports a score to an Optuna study after each validation, and ends the run if its pruner decides so."""
 
     def __init__(self, monitor: str, storage: str, trial: int, pruner: Mapping[str, Any]) -> None:
-        self.monitor, self.storage, self.trial, self.pruner = monitor, storage, trial, dict(pruner)
+        self.monitor = monitor
+        self.storage = storage
+        self.trial = trial
+        self.pruner = dict(pruner)
         self._opened: tuple[optuna.Study, optuna.storages.BaseStorage, int] | None = None
         self._unreachable = False
         self._end: Pruned | None = None

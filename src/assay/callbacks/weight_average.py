@@ -81,7 +81,8 @@ class _Cast:
     """A module whose tensors are read in the dtypes of another one's."""
 
     def __init__(self, module: nn.Module, like: nn.Module) -> None:
-        self._module, self._like = module, like
+        self._module = module
+        self._like = like
 
     def parameters(self) -> list[Tensor]:
         pairs = zip(self._module.parameters(), self._like.parameters(), strict=True)

@@ -34,7 +34,9 @@ class Whitening(L.Callback):
     def __init__(self, layer: str = "whiten", num_samples: int = 5000, eps: float = 0.0005) -> None:
         check_numbers("[1, inf)", num_samples=num_samples)
         check_numbers("(0, inf)", eps=eps)
-        self.layer, self.num_samples, self.eps = layer, num_samples, eps
+        self.layer = layer
+        self.num_samples = num_samples
+        self.eps = eps
 
     def find_convolution(self, model: nn.Module, channels: int) -> nn.Conv2d:
         """Return the convolution that is set, which takes images of so many channels."""

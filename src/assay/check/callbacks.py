@@ -38,13 +38,17 @@ _KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}
 
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     """Refuse strategies for which Lightning would start processes itself."""
-    strategy, devices = trainer.strategy, trainer.num_devices
+    strategy = trainer.strategy
+    devices = trainer.num_devices
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
     gpus = not isinstance(trainer.accelerator, CPUAccelerator)
-    kind, requested = _KINDS.get(type(trainer.accelerator)), requested_devices(config.trainer)
+    kind = _KINDS.get(type(trainer.accelerator))
+    requested = requested_devices(config.trainer)
     started = num_local_processes(config)
-    key, message, hint = "trainer.strategy", "", "trainer.strategy=auto"
+    key = "trainer.strategy"
+    message = ""
+    hint = "trainer.strategy=auto"
     if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):
         message = (
             f"{shown} starts processes itself, which does not work from a config; assay starts those of ddp"
@@ -54,11 +58,13 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     elif kind is not None and strategy.root_device.type != kind:
         message = f"{shown} computes on {strategy.root_device}, not on {kind}"
     elif isinstance(requested, int) and requested != devices:
-        key, hint = "trainer.devices", f"trainer.devices={devices}, or trainer.strategy=ddp"
+        key = "trainer.devices"
+        hint = f"trainer.devices={devices}, or trainer.strategy=ddp"
         message = f"{requested} devices were requested, but {shown} computes on {devices}"
     elif not is_rank() and started != devices:
         instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
-        key, hint = "trainer.devices", f"trainer.devices={started}, or {instead}"
+        key = "trainer.devices"
+        hint = f"trainer.devices={started}, or {instead}"
         message = f"{devices} devices need a strategy whose processes assay starts; {shown} is not one"
     if message:
         raise ConfigError(message, key=key, hint=hint)
@@ -136,11 +142,13 @@ def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
     batches = config.trainer.get("accumulate_grad_batches")
-    message, hint = "", f"~{key}, or trainer.accumulate_grad_batches=1"
+    message = ""
+    hint = f"~{key}, or trainer.accumulate_grad_batches=1"
     if batches not in (None, 1):
         message = f"trainer.accumulate_grad_batches={batches} accumulates already"
     elif is_lbfgs(config):
-        message, hint = "LBFGS cannot accumulate batches", f"~{key}, or optimizer=adamw"
+        message = "LBFGS cannot accumulate batches"
+        hint = f"~{key}, or optimizer=adamw"
     else:
         for entry in walk(config):
             text = str(entry.raw) if entry.is_interpolation else ""
@@ -199,7 +207,8 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
     for key, kind in classes_in(config):
         if not issubclass(kind, ModelCheckpoint):
             continue
-        node, at = OmegaConf.select(config, key), f"{key}.filename"
+        node = OmegaConf.select(config, key)
+        at = f"{key}.filename"
         paths = {at: _path(at, node, names)}
         if node.get("save_last"):
             paths[f"{key}.save_last"] = _LAST
@@ -215,7 +224,8 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
 
 def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
     """Where in the folder of checkpoints one would lie."""
-    filename, inserts = node.get("filename"), bool(node.get("auto_insert_metric_name", True))
+    filename = node.get("filename")
+    inserts = bool(node.get("auto_insert_metric_name", True))
     callback = ModelCheckpoint(dirpath="checkpoints", filename=filename, auto_insert_metric_name=inserts)
     try:
         for _, name, _, _ in Formatter().parse(filename or ""):

@@ -58,7 +58,9 @@ class Checker:
         prove: Callable[[Job], Proof] | None = None,
         accept: Callable[[Report], None] = lambda _: None,
     ) -> None:
-        self._config_dir, self._curve, self._accept = config_dir, curve, accept
+        self._config_dir = config_dir
+        self._curve = curve
+        self._accept = accept
         self._prove = prove or self._prove_here
         self._prover: Prover | None = None
         self._words: set[tuple[str, str]] = set()

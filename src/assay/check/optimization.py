@@ -28,7 +28,9 @@ _SHOWN = 1_000_000
 """Steps of a constant learning rate that are written down."""
 _OFTEN = 100
 """Steps between two looks at the clock."""
-_IDLE_SHARE, _LOW, _HIGH = 0.1, 0.5, 10.0
+_IDLE_SHARE = 0.1
+_LOW = 0.5
+_HIGH = 10.0
 
 
 @final
@@ -46,7 +48,9 @@ class Curve:
         """What is unlikely to be meant, in words."""
         if not (self.complete and self.scheduled) or len(self.rates) < 2:
             return
-        total, highest, last = len(self.rates), max(self.rates), self.rates[-1]
+        total = len(self.rates)
+        highest = max(self.rates)
+        last = self.rates[-1]
         idle = next((n for n, rate in enumerate(reversed(self.rates)) if rate), total)
         if highest == min(self.rates):
             yield f"scheduler: the learning rate stays at {last:.3g} in all {total:,} steps of this run"
@@ -68,7 +72,8 @@ def lr_curve(
     total = length.total_steps
     notes = [] if total is not None else [f"{_UNBOUNDED_EPOCHS} epochs of a run that time or a callback ends"]
     steps = total if total is not None else _UNBOUNDED_EPOCHS * length.steps_per_epoch
-    groups, initial = optimizer.param_groups, _highest(optimizer, 1)
+    groups = optimizer.param_groups
+    initial = _highest(optimizer, 1)
     scheduler = None if scheduler is None else scheduler(optimizer)
     if len({group["lr"] for group in groups}) > 1:
         notes.append(f"the highest of {len(groups)} parameter groups")

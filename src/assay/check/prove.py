@@ -78,7 +78,8 @@ if TYPE_CHECKING:
     from assay.data.spec import Spec
 
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-_CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
+_CURVE_SECONDS = 3.0
+_GLANCE_SECONDS = 0.02
 """The longest time to follow a learning rate, where it is to be shown and where it is not."""
 
 
@@ -94,7 +95,9 @@ class Prover:
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
         """Refuse a job that cannot run, or report what it will need."""
-        start, self._datamodule, self._trainer = time.perf_counter(), None, None
+        start = time.perf_counter()
+        self._datamodule = None
+        self._trainer = None
         check_device(job.trainer)
         config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
@@ -152,7 +155,8 @@ class Prover:
         self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None], *, curve: bool
     ) -> dict[str, Any]:
         add_spec(config, spec, batches)
-        warned, length = check_length(config), run_length(config, config.spec.num_train)
+        warned = check_length(config)
+        length = run_length(config, config.spec.num_train)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
         kind = resolve_class("loss", config.loss)
         check_fit(config, kind)
@@ -344,7 +348,8 @@ def _check_baseline(config: DictConfig) -> None:
     name = config.get("baseline") or "none"
     if name in ("auto", "none"):
         return
-    task, spec = task_of(config.spec.task), config.spec
+    task = task_of(config.spec.task)
+    spec = config.spec
     texts = bool(spec.get("vocab_size"))
     message = ""
     if task.has_heads or task.learns_from_inputs:

@@ -86,7 +86,9 @@ class Proof:
 
 _MOST_NAMED = 10
 """Classes, or targets, in a line."""
-_CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
+_CURVE_HEIGHT = 8
+_CURVE_WIDTH = 72
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def show_job(console: Console, report: Report) -> None:
@@ -100,7 +102,8 @@ def show_job(console: Console, report: Report) -> None:
     if report.unproven:
         rows.append(("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; the run will show"))
     if report.spec:
-        an_epoch, total = report.spec["steps_per_epoch"], report.spec["total_steps"]
+        an_epoch = report.spec["steps_per_epoch"]
+        total = report.spec["total_steps"]
         in_all = "until time or a callback ends the run"
         if total is not None:
             in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
@@ -182,7 +185,8 @@ def _data(report: Report) -> str:
 def _distribution(report: Report) -> str:
     """Training samples of each class, or mean and deviation of each target."""
     spec = report.spec
-    names, counts = spec.get("class_names") or (), spec.get("class_counts") or ()
+    names = spec.get("class_names") or ()
+    counts = spec.get("class_counts") or ()
     if counts and len(names) == len(counts):
         order = sorted(range(len(counts)), key=lambda index: -counts[index])
         parts = [f"{single_line(str(names[index]))} {counts[index]:,}" for index in order[:_MOST_NAMED]]
@@ -227,7 +231,8 @@ def _schedule(report: Report) -> str:
 def _show_curve(console: Console, report: Report) -> None:
     """The area under the learning rate, in eighths of a character."""
     console.print(f"  [dim]{'schedule':<10}[/dim] {escape(_schedule(report))}: lr over the steps")
-    highest, last = max(report.lr), len(report.lr) - 1
+    highest = max(report.lr)
+    last = len(report.lr) - 1
     third = (min(_CURVE_WIDTH, max(30, console.width)) - 12) // 3
     rates = [report.lr[round(last * i / (3 * third - 1))] for i in range(3 * third)]
     levels = [round(8 * _CURVE_HEIGHT * rate / (highest or 1)) for rate in rates]

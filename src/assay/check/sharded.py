@@ -38,7 +38,8 @@ def check_sharded(config: DictConfig) -> None:
         return
     trainer = config.trainer
     require("device", "fsdp2", "safetensors")
-    accelerator, task = trainer.get("accelerator"), task_of(config.spec.task) if config.get("spec") else None
+    accelerator = trainer.get("accelerator")
+    task = task_of(config.spec.task) if config.get("spec") else None
     on_mps = accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available())
     no_gpu = accelerator == "cpu" or not torch.cuda.is_available()
     _refuse(on_mps, "trainer.accelerator", "Apple's GPU cannot be one of several devices", "cpu")
@@ -79,7 +80,8 @@ def check_shares(config: DictConfig) -> None:
     size = int(config.data.eval_batch_size)
     for subset in ("val", "test"):
         samples: Any = spec.get(f"num_{subset}") or 0
-        fewest, most = samples // processes, -(-samples // (size * processes))
+        fewest = samples // processes
+        most = -(-samples // (size * processes))
         if samples and fewest < most:
             raise ConfigError(
                 f"{processes} processes cannot share {samples:,} {subset} samples so that each has as many "
@@ -99,7 +101,9 @@ def memory_in_shards(
     mode: FakeTensorMode,
 ) -> Memory:
     """What a step needs on each of several devices, none of which has to be there."""
-    strategy, hook, precision = trainer.strategy, sys.excepthook, trainer.precision_plugin
+    strategy = trainer.strategy
+    hook = sys.excepthook
+    precision = trainer.precision_plugin
     assert isinstance(strategy, FSDP2)  # noqa: S101 - the caller looked
     module = build_fake_module(config, model, loss, precision, mode)
     begin_fake_world(world_size(config))

@@ -88,7 +88,8 @@ def injected_arguments(config: DictConfig, key: str) -> InjectedArguments | None
 
 def _arguments_from_parent(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] | None:
     """What the class of the node around calls this one with, as it says in `calls_with`."""
-    parent, root = parent_of(node), root_of(node)
+    parent = parent_of(node)
+    root = root_of(node)
     if not isinstance(parent, DictConfig) or "_target_" not in parent or not isinstance(root, DictConfig):
         return None
     outer, _, name = key.rpartition(".")
@@ -129,7 +130,8 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
     if call is not None:  # built-ins have no signature
         _check_call(key, node, call, later)
     for name, inner in getattr(kind, "mapping_arguments", {}).items():  # which the class makes objects of
-        within, call = node.get(name), call_of(inner)
+        within = node.get(name)
+        call = call_of(inner)
         if isinstance(within, DictConfig) and call is not None:
             _check_call(f"{key}.{name}", within, call, InjectedArguments())
         elif within is not None:

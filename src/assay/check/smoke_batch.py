@@ -62,7 +62,8 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
         raise ConfigError(message, key=MICRO_BATCH, hint=f"{MICRO_BATCH}=32, the same in all processes")
 
 
-_FEW, _MANY = 4, 16
+_FEW = 4
+_MANY = 16
 _VIEWS = "augment=two_views"
 _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
@@ -151,7 +152,8 @@ def _try_augment(
     config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
 ) -> tuple[Tensor, Tensor]:
     samples, labels = _smoke_batch(config, _FEW)
-    inputs, targets = samples, task_of(config.spec.task).loss_targets(samples, labels, None)
+    inputs = samples
+    targets = task_of(config.spec.task).loss_targets(samples, labels, None)
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
@@ -223,7 +225,8 @@ def _try_stage(
         message = f"{type(stand_in.loss).__name__} cannot take {_targets_in_words(config)}: {_text(error)}"
         raise _error(error, "loss", message, suits) from error
     assert observed is not None  # noqa: S101 - a training step has just set it
-    predictions, targets = stand_in.scored(observed), observed[2]
+    predictions = stand_in.scored(observed)
+    targets = observed[2]
     several = tracker.metrics
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
         try:

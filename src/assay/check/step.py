@@ -148,7 +148,8 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     if not calls:
         return "", ""
     layer = calls[-1]["self"]
-    name, weight = names[layer], getattr(layer, "weight", None)
+    name = names[layer]
+    weight = getattr(layer, "weight", None)
     description = f"{type(layer).__name__}({layer.extra_repr()})"
     if len(description) > _MOST_TEXT or not layer.extra_repr():
         description = type(layer).__name__
@@ -162,9 +163,11 @@ def _key_of_layer(name: str, node: Any, key: str) -> str:
     for part in name.split(".") if name else ():
         arguments = node.get("_args_") if isinstance(node, DictConfig) else None
         if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
-            node, key = arguments[int(part)], f"{key}._args_[{part}]"
+            node = arguments[int(part)]
+            key = f"{key}._args_[{part}]"
         elif isinstance(node, DictConfig) and isinstance(node.get(part), DictConfig):
-            node, key = node[part], f"{key}.{part}"
+            node = node[part]
+            key = f"{key}.{part}"
         else:
             break
     return key
@@ -200,7 +203,8 @@ def _make_on_meta(make: Callable[[], Any]) -> Any:
         return make()  # an error now is one of the config
 
 
-_FAR, _NEAR = 1.5, 0.8
+_FAR = 1.5
+_NEAR = 0.8
 """Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
 
 
@@ -295,7 +299,9 @@ class StepError(Exception):
         frame = user_frame(error)
         text = f"{first_line(error)} ({frame})" if frame else first_line(error)
         super().__init__(f"{where}: {text}" if where else text)
-        self.stage, self.where, self.key = stage, where, key
+        self.stage = stage
+        self.where = where
+        self.key = key
         self.depends_on_data = isinstance(error, _DEPENDS_ON_DATA)
 
 
@@ -516,7 +522,8 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
         trained = list(config.spec.train_shape)
         text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
         hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
-    augmented, given = list(batch.inputs[1:]), list(config.spec.get("train_shape") or shape)
+    augmented = list(batch.inputs[1:])
+    given = list(config.spec.get("train_shape") or shape)
     if error.stage == "model" and augmented != given:
         text += f"; augment makes samples {augmented} of {given}"
         hint = "take a model for images of any size, such as small_cnn, or another augment"
@@ -534,7 +541,8 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     if error.stage in ("optimizer", "backward"):
         hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
         if "fused" in str(error):  # auto cannot know of each model that its gradients are sparse
-            key, hint = "optimizer.fused", "optimizer.fused=null"
+            key = "optimizer.fused"
+            hint = "optimizer.fused=null"
     return ConfigError(text, key=key, hint=hint)
 
 
@@ -555,10 +563,13 @@ def _evaluation_batch(config: DictConfig, batch: Batch) -> Batch:
 
 def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
     """Numbers of samples on one device, each once."""
-    data, spec, processes = config.data, config.spec, world_size(config)
+    data = config.data
+    spec = config.spec
+    processes = world_size(config)
     if data.get("_target_") != OUR_DATA:
         return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
-    size, trained = int(data.batch_size), set[int]()
+    size = int(data.batch_size)
+    trained = set[int]()
     if not should_drop_last(data.get("drop_last", "auto"), spec.num_train, size, processes):
         trained = _num_samples(spec.num_train, size, processes, even=True) - {size}
     evaluated = set[int]()

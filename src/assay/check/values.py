@@ -35,8 +35,10 @@ MICRO_BATCH = "trainer.micro_batch"
 WHOLE_BATCH = f"{MICRO_BATCH}=null"
 
 _COUNT = Annotated[int, Meta(ge=1)]
-_NOT_NEGATIVE, _BELOW_ONE = Annotated[float, Meta(ge=0)], Annotated[float, Meta(ge=0, lt=1)]
-SEED, _KEPT = Annotated[int, Meta(ge=0, le=LARGEST_SEED)], Annotated[int, Meta(ge=0, le=1000)]
+_NOT_NEGATIVE = Annotated[float, Meta(ge=0)]
+_BELOW_ONE = Annotated[float, Meta(ge=0, lt=1)]
+SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
+_KEPT = Annotated[int, Meta(ge=0, le=1000)]
 _TIME = str | dict[Literal["weeks", "days", "hours", "minutes", "seconds"], Annotated[float, Meta(gt=0)]]
 _BATCHES = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=1)]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
@@ -142,7 +144,8 @@ def check_numbers(config: DictConfig) -> None:
             continue
         if str(entry.parent.get("_target_")).partition(".")[0] not in _LIBRARIES:
             continue
-        full_key, group = source_key(config, entry.key), entry.key.partition(".")[0]
+        full_key = source_key(config, entry.key)
+        group = entry.key.partition(".")[0]
         container = OmegaConf.select(config, full_key.rpartition(".")[0]) if "." in full_key else None
         full_key = entry.key if isinstance(container, DictConfig) and "_target_" in container else full_key
         kind = _LIMITS.get(group, {}).get(str(entry.name))
@@ -204,7 +207,8 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
             hint="trainer.max_epochs=30, trainer.max_time=00:01:00:00, or callbacks=[default,early_stopping]",
         )
     for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
-        low, high = values.get(least), values.get(most)
+        low = values.get(least)
+        high = values.get(most)
         if most == "max_epochs" and is_chosen(config, "trainer.max_epochs"):
             continue
         if is_whole(low) and is_whole(high) and -1 < high < low:
@@ -214,17 +218,22 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
 
 def _check_micro_batch(config: DictConfig, values: Mapping[str, Any]) -> None:
     """Refuse micro-batches where assay does not take the steps, and LBFGS with what changes its loss."""
-    size, accumulated = values.get("micro_batch"), values.get("accumulate_grad_batches")
-    key, message, hint = MICRO_BATCH, "", WHOLE_BATCH
+    size = values.get("micro_batch")
+    accumulated = values.get("accumulate_grad_batches")
+    key = MICRO_BATCH
+    message = ""
+    hint = WHOLE_BATCH
     if accumulated not in (None, 1) and is_lbfgs(config):
-        key, hint = "trainer.accumulate_grad_batches", "a larger data.batch_size"
+        key = "trainer.accumulate_grad_batches"
+        hint = "a larger data.batch_size"
         message = f"expected 1 with LBFGS, which computes the loss several times per step, got {accumulated}"
     elif size is not None and values.get("_target_") != "lightning.Trainer":
         message = "a custom trainer takes its steps itself"
     elif size is not None and OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
         message = "a custom LightningModule takes its steps itself"
     elif size == "auto" and is_lbfgs(config):
-        message, hint = "LBFGS computes the loss several times per step", f"{MICRO_BATCH}=32"
+        message = "LBFGS computes the loss several times per step"
+        hint = f"{MICRO_BATCH}=32"
     if message:
         raise ConfigError(message, key=key, hint=hint)
 
@@ -281,7 +290,8 @@ def check_data_root(config: DictConfig) -> None:
 def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     if node.get("_partial_"):  # its root comes from somewhere else
         return
-    full, download = f"{key}.{source.argument}", value_of(node, "download")
+    full = f"{key}.{source.argument}"
+    download = value_of(node, "download")
     path = _path(full, node, source.argument)
     if path is None or not isinstance(download, bool | None):
         return  # reported when arguments are checked
@@ -382,7 +392,8 @@ def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
                 continue
             if not str(entry.parent.get("_target_")).startswith(_OURS):
                 continue  # custom code may do anything with a path
-            name, value = str(entry.name), value_of(entry.parent, entry.name)
+            name = str(entry.name)
+            value = value_of(entry.parent, entry.name)
             if not isinstance(value, str):
                 continue
             local = next((value[len(scheme) :] for scheme in _LOCAL if value.startswith(scheme)), None)

@@ -242,17 +242,20 @@ class BackgroundWriter:
         while True:
             with self._changed:
                 if not self._steps:
-                    self._at_once, self._thread = False, None
+                    self._at_once = False
+                    self._thread = None
                     return
                 while not self._at_once and (left := self._last + _PAUSE - time.monotonic()) > 0:
                     self._changed.wait(left)
                 self._at_once = True  # until nothing is left
                 step = self._steps.pop(0)
-                self._busy, self._begun = True, step.moment
+                self._busy = True
+                self._begun = step.moment
             step.work()
             del step  # its memory is free once it is written
             with self._changed:
-                self._busy, self._last = False, time.monotonic()
+                self._busy = False
+                self._last = time.monotonic()
                 self._changed.notify_all()
 
 
@@ -335,7 +338,8 @@ class CheckpointFile(CheckpointIO):
     def _raise(self) -> None:
         if self._error is not None:
             self._writer.wait()
-            error, self._error = self._error, None
+            error = self._error
+            self._error = None
             raise error
 
 
@@ -458,7 +462,9 @@ class _Hashing:
     """Takes the SHA-256 of what is written, so that nothing has to be read again."""
 
     def __init__(self, file: Output | None) -> None:
-        self._file, self._digest, self._pieces = file, hashlib.sha256(), bytearray()
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._pieces = bytearray()
         self.error: OSError | None = None
         """Why a write failed, which PyTorch does not tell."""
 
@@ -505,7 +511,8 @@ class Newest:
 
 def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
     """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one."""
-    folder, wanted = run_dir / "checkpoints", set(expected)
+    folder = run_dir / "checkpoints"
+    wanted = set(expected)
     valid: list[tuple[tuple[int, ...], Path]] = []
     half_done: list[tuple[tuple[int, ...], Path]] = []
     refused: list[tuple[Path, str]] = []

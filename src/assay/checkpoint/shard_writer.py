@@ -46,7 +46,8 @@ class ShardWriter:
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._group = group
-        self._rank, self._size = dist.get_rank(group), dist.get_world_size(group)
+        self._rank = dist.get_rank(group)
+        self._size = dist.get_world_size(group)
         self._thread: Thread | None = None
         self._error: BaseException | None = None
         self.stalled = 0.0
@@ -85,7 +86,8 @@ class ShardWriter:
             self._thread.join()
             self._thread = None
         if self._error is not None:
-            error, self._error = self._error, None
+            error = self._error
+            self._error = None
             raise error
 
     def _start(self, work: Callable[[], None]) -> None:
@@ -111,7 +113,8 @@ class ShardWriter:
         try:
             files = self._write_shards(copies, unfinished)
         except (Exception, CheckpointException) as error:
-            files, problem = {}, _reason(error)
+            files = {}
+            problem = _reason(error)
         outcomes = self.gather((files, problem))
         if not any(problem for _, problem in outcomes):
             problem = self._finish(plain, [files for files, _ in outcomes], unfinished, path, step)
@@ -174,11 +177,14 @@ class ShardWriter:
 
 def _files_of(copies: dict[str, Any], world_size: int) -> dict[str, int]:
     """Which of its files each process writes its part of a tensor to."""
-    numbers, number, filled = {}, 1, 0
+    numbers = {}
+    number = 1
+    filled = 0
     for name, tensor in copies.items():
         size = tensor.numel() * tensor.element_size() // world_size
         if filled and filled + size > _FILE_BYTES:
-            number, filled = number + 1, 0
+            number = number + 1
+            filled = 0
         numbers[name] = number
         filled += size
     return numbers

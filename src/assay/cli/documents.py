@@ -56,7 +56,8 @@ class Problem:
             key, file = (error.key, error.file) if isinstance(error, ConfigError) else ("", "")
             name, _, line = file.rpartition(":")
             if not line.isdecimal():
-                name, line = file, ""
+                name = file
+                line = ""
             hint = redact(error.hint)
             return cls(redact(error.message), key, name, int(line) if line else None, hint, error.exit_code)
         if isinstance(error, KeyboardInterrupt | typer.Abort):  # the latter is Ctrl-C or Ctrl-D as an answer

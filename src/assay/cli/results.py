@@ -115,7 +115,8 @@ def best(
     runs = read_runs([path])
     make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
     comparison = compared(runs, sort=metric, where=where or ())
-    best, ranking = comparison.best_run, comparison.ranking
+    best = comparison.best_run
+    ranking = comparison.ranking
     if ranking is None:
         raise AssayError(f"{path}: no run has a score", hint=f"{command('ls', path)} shows what there is")
     if best is None or comparison.best is None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from assay.run.export.model_card import Exported
     from assay.run.predict import Predicted
 
-_SHOWN, _IN_DOCUMENT, _WIDE = 20, 1000, 1000
+_SHOWN = 20
+_IN_DOCUMENT = 1000
+_WIDE = 1000
 Threshold = Annotated[
     str | None,
     typer.Option(
@@ -155,7 +157,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         predictor = read_predictor(run, checkpoint)
         if threshold is not None:
             set_threshold(predictor, run, threshold)
-    console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
+    console = Console(stderr=True)
+    inputs = inputs or []
+    prompt = prompt or []
     drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     drawn = {name: value for name, value in drawn.items() if value is not None}
     check_prompts(prompt, inputs, drawn, generates=predictor.generates)
@@ -240,7 +244,8 @@ def _print_export(exported: Exported) -> None:
     from assay.analysis.objective import describe_threshold
     from assay.run.export.model_card import agreement_in_words
 
-    console, about = Console(highlight=False, soft_wrap=True), exported.description
+    console = Console(highlight=False, soft_wrap=True)
+    about = exported.description
     lines = [("file", f"{exported.path} ({exported.size / 1e6:.2f} MB)"), ("card", str(exported.card))]
     lines += [
         ("input", f"{tensor['name']}: {tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]")

@@ -178,7 +178,8 @@ def settle_custom_parts(config: DictConfig, hydra_node: DictConfig) -> None:
         if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
             option = chosen.get("module", "default")
             names["model"] = name_of(config.module) if option == "default" else option
-            entries, unread = list(walk(config)), list(OF_MODULE)
+            entries = list(walk(config))
+            unread = list(OF_MODULE)
             for _ in OF_MODULE:  # what is read may read another
                 read = interpolated_keys(entries, without=unread)
                 unread = [name for name in unread if not is_read(name, read)]
@@ -269,7 +270,9 @@ class JobComposer:
     """Composes one job after another: those of a sweep in a directory, or the one of a run."""
 
     def __init__(self, hydra: Hydra, trusted: Trust, directory: Path | None = None) -> None:
-        self._hydra, self._trusted, self._directory = hydra, trusted, directory
+        self._hydra = hydra
+        self._trusted = trusted
+        self._directory = directory
         self._templates: dict[tuple[str, ...], _Template] = {}
         self._parsed: dict[str, Override] = {}
         self._parser = OverridesParser.create()
@@ -283,7 +286,8 @@ class JobComposer:
             chosen = template.choices
             if config is None:
                 completed = self._complete(parsed, template, number)
-                config, chosen = to_raw_dict(job_config(completed)), choices(completed.hydra)
+                config = to_raw_dict(job_config(completed))
+                chosen = choices(completed.hydra)
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
         typed = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
@@ -298,7 +302,8 @@ class JobComposer:
         """Parse a job's overrides, with those that the task of its data adds, and get its template."""
         overrides = [*overrides, *task_defaults(overrides)]
         parsed, template = self._parse(overrides)
-        composed, values = template.composed, self._values(parsed)
+        composed = template.composed
+        values = self._values(parsed)
         if any(item.key_or_group.startswith("data.") for item in values):
             composed = copy.deepcopy(composed)
             apply_overrides([item for item in values if not is_of_task(item.key_or_group)], composed)
@@ -351,7 +356,8 @@ class JobComposer:
         _note_overrides(config, parsed)
         if self._directory is not None:
             with open_dict(config.hydra):
-                config.hydra.job.num, config.hydra.job.id = number, str(number)
+                config.hydra.job.num = number
+                config.hydra.job.id = str(number)
                 config.hydra.sweep.dir = str(self._directory)
         HydraConfig.instance().set_config(config)
         run_dir = self._directory / str(number) if self._directory else None

@@ -81,7 +81,8 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
     group = name.partition("/")[0]
     is_misplaced = group in PACKAGES and f"@{group}." in text
     problem = missing_header(group) if is_misplaced else _classify(error, text, overrides, loader)
-    names, option = [name] if name not in ("", "train") else [], ""
+    names = [name] if name not in ("", "train") else []
+    option = ""
     if isinstance(error, MissingConfigException):  # perhaps an experiment names it, as an override
         names += [item.lstrip("+").replace("=", "/") for item in overrides]
         option = str(error.missing_cfg_file).rpartition("/")[2]
@@ -115,7 +116,8 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
     if isinstance(error, TypeError) and listed:  # OmegaConf takes away what is in a mapping alone
         hint = f"give the whole list: {listed[1]}=[…]"
         return ConfigError("cannot take one value out of a list", key=listed[0].strip("~"), hint=hint)
-    groups, match = _groups(loader), _UNKNOWN.search(text)
+    groups = _groups(loader)
+    match = _UNKNOWN.search(text)
     if _NO_OPTION.search(text) or (match and match[2] in groups):
         for group in groups:
             options = _options(group, loader)
@@ -155,7 +157,8 @@ def _unreadable(override: str, text: str) -> ConfigError:
 
 
 def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigError:
-    options, inner = _options(group, loader) if group else [], group.rpartition("/")[2]
+    options = _options(group, loader) if group else []
+    inner = group.rpartition("/")[2]
     if not options and inner in _groups(loader):  # in the list of an option: a group is looked for beside it
         hint = f"override /{inner}: {option}"
         return ConfigError(f"unknown group; {inner} is a top-level group", key=group, hint=hint)
@@ -166,7 +169,8 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if not guess and 0 < len(named := _find_mentions(option, group, options, loader)) <= 3:
         guess = f"; did you mean {' or '.join(map(repr, named))}?"
     if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
-        guess, hint = "; assay does not run launchers and sweepers of Hydra's interface", instead
+        guess = "; assay does not run launchers and sweepers of Hydra's interface"
+        hint = instead
     return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
 
 
@@ -187,7 +191,8 @@ def _unknown_key(
 ) -> ConfigError:
     if key in _RENAMED:
         return ConfigError("unknown key", key=key, hint=f"{_RENAMED[key]}={typed.get(key, '…')}")
-    groups, keys = _groups(loader), _keys(key, overrides, loader)
+    groups = _groups(loader)
+    keys = _keys(key, overrides, loader)
     if option := _option_to_add(key, typed, keys, loader):
         return ConfigError("unknown key or group", key=key, hint=f"{option} adds it")
     parent, _, last = key.rpartition(".")
@@ -201,7 +206,8 @@ def _unknown_key(
     if meant.startswith("assay "):
         hint = meant
     elif meant:
-        guess, hint = f"did you mean {meant!r}?", f"{meant}={typed.get(key, '…')}"
+        guess = f"did you mean {meant!r}?"
+        hint = f"{meant}={typed.get(key, '…')}"
     guess = guess or ("" if parent else did_you_mean(key, groups))
     return ConfigError(f"unknown key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
 

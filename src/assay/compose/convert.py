@@ -148,7 +148,8 @@ def _read_cli(path: Path) -> dict[str, Tree]:
     if not isinstance(trainer := content.get("trainer"), dict) or "model" not in content:
         hint = "python main.py fit --print_config > config.yaml"
         raise ConfigError("expected the keys trainer and model", file=display_path(path), hint=hint)
-    content["defaults"], files = [], {}
+    content["defaults"] = []
+    files = {}
     for group in ("callbacks", "logger"):
         nodes = trainer.pop(group, None)
         nodes = [node for node in (nodes if isinstance(nodes, list) else [nodes]) if isinstance(node, dict)]
@@ -204,7 +205,9 @@ class _Reader:
     """Reads all files; holds what is to be written, and what is said of them."""
 
     def __init__(self, files: Mapping[str, Tree], texts: Mapping[str, str], packages: Sequence[str]) -> None:
-        self.files, self.texts, self.packages = files, texts, packages
+        self.files = files
+        self.texts = texts
+        self.packages = packages
         self.written = {"project.yaml": _dump({"trusted_packages": [*packages]})}
         self.experiments: list[str] = []
         self.mapped: dict[str, str] = {}
@@ -257,7 +260,8 @@ class _Reader:
 
     def _copy(self, name: str) -> None:
         group, _, option = name.partition("/")
-        group, text = self.groups.get(group, group), self.texts[name]
+        group = self.groups.get(group, group)
+        text = self.texts[name]
         for item in self.files[name].get("defaults") or []:
             if isinstance(item, str):
                 text = re.sub(
@@ -272,7 +276,8 @@ class _Reader:
     def _compose(self, name: str) -> tuple[Tree, Tree]:
         """The choices and values of a file and of those that it inherits from."""
         choices: Tree = {}
-        content, values = dict(self.files.get(name.removesuffix(".yaml"), {})), []
+        content = dict(self.files.get(name.removesuffix(".yaml"), {}))
+        values = []
         for item in content.pop("defaults", None) or []:
             if isinstance(item, dict):
                 choices |= {str(key).split()[-1].strip("/"): option for key, option in item.items()}
@@ -306,7 +311,8 @@ class _Reader:
         return taken, chosen
 
     def _take_trainer(self, name: str, group: str, node: Tree) -> tuple[Tree, Tree]:
-        known, taken = _load(CONF_DIR / "trainer/default.yaml"), {}
+        known = _load(CONF_DIR / "trainer/default.yaml")
+        taken = {}
         accelerator, strategy = (str(node.pop(key, None) or "auto") for key in ("accelerator", "strategy"))
         device = accelerator if strategy == "auto" else f"{accelerator} {strategy[:3]}"
         precision = str(node.pop("precision", None)).partition("-")[0]
@@ -328,7 +334,8 @@ class _Reader:
         return taken, chosen
 
     def _take_nodes(self, name: str, group: str, nodes: Tree) -> tuple[Tree, Tree]:
-        taken, options = {}, ["default" if group == "callbacks" else "csv"]
+        taken = {}
+        options = ["default" if group == "callbacks" else "csv"]
         for key, node in nodes.items():
             target = str(node.get("_target_") or "") if isinstance(node, dict) else ""
             place, _, kind = target.rpartition(".")
@@ -379,7 +386,8 @@ class _Reader:
 
     def _write_parts(self, name: str, root: str) -> None:
         """An experiment of assay's own module with the network, optimizer and scheduler of a project's."""
-        nodes, option = self._compose(name)[1], name.partition("/")[2]
+        nodes = self._compose(name)[1]
+        option = name.partition("/")[2]
         network = next((nodes[key] for key in _NETWORKS if "_target_" in (nodes.get(key) or ())), None)
         if network is None or "_target_" not in (nodes.get("optimizer") or ()):
             return

@@ -102,7 +102,8 @@ def instead_of_plugin(name: str) -> str:
 
 def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> None:
     """Refuse shell lines and addresses that the user has not typed, and lines that break out of a script."""
-    key, text = entry.key, str(value)
+    key = entry.key
+    text = str(value)
     top_key = ".".join(split_key(key)[:3])
     if top_key in _RUNS and top_key not in person.keys:  # typed in one piece or in several
         typed = format_override(top_key, list(map(str, entry.parent))) if "[" in key else ""

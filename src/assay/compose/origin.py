@@ -107,7 +107,8 @@ class Origins:
 
     def nearest(self, key: str) -> Setting | None:
         """The setting to look at when a key is wrong: its last one, or that of a node around it."""
-        parts, choice = split_key(key), self.choice_of(key)
+        parts = split_key(key)
+        choice = self.choice_of(key)
         while parts:
             chain = self.chain((*parts, "_target_")) or self.chain(parts)
             if choice and not (chain and chain[-1].override):
@@ -143,9 +144,11 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
     changed: dict[str, list[tuple[str, Setting]]] = {}
     packages: dict[str, str] = {}
     for layer, default in enumerate(merged.defaults):
-        name, package = str(default.config_path), default.package or ""
+        name = str(default.config_path)
+        package = default.package or ""
         packages[default.override_key or ""] = package
-        loaded, path = repository.load_config(name), config_file(repository, name)
+        loaded = repository.load_config(name)
+        path = config_file(repository, name)
         if loaded is None or path is None:
             config: Any = loaded.config if loaded else OmegaConf.create()
             for entry in walk(config, package):  # Hydra's defaults are classes, not files
@@ -167,7 +170,8 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
         if project and (project / "project.yaml").is_file():
             origins.put_file(layer, project / "project.yaml")
     for override in parsed:
-        key, typed = override.get_key_element().lstrip("+~"), str(override.input_line)
+        key = override.get_key_element().lstrip("+~")
+        typed = str(override.input_line)
         if repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
             where = _THE_DATA if typed in implied else COMMAND_LINE
             option = "" if override.is_delete() else _option(override.value())
@@ -293,7 +297,8 @@ def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = N
 def explain_job(key: str, config: DictConfig, origins: Origins) -> Explanation:
     """As `explain`, of a job that is composed already."""
     key = key.rstrip("=./")
-    parts, choice = split_key(key), origins.choice_of(key)
+    parts = split_key(key)
+    choice = origins.choice_of(key)
     entries = {split_key(entry.key): entry for entry in walk(config)}
     entry = entries.get(parts)
     if choice is not None:

@@ -135,7 +135,8 @@ def _class_of(config: DictConfig) -> str:
 
 def _suits(config: DictConfig, name: str) -> bool:
     """Whether torch and Lightning do with a fused kernel what they do without one."""
-    model, accelerator = config.get("model"), value_of(config, "trainer.accelerator")
+    model = config.get("model")
+    accelerator = value_of(config, "trainer.accelerator")
     may_be_mps = accelerator == "mps" or (accelerator != "cpu" and platform.system() == "Darwin")
     return (
         not any(value_of(config, f"optimizer.{key}") for key in ("capturable", "differentiable"))

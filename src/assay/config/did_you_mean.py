@@ -62,7 +62,8 @@ def _is_near(word: str, name: str) -> bool:
     *nodes, typed = word.replace("/", ".").split(".")
     *others, meant = name.replace("/", ".").split(".")
     if nodes != others:
-        typed, meant = word, name
+        typed = word
+        meant = name
     if difflib.SequenceMatcher(None, typed, meant).ratio() >= _ALIKE:
         return True
     return 3 * _count_edits(typed, meant) <= max(3, len(typed))

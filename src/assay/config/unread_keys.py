@@ -162,7 +162,8 @@ def _without_target(config: DictConfig, name: str) -> bool:
 
 def missing_header(group: str) -> ConfigError:
     """The error for an option whose keys would be put below the name of its group."""
-    why, hint = "an option of this group lacks its header", f"its first line: # @package {PACKAGES[group]}"
+    why = "an option of this group lacks its header"
+    hint = f"its first line: # @package {PACKAGES[group]}"
     return ConfigError(f"{why}: its keys end up in the wrong place", key=group, hint=hint)
 
 
@@ -180,13 +181,15 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
         and (not parent or not item.is_container or item.key.rpartition(".")[0] == parent)
     ]
     beside = ", ".join(item for item in keys if parent and item.rpartition(".")[0] == parent)
-    guess, meant = "", guess_key(key, keys)
+    guess = ""
+    meant = guess_key(key, keys)
     hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
     if meant.startswith("assay "):
         hint = meant
     elif meant:
         value = values[key].get_value_element_as_str() if key in values else "…"
-        guess, hint = f"; did you mean {meant!r}?", f"{meant}={value}"
+        guess = f"; did you mean {meant!r}?"
+        hint = f"{meant}={value}"
     return ConfigError(f"this key has no effect{guess}", key=key, hint=hint)
 
 

@@ -39,14 +39,18 @@ def display_path(path: Path) -> str:
 
 def file_error(error: Exception, path: Path) -> ConfigError:
     """Translate a library's error about a config file, with the file."""
-    text, line, hint = first_line(error), "", ""
+    text = first_line(error)
+    line = ""
+    hint = ""
     if isinstance(error, UnicodeDecodeError | yaml.reader.ReaderError):
-        text, hint = "cannot be read: it is not UTF-8 text", "save it as UTF-8"
+        text = "cannot be read: it is not UTF-8 text"
+        hint = "save it as UTF-8"
     elif isinstance(error, yaml.MarkedYAMLError):
         text = f"invalid YAML: {error.problem}"
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         if "could not determine a constructor" in text:
-            text, hint = "expected plain YAML, without tags", "remove the tag"
+            text = "expected plain YAML, without tags"
+            hint = "remove the tag"
         elif r"'\t'" in text:
             hint = "indent with spaces"
         elif "mapping values" in text:
@@ -54,9 +58,11 @@ def file_error(error: Exception, path: Path) -> ConfigError:
     elif isinstance(error, OSError):
         text = f"cannot be read: {error.strerror}"
     elif isinstance(error.__cause__ or error, GrammarParseError):
-        text, hint = f"invalid interpolation: {text}", "write ${key}"
+        text = f"invalid interpolation: {text}"
+        hint = "write ${key}"
     elif text.startswith(("Expected header format", "Too many components")):
-        text, line = "invalid first line", ":1"
+        text = "invalid first line"
+        line = ":1"
         hint = "# @package _global_, or # @package trainer, with nothing after it"
     else:
         text = re.sub(r"^In '?[^']*?'?: ", "", text)

@@ -86,7 +86,9 @@ class Arrays:
             if pair[0] is not None:
                 self._names[subset] = (pair[0], pair[1])
         self.input_names = tuple(pair[0] for pair in self._names.values())
-        self._root, self.layout, self._dtype = Path(root), layout, dtype
+        self._root = Path(root)
+        self.layout = layout
+        self._dtype = dtype
         self._asked: str = task
         self.split_columns: Mapping[str, str] = {}
         self.task: str = "multiclass"

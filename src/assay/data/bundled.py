@@ -38,7 +38,8 @@ class Bundled:
     def __init__(
         self, name: Literal["breast_cancer", "diabetes", "iris", "wine"], also: Sequence[str] = ()
     ) -> None:
-        self.name, self.also = name, list(also)
+        self.name = name
+        self.also = list(also)
         self.task: str = Multitask.name if self.also else _TASKS[name]
         self.class_names: tuple[str, ...] = ()
 
@@ -51,7 +52,8 @@ class Bundled:
             raise ValueError(f"also={unknown[0]!r}: expected one of {', '.join(columns)}")
         targets = [columns.index(name) for name in self.also]
         used = [index for index in range(len(columns)) if index not in targets]
-        data, target = torch.from_numpy(table.data).float(), torch.from_numpy(table.target)
+        data = torch.from_numpy(table.data).float()
+        target = torch.from_numpy(table.target)
         if self.also:
             self.class_names = (*name_outputs(self.name, names), *(str(name) for name in self.also))
             target = torch.cat([target.float()[:, None], data[:, targets]], 1)

@@ -59,7 +59,8 @@ class Custom:
     ) -> None:
         if dataset is None:
             raise ValueError("dataset=None: expected a torch.utils.data.Dataset")
-        self.task, self._task = task, task_of(task)
+        self.task = task
+        self._task = task_of(task)
         self.class_names: tuple[str, ...] = tuple(class_names or ())
         self._datasets = {
             name: given
@@ -112,7 +113,8 @@ def _read_pair(
                 hint=f"data.source.input_key and target_key: choose from {', '.join(map(str, sample))}",
             ) from error
     elif isinstance(sample, tuple | list) and len(sample) > 1:
-        inputs, target = sample[0], sample[1]
+        inputs = sample[0]
+        target = sample[1]
     else:
         raise DataError(
             f"{key}: sample {index} is of type {type(sample).__name__}; "

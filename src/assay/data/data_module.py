@@ -121,7 +121,8 @@ class DataModule(L.LightningDataModule):
         pretrained_inputs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.source, self.split = source, Split(**split)
+        self.source = source
+        self.split = Split(**split)
         sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
         sizes |= {} if global_batch_size is None else {"global_batch_size": global_batch_size}
         divided = {f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)}
@@ -129,22 +130,30 @@ class DataModule(L.LightningDataModule):
         self.balance = balance
         if global_batch_size is not None and drop_last is not True:
             raise ValueError(f"drop_last={str(drop_last).lower()}: expected true with a global_batch_size")
-        self._batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self._batch_size = batch_size
+        self.eval_batch_size = eval_batch_size
         self._global_batch_size = global_batch_size
-        self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.thin_classes = thin_classes
+        self.seed = seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         if any(self._transforms.values()) and getattr(source, "auto_size", False):
             source.auto_size = False  # type: ignore[attr-defined]  # the transforms give them a size
-        self._task, self._standardize_targets = task, standardize_targets
+        self._task = task
+        self._standardize_targets = standardize_targets
         if task is not None:
             task_of(task)
         if pretrained_inputs and "tokenizer" in pretrained_inputs:
             if (texts := getattr(source, "text_encoder", None)) is not None:
                 texts.use(*(pretrained_inputs[key] for key in ("tokenizer", "padding", "source")))
             pretrained_inputs = None
-        self._normalize, self._pretrained = transform.get("normalize"), pretrained_inputs
-        self._given_scale, self._scale_notes = configured_scale(self._normalize), list[str]()
-        self._num_workers, self._pin_memory = num_workers, pin_memory
+        self._normalize = transform.get("normalize")
+        self._pretrained = pretrained_inputs
+        self._given_scale = configured_scale(self._normalize)
+        self._scale_notes = list[str]()
+        self._num_workers = num_workers
+        self._pin_memory = pin_memory
         self._workers: dict[str, Any] = {
             "num_workers": num_workers,
             "persistent_workers": persistent_workers and num_workers > 0,
@@ -176,18 +185,22 @@ class DataModule(L.LightningDataModule):
             self.splits = splits
             self._check_division()
             splits.check(self.batch_size if self.drop_last is True else 1)
-            trained, first = self._first("train", "train"), self._first("train", "eval")
+            trained = self._first("train", "train")
+            first = self._first("train", "eval")
             check_shapes(
                 first, trained, {name: self._first(name, "eval") for name in splits.separate_subsets()}
             )
             typed = check_scale(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
-            evaluated, given = self.subset("train", "eval"), scale or typed
+            evaluated = self.subset("train", "eval")
+            given = scale or typed
             mean, std = input_statistics(evaluated, first, given, self.split.seed, self._num_workers)
-        self.encoder, self.normalize = splits.encoder, Normalize(mean, std)
+        self.encoder = splits.encoder
+        self.normalize = Normalize(mean, std)
         target_mean, target_std = target_statistics(splits) if self._standardize_targets else ((), ())
         if splits.task.reconstructs:
-            target_mean, target_std = mean, std
+            target_mean = mean
+            target_std = std
         shape = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
         others = {key: getattr(self.source, key, None) for key in ("image_size", "max_value")}
         others["train_shape"] = shape
@@ -207,7 +220,9 @@ class DataModule(L.LightningDataModule):
             splits = read_for_model(
                 self.source, self.split, partial(self._read, trained=trained), digest=digest, whole=not subset
             )
-            self.splits, self.encoder, self.spec = splits, splits.encoder, trained.spec
+            self.splits = splits
+            self.encoder = splits.encoder
+            self.spec = trained.spec
             self.normalize = Normalize(trained.spec.mean, trained.spec.std)
             is_own_data = "all" not in splits.rows or splits.digest == digest
             self.tested = subset or ("test" if is_own_data else "all")
@@ -302,7 +317,8 @@ class DataModule(L.LightningDataModule):
         return self._stream(stream, order, transforms=self._transforms["train"], bytes_per_sample=size)
 
     def _stream(self, data: Any, order: BatchOrder, **options: Any) -> StreamLoader:
-        pinned, position = self._pin_memory and self.device.type == "cuda", self._position(order)
+        pinned = self._pin_memory and self.device.type == "cuda"
+        position = self._position(order)
         loader = StreamLoader(data, order, position, pin_memory=pinned, **options, **self._workers)
         self._streams.add(loader)
         return loader

@@ -51,14 +51,17 @@ class DigitsSegmentation:
         if min(num_samples) < 1 or not 24 <= size <= 80:
             raise ValueError(f"num_samples={num_samples}, size={size}: expected > 0, and 24 to 80")
         self._num_samples = dict(zip(_COLUMNS, num_samples, strict=True))
-        self._digits, self._size, self._seed = tuple(digits), size, seed
+        self._digits = tuple(digits)
+        self._size = size
+        self._seed = seed
         self.class_names = ("background", *map(str, digits))
 
     def read(self) -> Mapping[str, Samples]:
         """Subsets `train`, `val` and `test`: inputs uint8 `[N, 3, H, W]`, targets uint8 `[N, H, W]`."""
         digits, labels = load_digits(return_X_y=True)
         used = np.isin(labels, self._digits)
-        images, labels = digits[used].reshape(-1, 8, 8) / 16, labels[used]
+        images = digits[used].reshape(-1, 8, 8) / 16
+        labels = labels[used]
         classes = np.array([self._digits.index(label) + 1 for label in labels])
         photographs = [np.asarray(photograph) for photograph in load_sample_images().images]
         subsets = {}
@@ -82,12 +85,14 @@ class DigitsSegmentation:
         classes: NDArray[np.int64],
         photographs: Sequence[NDArray[np.uint8]],
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        size, photograph = self._size, photographs[int(draw.integers(len(photographs)))]
+        size = self._size
+        photograph = photographs[int(draw.integers(len(photographs)))]
         top, left = (int(draw.integers(length - size + 1)) for length in photograph.shape[:2])
         picture = 0.6 * photograph[top : top + size, left : left + size]
         mask = np.zeros((size, size), np.uint8)
         for _ in range(draw.integers(1, 3)):
-            which, side = int(draw.integers(len(digits))), int(draw.integers(14, 21))
+            which = int(draw.integers(len(digits)))
+            side = int(draw.integers(14, 21))
             small = Image.fromarray((255 * digits[which]).astype(np.uint8), "L")
             ink = np.asarray(small.resize((side, side), Image.Resampling.BICUBIC)) / 255
             row, column = draw.integers(0, size - side + 1, 2)

@@ -82,9 +82,13 @@ class ImageShards(ShardSource):
         window: int | None = None,
     ) -> None:
         super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
-        self.auto_size, self.image_size = image_size == "auto", parse_size(image_size)
-        self._auto_value, self.max_value = max_value == "auto", parse_max_value(max_value)
-        self._image, self._target, self.mode = image, target, mode
+        self.auto_size = image_size == "auto"
+        self.image_size = parse_size(image_size)
+        self._auto_value = max_value == "auto"
+        self.max_value = parse_max_value(max_value)
+        self._image = image
+        self._target = target
+        self.mode = mode
 
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:

@@ -42,7 +42,9 @@ MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
 """Told by the content, whatever a file is called; Pillow starts other programs for some of the rest."""
 _ORIENTATION = 0x0112
-_MOST_LOOKED_AT, _LARGE, _LONGEST = 1000, 512, 224
+_MOST_LOOKED_AT = 1000
+_LARGE = 512
+_LONGEST = 224
 """Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
 _MOST_VALUES = 65_535
 """The largest value of 16 bits."""
@@ -244,10 +246,16 @@ class PictureFolder(ABC):
         *,
         max_value: MaxValue,
     ) -> None:
-        self.auto_size, self.image_size = image_size == "auto", parse_size(image_size)
-        self._auto_value, self.max_value = max_value == "auto", parse_max_value(max_value)
-        self.mode, self.class_names, self.notes = mode, tuple[str, ...](), tuple[str, ...]()
-        self._root, self._in_memory, self._on_bad = Path(root), in_memory, on_bad
+        self.auto_size = image_size == "auto"
+        self.image_size = parse_size(image_size)
+        self._auto_value = max_value == "auto"
+        self.max_value = parse_max_value(max_value)
+        self.mode = mode
+        self.class_names = tuple[str, ...]()
+        self.notes = tuple[str, ...]()
+        self._root = Path(root)
+        self._in_memory = in_memory
+        self._on_bad = on_bad
         self._unusable: dict[str, str] = {}
         """Pictures that are not listed, with the reason."""
 
@@ -326,8 +334,10 @@ class PictureFolder(ABC):
     def _subset(
         self, subset: str, pictures: Sequence[Picture], looks: Sequence[FileScan], images: Tensor | None
     ) -> Samples | Stream:
-        targets, identity = self._targets(subset, pictures, images), self._identity(pictures, looks)
-        names, hashes = [picture.name for picture in pictures], [look.sha256 for look in looks]
+        targets = self._targets(subset, pictures, images)
+        identity = self._identity(pictures, looks)
+        names = [picture.name for picture in pictures]
+        hashes = [look.sha256 for look in looks]
         if images is not None:
             return Samples(images, targets, identity, names, hashes=hashes)
         reader = partial(_read_sample, pictures, self.decoding, self._target_reader())
@@ -404,7 +414,9 @@ def _read_sample(
 
 def list_images(folder: Path) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
-    images, others, seen = [], [], set()
+    images = []
+    others = []
+    seen = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         real_path = os.path.realpath(parent)
         if real_path in seen:  # a link that leads back

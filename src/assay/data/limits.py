@@ -48,7 +48,8 @@ def check_limits(values: Mapping[str, Any]) -> None:
     if len(columns) > 1:
         several = "samples can be divided by only one of group, time and column"
         _refuse(", ".join(columns), several, f"{columns[1]}=null, or {columns[0]}=null")
-    folds, val = values.get("split.folds"), values.get("split.val") or 0
+    folds = values.get("split.folds")
+    val = values.get("split.val") or 0
     test = 1 / folds if folds else values.get("split.test") or 0
     _check_folds(folds, values.get("split.fold"))
     if folds and columns and columns != ["data.split.group"]:

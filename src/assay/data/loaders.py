@@ -72,12 +72,16 @@ class MemoryLoader(SubsetLoader):
         device: Callable[[], torch.device],
     ) -> None:
         self.order = order
-        self._subset, self._placement, self._position, self._device = subset, placement, position, device
+        self._subset = subset
+        self._placement = placement
+        self._position = position
+        self._device = device
 
     @override
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, start = self._position()
-        subset, order = self._subset, self.order
+        subset = self._subset
+        order = self.order
         batches = self._placement.batches(order.batches(epoch, start, of=subset.rows), self._device())
         if not subset.transforms:
             yield from batches
@@ -99,7 +103,8 @@ class StreamLoader(SubsetLoader):
         bytes_per_sample: int = 0,
         **options: Any,
     ) -> None:
-        self.order, self._data = order, data
+        self.order = order
+        self._data = data
         self._running: Any = None
         if isinstance(data, Subset):
             self._subset = data
@@ -131,7 +136,9 @@ class StreamLoader(SubsetLoader):
 
     def close(self) -> None:
         """End the processes that read samples, now; another epoch starts new ones."""
-        running, self._running, self._loader._iterator = self._running, None, None
+        running = self._running
+        self._running = None
+        self._loader._iterator = None
         end_workers(running)
 
 
@@ -155,7 +162,8 @@ class KeyedDataset(Dataset[Any]):
 
     def __init__(self, data: Samples | Stream, transforms: Transforms, seed: int) -> None:
         self._dataset: IndexedDataset = data.dataset if isinstance(data, Stream) else data
-        self._transforms, self._seed = transforms, seed
+        self._transforms = transforms
+        self._seed = seed
 
     def __getitem__(self, key: tuple[int, int, int]) -> Any:
         """The sample, or the `DataError` that kept it from being read: a worker would raise it unreadably."""
@@ -219,7 +227,9 @@ class _Chunks(Dataset[Any]):
     """Batches of a stream that follow each other in one window, by (epoch, first, count)."""
 
     def __init__(self, stream: ShardStream, transforms: Transforms, order: BatchOrder) -> None:
-        self._stream, self._transforms, self._order = stream, transforms, order
+        self._stream = stream
+        self._transforms = transforms
+        self._order = order
 
     def __getitem__(self, key: tuple[int, int, int]) -> Any:
         """The batches, or the `DataError` that kept them from being read, as of `KeyedDataset`."""
@@ -249,7 +259,8 @@ def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iter
     if isinstance(subset.data, Stream) and subset.data.unlike:
         unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
         chosen = torch.cat([unlike, chosen])
-    rows, keys = subset.rows[chosen].tolist(), subset.keys[chosen].tolist()
+    rows = subset.rows[chosen].tolist()
+    keys = subset.keys[chosen].tolist()
     loader: DataLoader[Any] = DataLoader(
         KeyedDataset(subset.data, subset.transforms, seed),
         batch_size=_MOST_AT_ONCE,

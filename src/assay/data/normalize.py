@@ -18,7 +18,8 @@ class TargetScale:
     """`(targets - mean) / std` for the loss, and the way back for outputs."""
 
     def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
-        self._mean, self._std = tuple(mean), tuple(value or 1.0 for value in std)
+        self._mean = tuple(mean)
+        self._std = tuple(value or 1.0 for value in std)
         self._ready: dict[tuple[torch.device, torch.dtype, int], tuple[Tensor, Tensor]] = {}
 
     def __bool__(self) -> bool:
@@ -87,7 +88,8 @@ class Normalize:
     """`(x - mean) / std` over dimension 1 of a batch; uint8 is divided by 255 first."""
 
     def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
-        self.mean, self.std = tuple(mean), tuple(std)
+        self.mean = tuple(mean)
+        self.std = tuple(std)
         self._ready: dict[tuple[torch.device, torch.dtype, int, bool], tuple[Tensor, Tensor]] = {}
 
     def __call__(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
@@ -152,7 +154,8 @@ def _byte_moments(block: Tensor) -> tuple[Tensor, Tensor]:
     channels = [
         torch.bincount(block[:, channel].flatten(), minlength=256) for channel in range(block.shape[1])
     ]
-    counts, levels = torch.stack(channels).to(torch.float64), torch.arange(256, dtype=torch.float64) / 255
+    counts = torch.stack(channels).to(torch.float64)
+    levels = torch.arange(256, dtype=torch.float64) / 255
     mean = (counts * levels).sum(1) / counts.sum(1)
     return mean, (counts * (levels - mean[:, None]).square()).sum(1)
 

@@ -119,7 +119,8 @@ class _State(NamedTuple):
 
 
 def _states(root: Path, paths: Sequence[str]) -> list[_State]:
-    prefix, states = f"{root}{os.sep}", []
+    prefix = f"{root}{os.sep}"
+    states = []
     for path in paths:
         name = path.removeprefix(prefix)
         try:
@@ -192,7 +193,8 @@ def decode_once(
     Raises:
         OSError: The cache folder cannot be written, or is full.
     """
-    known, states = str(root.resolve()), _states(root, paths)
+    known = str(root.resolve())
+    states = _states(root, paths)
     names = (state.name for state in states)
     name = _digest("\n".join((PIL.__version__, torchvision.__version__, known, form, str(shape), *names)))
     file = cache_folder() / "pictures" / f"{name}{_SUFFIX}"
@@ -300,7 +302,8 @@ def read_meta(file: Path) -> Decoded | None:
 def _checksum(pixels: Tensor) -> str:
     """Changes with any bit, and with the order of words; takes hardly longer than reading them."""
     plain = pixels.flatten()
-    whole, weights = len(plain) // 8 * 8, 2 * torch.arange(_BLOCK) + 1
+    whole = len(plain) // 8 * 8
+    weights = 2 * torch.arange(_BLOCK) + 1
     blocks = plain[:whole].view(torch.int64).split(_BLOCK)  # type: ignore[no-untyped-call]  # of torch's
     sums = torch.tensor([int((block * weights[: len(block)]).sum()) for block in blocks])
     return hashlib.sha256(sums.numpy().tobytes() + plain[whole:].numpy().tobytes()).hexdigest()
@@ -350,7 +353,8 @@ def list_cached() -> list[CachedPictures]:
     found = []
     for file in (cache_folder() / "pictures").glob(f"*{_SUFFIX}"):
         with suppress(OSError):  # another process has removed it
-            meta, state = read_meta(file), file.stat()
+            meta = read_meta(file)
+            state = file.stat()
             root, form, shape = (meta.root, meta.form, meta.shape) if meta else ("", "damaged", (0, 0, 0, 0))
             used = datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds")
             found.append(CachedPictures(file, root, form, shape[0], shape[2:], state.st_size, used))

@@ -73,11 +73,15 @@ class Placement:
         prepare: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
         processes: int = 1,
     ) -> None:
-        self._samples, self._pin_memory = samples, pin_memory
-        self._inputs, self._targets = samples.inputs, samples.targets
+        self._samples = samples
+        self._pin_memory = pin_memory
+        self._inputs = samples.inputs
+        self._targets = samples.targets
         self._device = torch.device("cpu")
-        self._prepare, self._processes = prepare, processes
-        self._is_prepared, self._num_taken = False, 0
+        self._prepare = prepare
+        self._processes = processes
+        self._is_prepared = False
+        self._num_taken = 0
 
     def batches(
         self, rows: Sequence[Tensor], device: torch.device
@@ -89,10 +93,12 @@ class Placement:
             self._move(device)
         if self._prepare is not None and 2 * self._num_taken >= len(self._samples):
             self._prepare_all()
-        inputs, targets = self._inputs, self._targets
+        inputs = self._inputs
+        targets = self._targets
         # At once: moving the rows of each batch by itself costs as much as gathering it.
         there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split([*map(len, rows)])  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        is_there, is_prepared = inputs.device == device, self._is_prepared
+        is_there = inputs.device == device
+        is_prepared = self._is_prepared
         lengths = self._samples.lengths
         for here, chosen in zip(rows, there, strict=True):
             width = None if lengths is None else padded_length(int(lengths[here].max()))
@@ -111,15 +117,19 @@ class Placement:
         return buffer.to(device, non_blocking=True)
 
     def _move(self, device: torch.device) -> None:
-        inputs, targets = self._samples.inputs, self._samples.targets
+        inputs = self._samples.inputs
+        targets = self._samples.targets
         if device.type == "cpu" or inputs.nbytes + targets.nbytes <= free_device_memory(device) // 2:
             inputs = inputs.to(device)
-        self._inputs, self._targets, self._device = inputs, targets.to(device), device
+        self._inputs = inputs
+        self._targets = targets.to(device)
+        self._device = device
         self._is_prepared = False
 
     def _prepare_all(self) -> None:
         """Do to all samples what is done to each batch, if there is room for the result."""
-        prepare, device = self._prepare, self._device
+        prepare = self._prepare
+        device = self._device
         if prepare is None or self._is_prepared or self._inputs.device != device:
             return
         samples = self._inputs, self._targets
@@ -144,7 +154,9 @@ class Placement:
                 inputs[block] = prepared[0]
             if targets is not samples[1]:
                 targets[block] = prepared[1]
-        self._inputs, self._targets, self._is_prepared = inputs, targets, True
+        self._inputs = inputs
+        self._targets = targets
+        self._is_prepared = True
 
 
 def padded_length(longest: int) -> int:

@@ -103,7 +103,10 @@ class SeededLoader:
     # neither the number of workers nor a stop in between changes what is drawn.
 
     def __init__(self, loader: Any, seed: int, trainer: L.Trainer | None, *, cycled: bool = False) -> None:
-        self.loader, self._seed, self._trainer, self._cycled = loader, seed, trainer, cycled
+        self.loader = loader
+        self._seed = seed
+        self._trainer = trainer
+        self._cycled = cycled
         self.notes: list[str] = []
         """Notes for the user before training."""
         self._rank, self._world = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)

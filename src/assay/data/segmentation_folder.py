@@ -194,7 +194,8 @@ class SegmentationFolder(PictureFolder):
 
     def _pairs(self, images: Path, masks: Path) -> list[Picture]:
         """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
-        pictures, mask_of = self._by_stem(images), self._by_stem(masks)
+        pictures = self._by_stem(images)
+        mask_of = self._by_stem(masks)
         if not pictures:
             raise self._error(f"no picture below {images}", "expected root/images/*.jpg and root/masks/*.png")
         pairs: list[Picture] = []

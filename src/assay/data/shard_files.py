@@ -100,12 +100,14 @@ class _Folder:
     def __init__(self, path: str) -> None:
         import fsspec  # type: ignore[import-untyped]  # it ships no types
 
-        self.path, self.is_remote = path, "://" in path
+        self.path = path
+        self.is_remote = "://" in path
         with _explain(path):
             if self.is_remote:
                 self._files, root = fsspec.core.url_to_fs(path)
             else:  # fsspec would follow a chain such as reference::FILE to the addresses in it
-                self._files, root = fsspec.filesystem("file"), str(Path(path).expanduser().absolute())
+                self._files = fsspec.filesystem("file")
+                root = str(Path(path).expanduser().absolute())
             self._root = root.rstrip("/")
             self._is_file: bool = self._files.isfile(self._root)
 
@@ -189,14 +191,18 @@ class _Parquet:
         at, start, batch, batches = self._cursors.pop(tuple(columns), (-1, 0, None, iter(())))
         if at != block or rows[0] < start:
             batches = self._file.iter_batches(_BATCH, row_groups=[block], columns=list(columns))
-            start, batch = 0, next(batches)
-        pieces, done = [], 0
+            start = 0
+            batch = next(batches)
+        pieces = []
+        done = 0
         while True:
             end = int(np.searchsorted(rows, start + batch.num_rows))
             pieces.append(batch.take(pa.array(rows[done:end] - start)))
             if end == len(rows):
                 break
-            start, done, batch = start + batch.num_rows, end, next(batches)
+            start = start + batch.num_rows
+            done = end
+            batch = next(batches)
         self._cursors[tuple(columns)] = block, start, batch, batches
         return pa.Table.from_batches(pieces)
 
@@ -218,11 +224,13 @@ class _Arrow:
             file.seek(0)
             reader = pa.ipc.open_stream(file)
             batches = list(reader)
-            self._batch, self.rows = batches.__getitem__, [batch.num_rows for batch in batches]
+            self._batch = batches.__getitem__
+            self.rows = [batch.num_rows for batch in batches]
             file.seek(file.size() - len(_END_OF_STREAM))
             if file.read(len(_END_OF_STREAM)) != _END_OF_STREAM:
                 raise ValueError("the stream ends early") from None
-        self.schema, self.num_bytes = reader.schema, file.size()
+        self.schema = reader.schema
+        self.num_bytes = file.size()
 
     def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
         """Rows of a record batch."""
@@ -240,7 +248,8 @@ class _Tar:
     def __init__(self, file: Any, offsets: str) -> None:
         import pyarrow as pa
 
-        self._file, self.num_bytes = file, file.size()
+        self._file = file
+        self.num_bytes = file.size()
         self.offsets = offsets or base64.b64encode(self._scan().tobytes()).decode()
         self._places = np.frombuffer(base64.b64decode(self.offsets), np.int64).reshape(-1, 4)
         self.rows = [len(self._places)]
@@ -313,8 +322,11 @@ class ShardReader:
     """
 
     def __init__(self, path: str) -> None:
-        self._folder, self.path, self.note = _Folder(path), path, ""
-        self._opened, self._process = OrderedDict[int, Any](), os.getpid()
+        self._folder = _Folder(path)
+        self.path = path
+        self.note = ""
+        self._opened = OrderedDict[int, Any]()
+        self._process = os.getpid()
         self._index = self._read_index()
         self.shards = self._index.shards
         self._places = [
@@ -407,13 +419,15 @@ class ShardReader:
     def spread(self, wanted: int, available: Rows | None = None) -> list[int]:
         """Blocks, evenly spread over all, that hold so many of the available rows, and some more."""
         rows = self.rows if available is None else available
-        blocks, number = np.flatnonzero(rows), _FEWEST_BLOCKS
+        blocks = np.flatnonzero(rows)
+        number = _FEWEST_BLOCKS
         chosen = blocks
         while number < len(blocks):
             chosen = blocks[np.linspace(0, len(blocks) - 1, number).round().astype(int)]
             if rows[chosen].sum() >= 2 * wanted:
                 break
-            chosen, number = blocks, 2 * number
+            chosen = blocks
+            number = 2 * number
         return [*map(int, chosen)]
 
     def first_rows(self, columns: Sequence[str], most: int = 20_000) -> pd.DataFrame:
@@ -428,7 +442,8 @@ class ShardReader:
     def _open(self, at: int) -> Any:
         if os.getpid() != self._process:  # what a process has open its children cannot share
             self._folder = _Folder(self.path)
-            self._opened, self._process = OrderedDict(), os.getpid()
+            self._opened = OrderedDict()
+            self._process = os.getpid()
         if at not in self._opened:
             shard = self.shards[at]
             with _explain(self.path, shard.name):
@@ -448,7 +463,9 @@ class ShardReader:
             )
 
     def _read_index(self) -> _Index:
-        listed, file, index = self._folder.list_shards(), self._folder.index_file(), _Index([], {})
+        listed = self._folder.list_shards()
+        file = self._folder.index_file()
+        index = _Index([], {})
         with suppress(OSError, msgspec.MsgspecError):  # it is made anew
             if is_json_intact(content := file.read_bytes()):
                 index = msgspec.json.decode(content, type=_Index)

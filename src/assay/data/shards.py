@@ -35,7 +35,8 @@ _WINDOW_BYTES: Final = 1 << 26
 _KEPT: Final = 512
 """Blocks for which it is kept which subset each row is in."""
 _WINDOW_ROWS: Final = 1 << 16
-_SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 1 << 25
+_SAMPLE_ROWS = 20_000
+_SAMPLE_BYTES = 1 << 25
 """Of the training rows, from which columns, encoder and statistics are learned."""
 
 
@@ -58,7 +59,9 @@ class Division:
         most: int | None,
         columns: Mapping[str, str],
     ) -> None:
-        self._reader, self._shares, self._seed = reader, shares, seed
+        self._reader = reader
+        self._shares = shares
+        self._seed = seed
         self._key, self._column = next(iter(columns.items()), ("", ""))
         by_group = self._key.endswith(".group")
         self.name = f"{self._key}={self._column}" if self._column else ""
@@ -117,7 +120,8 @@ class Division:
             self._kept[block] = codes = self.keyed(block)
             rows = np.random.default_rng(mix(self._seed, block)).permutation(np.flatnonzero(codes == 0))
             for code, number in self._drawn.get(block, {}).items():
-                codes[rows[:number]], rows = code, rows[number:]
+                codes[rows[:number]] = code
+                rows = rows[number:]
         return self._kept[block]
 
     def keyed(self, block: int) -> NDArray[np.int8]:
@@ -129,9 +133,11 @@ class Division:
         if self._key.endswith(".column"):
             subsets = parse_subsets(values, self._key, self._column)
             return np.array([SUBSETS.index(name) for name in subsets], np.int8)
-        texts, key = values.astype(str).to_numpy(object), f"{mix(self._seed):016x}"[:16]
+        texts = values.astype(str).to_numpy(object)
+        key = f"{mix(self._seed):016x}"[:16]
         places = pd.util.hash_array(texts, hash_key=key) / 2.0**64
-        test, val = self._shares["test"], self._shares["val"]
+        test = self._shares["test"]
+        val = self._shares["val"]
         return np.where(places < test, 2, np.where(places < test + val, 1, 0)).astype(np.int8)
 
 
@@ -167,10 +173,13 @@ class ShardStream:
         window: int,
         row_bytes: int,
     ) -> None:
-        self._reader, self._division, self._decode = reader, division, decode
+        self._reader = reader
+        self._division = division
+        self._decode = decode
         self.row_bytes = row_bytes
         self.columns = list(columns)
-        self.window, self.digest = window, reader.digest
+        self.window = window
+        self.digest = reader.digest
         self.class_counts: tuple[int, ...] = ()
         self._counts = division.counts[:, 0]
         self.num_samples = int(self._counts.sum())
@@ -192,7 +201,8 @@ class ShardStream:
 
     def _positions(self, order: BatchOrder, epoch: int, first: int, count: int) -> tuple[int, int, Rows]:
         """Where a window starts and ends, and which positions within it make up batches of this rank."""
-        step, steps = order.batch_size * order.world_size, self.steps_per_window(order)
+        step = order.batch_size * order.world_size
+        steps = self.steps_per_window(order)
         start = first // steps * steps * step
         end = min(start + steps * step, len(order) * step, order.num_samples)
         drawn = np.arange(end - start)
@@ -249,14 +259,16 @@ class ShardStream:
             table, numbers = self._table(order, epoch, start + mine)
         else:  # read from its beginning, so the next batches need not be found again
             window, numbers_in_window = self._window(order, epoch, start, end)
-            table, numbers = window.take(mine), numbers_in_window[mine]
+            table = window.take(mine)
+            numbers = numbers_in_window[mine]
         inputs, targets = self._decode(table, numbers)
         if isinstance(inputs, torch.Tensor):
             inputs, targets = transforms.pairs(inputs, targets, order.seed, epoch, torch.from_numpy(numbers))
         else:
             keyed = zip(inputs, targets, numbers.tolist(), strict=True)
             pairs = [transforms.pair(one, target, (order.seed, epoch, key)) for one, target, key in keyed]
-            inputs, targets = stack([one for one, _ in pairs]), torch.stack([target for _, target in pairs])
+            inputs = stack([one for one, _ in pairs])
+            targets = torch.stack([target for _, target in pairs])
         size = order.batch_size
         return [(inputs[at : at + size], targets[at : at + size]) for at in range(0, len(inputs), size)]
 
@@ -278,10 +290,14 @@ class ShardSource(ABC):
     ) -> None:
         check_numbers("[1, inf)", eval_rows=eval_rows, window=window)
         check_numbers("[0, 1)", **shares)
-        self._path, self._shares, self._seed = path, shares, seed
-        self._eval_rows, self._window = eval_rows, window
+        self._path = path
+        self._shares = shares
+        self._seed = seed
+        self._eval_rows = eval_rows
+        self._window = window
         self.task: str = "multiclass"
-        self.class_names, self.notes = tuple[str, ...](), tuple[str, ...]()
+        self.class_names = tuple[str, ...]()
+        self.notes = tuple[str, ...]()
         self.split_columns: Mapping[str, str] = {}
 
     @abstractmethod
@@ -312,7 +328,8 @@ class ShardSource(ABC):
         held = _WINDOW_ROWS if reader.is_random else max(64, _WINDOW_BYTES // size)
         window = self._window or min(_WINDOW_ROWS, held)
         self.stream = ShardStream(reader, division, trained, self._decode, window=window, row_bytes=size)
-        sampled, counts = {}, dict(zip(SUBSETS, division.counts.sum(0).tolist(), strict=True))
+        sampled = {}
+        counts = dict(zip(SUBSETS, division.counts.sum(0).tolist(), strict=True))
         for name in SUBSETS if counts["train"] else ():
             most = min(_SAMPLE_ROWS, max(32, _SAMPLE_BYTES // size)) if name == "train" else self._eval_rows
             if drawn := division.draw(name, most):

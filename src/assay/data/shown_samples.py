@@ -34,7 +34,8 @@ def eval_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple
 
 def sample_names(data: DataModule) -> list[str]:
     """Paths within the data's folder, or rows of the source."""
-    samples, rows = data.splits.data[data.tested], data.splits.rows[data.tested].tolist()
+    samples = data.splits.data[data.tested]
+    rows = data.splits.rows[data.tested].tolist()
     return [to_utf8(samples.names[row]) for row in rows] if samples.names else list(map(str, rows))
 
 

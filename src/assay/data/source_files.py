@@ -129,7 +129,8 @@ def read_header(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         if f"{name}.npy" not in archive.namelist():
             raise NoArrayError([member.removesuffix(".npy") for member in archive.namelist()])
         with archive.open(f"{name}.npy") as file:
-            of_1_0, of_2_0 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+            of_1_0 = np.lib.format.read_array_header_1_0
+            of_2_0 = np.lib.format.read_array_header_2_0
             shape, _, dtype = (of_1_0 if np.lib.format.read_magic(file) == (1, 0) else of_2_0)(file)
             return shape, dtype
 

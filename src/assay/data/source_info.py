@@ -94,7 +94,8 @@ def are_vectors(source: dict[str, Any]) -> bool:
 
 def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], Any] | None:
     """Shape and type of an array; None where there is none, which reading the data reports."""
-    root, name = source.get("root"), source.get(argument)
+    root = source.get("root")
+    name = source.get(argument)
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return None
     try:
@@ -110,7 +111,8 @@ def _find_arrays_task(source: dict[str, Any]) -> str:
     if (header := _header_of(source, "targets")) is None:
         return ""
     shape, dtype = header
-    num_columns, num_classes = math.prod(shape[1:]), 0
+    num_columns = math.prod(shape[1:])
+    num_classes = 0
     if dtype.kind != "f" and num_columns == 1:
         try:
             num_classes = len(np.unique(read_array(Path(source["root"]), source["targets"])))
@@ -144,7 +146,8 @@ def _find_shards_task(source: dict[str, Any]) -> str:
     from assay.data.tabular.column_kind import task_of_columns
 
     try:
-        reader, task = ShardReader(str(source.get("path"))), TASKS["multiclass"]
+        reader = ShardReader(str(source.get("path")))
+        task = TASKS["multiclass"]
         if "image" in source:
             names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
         else:

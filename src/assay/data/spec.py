@@ -134,7 +134,8 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True):
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kind, counts = task_of(self.task), self.class_counts
+        kind = task_of(self.task)
+        counts = self.class_counts
         if (self.dtype == "int64") != (self.vocab_size > 0):
             raise ValueError("expected a vocab_size above 0 with dtype=int64, and only then")
         if counts is not None:
@@ -158,7 +159,8 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True):
                 subset: torch.arange(len(counts)).repeat_interleave(torch.as_tensor(counts))
                 for subset, counts in self.class_counts.items()
             }
-        make_targets, size = task_of(self.task).declared_targets, self._size or 0
+        make_targets = task_of(self.task).declared_targets
+        size = self._size or 0
         return {
             subset: make_targets(number, size, self.input_shape, self.class_names)
             for subset, number in (self.num_samples or {}).items()
@@ -200,7 +202,8 @@ class FittedPreprocessing:
             message = f"data: the task is {task.name}, but the model was trained for {self.spec.task}"
             raise DataError(message, hint=f"data.source.task={self.spec.task}, or data of the same kind")
         self.notes.clear()
-        names, targets = tuple(source.class_names), {subset: data.targets for subset, data in given.items()}
+        names = tuple(source.class_names)
+        targets = {subset: data.targets for subset, data in given.items()}
         if task.learns_from_inputs:
             if any(values.ndim != 1 for values in targets.values()) or names != self.spec.class_names:
                 targets = {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
@@ -227,7 +230,8 @@ class FittedPreprocessing:
 
     def _renumber_heads(self, names: Sequence[str], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Targets as columns, classes numbered as the model numbers them."""
-        heads, known = parse_heads(names), parse_heads(self.spec.class_names)
+        heads = parse_heads(names)
+        known = parse_heads(self.spec.class_names)
         if [head.name for head in heads] != [head.name for head in known]:
             message = "data: the targets and their order differ from those that the model was trained on"
             raise DataError(message, hint=f"targets: {', '.join(head.name for head in known)}")
@@ -289,7 +293,8 @@ class FittedPreprocessing:
 
     def check(self, first: Tensor) -> None:
         """Refuse samples that do not fit the model."""
-        shape, expected = tuple(first.shape[1:]), tuple(self.spec.input_shape)
+        shape = tuple(first.shape[1:])
+        expected = tuple(self.spec.input_shape)
         dtype = stored_type(first.dtype)
         trained = self.spec.input_dtype
         same_kind = dtype == trained or (first.is_floating_point() and "float" in trained)

@@ -126,7 +126,8 @@ class Splits:
 
     def targets(self, subset: str) -> Tensor:
         """Targets of one subset, in its order."""
-        targets, rows = self.data[subset].targets, self.rows[subset]
+        targets = self.data[subset].targets
+        rows = self.rows[subset]
         is_slice = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
         return targets if is_slice else targets[torch.as_tensor(rows)]
 
@@ -251,7 +252,8 @@ def read_splits(
         # They cannot be the run's own: too few, or without the columns that those were divided by.
         rows = {subset: np.arange(len(data)) for subset, data in parts.items()}
         rows |= {"train": np.arange(len(training))}
-        rows, notes = {subset: rows.get(subset, np.arange(0)) for subset in ("train", "val", "test")}, []
+        rows = {subset: rows.get(subset, np.arange(0)) for subset in ("train", "val", "test")}
+        notes = []
     if split.folds:
         parts.pop("test", None)
     if thin_classes is not None:
@@ -272,7 +274,8 @@ def read_splits(
     encoded = _encode(all_data, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
-        shared["all"], rows["all"] = encoded["train"], np.arange(len(training))
+        shared["all"] = encoded["train"]
+        rows["all"] = np.arange(len(training))
     encoder = training.encoder if isinstance(training, Unfitted) else getattr(source, "fitted", None)
     # A baseline is fitted to texts; of other data only the test is shown.
     wants_all = bool(trained or stream) or getattr(shared["train"], "vocab_size", 0) > 0
@@ -331,7 +334,8 @@ def _encode(subsets: Mapping[str, Data], train: NDArray[np.int64] | None) -> dic
             continue
         if subset == "train" and train is not None:
             data.encoder.fit(data.raw, train)
-        inputs, vocab_size = data.encoder.transform(data.raw), getattr(data.encoder, "vocab_size", 0)
+        inputs = data.encoder.transform(data.raw)
+        vocab_size = getattr(data.encoder, "vocab_size", 0)
         lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
         encoded[subset] = Samples(
             inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
@@ -347,7 +351,8 @@ def _check_subsets(parts: Mapping[str, Data]) -> None:
             hint="name them train, val and test",
         )
     for subset, data in parts.items():
-        num_targets, name = len(data.targets), describe_subset(subset)
+        num_targets = len(data.targets)
+        name = describe_subset(subset)
         if not num_targets:
             raise DataError(f"data: {name} has no samples", hint="add some, or do not name it in data.source")
         num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))

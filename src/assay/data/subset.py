@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> tuple[Rows, Rows]:
     """The samples without fold `split.fold` of `split.folds`, and that fold."""
-    key, folds, number = f"data.split.folds={split.folds}", int(split.folds or 0), int(split.fold or 0)
+    key = f"data.split.folds={split.folds}"
+    folds = int(split.folds or 0)
+    number = int(split.fold or 0)
     classes = _classes(indices, labels)
     divisible, smallest = _divisible(classes)
     units = len(divisible) if groups is None else len(np.unique(groups[indices]))
@@ -122,7 +124,8 @@ def hold_out_groups(
     indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, subset: str
 ) -> tuple[Rows, Rows]:
     """Take whole groups away, so that the subset has the share that was asked for, of each class too."""
-    owners, hint = groups[indices], f"data.split.{subset}=0, or data.split.group=null"
+    owners = groups[indices]
+    hint = f"data.split.{subset}=0, or data.split.group=null"
     if (number := len(np.unique(owners))) < 2:
         message = f"data.split.{subset}: all of the {len(indices):,} samples left are in one group"
         raise DataError(message, hint=hint)
@@ -179,7 +182,8 @@ def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
         message = f"{key}={name}: this data has neither columns beside its inputs nor file names to split by"
         raise DataError(message, hint=f"{key}=null draws samples at random")
     if (missing := values.isna().to_numpy()).any():
-        row, count = values.index[int(missing.argmax())], int(missing.sum())
+        row = values.index[int(missing.argmax())]
+        count = int(missing.sum())
         message = f"{key}={name}: no value in row {row} (rows count from 0; {count} of {len(values)} rows)"
         raise DataError(message, hint="fill them in, or leave such rows out of the file")
     return values
@@ -248,7 +252,8 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     if split.column is not None:
         rows |= _rows_by_column(whole, given, split.column)
     groups = None if split.group is None else _find_groups(whole, given, split.group)
-    key, times = "data.split.time", None
+    key = "data.split.time"
+    times = None
     if split.time is not None:
         times = parse_times(values_of(whole, key, split.time), key, split.time)
     fixed = set(given)  # subsets of the source's own
@@ -259,7 +264,8 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
                 f"test subset ({len(rows['test']):,} samples) is left out"
             )
         fixed.discard("test")
-        train, stratified = rows["train"], "" if labels is None else ", classes in proportion"
+        train = rows["train"]
+        stratified = "" if labels is None else ", classes in proportion"
         rows["train"], rows["test"] = cut_fold(train, split, labels, groups)
         if groups is not None and labels is not None:
             stratified += " as far as groups allow"
@@ -271,7 +277,8 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     # The test subset is taken first, so that changing the share for validation leaves it as it is.
     for subset in ("test", "val"):
         if subset not in divided:
-            train, share = rows["train"], split.share_of_rest(subset, divided)
+            train = rows["train"]
+            share = split.share_of_rest(subset, divided)
             if share == 0:
                 cut = train, train[:0]
             elif groups is not None:
@@ -494,7 +501,8 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
         return []
     pools = {subset: subset if subset in all_data else "train" for subset in rows}
     inputs = {subset: hashes[pools[subset]][own] for subset, own in rows.items()}
-    equal, near = [], []
+    equal = []
+    near = []
 
     def pairs(subset: str, places: Rows) -> list[tuple[int, int]]:
         targets = all_data[pools[subset]].targets[torch.as_tensor(rows[subset][places])]
@@ -562,7 +570,8 @@ def note_ignored_columns(
 ) -> list[str]:
     """Note which groups of rows, such as those of a customer, and which times a random split ignores."""
     drawn = [subset for subset in ("test", "val") if subset not in subsets and len(rows[subset])]
-    notes, hints = list[str](), training.split_hints if isinstance(training, Unfitted) and drawn else {}
+    notes = list[str]()
+    hints = training.split_hints if isinstance(training, Unfitted) and drawn else {}
     for name, hint in hints.items():
         values = training.split_values[name].reset_index(drop=True)
         if hint == "time":

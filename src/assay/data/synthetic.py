@@ -50,14 +50,19 @@ class Synthetic:
         noise: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.task, self._task = task, task_of(task)
+        self.task = task
+        self._task = task_of(task)
         if self._task.num_classes not in (None, num_classes):
             raise ValueError(f"num_classes={num_classes}: a {task} task has {self._task.num_classes} classes")
         check_numbers("[0, inf)", noise=noise)
         numbers = range(0 if self._task.has_real_targets else num_classes)
         self.class_names = tuple(f"class_{number}" for number in numbers)
-        self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes
-        self._dtype, self._noise, self._seed = getattr(torch, dtype), noise, seed
+        self._shape = tuple(input_shape)
+        self._num_samples = num_samples
+        self._num_classes = num_classes
+        self._dtype = getattr(torch, dtype)
+        self._noise = noise
+        self._seed = seed
 
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs `[N, *input_shape]`, targets as the task has them."""

@@ -69,7 +69,8 @@ class TableTargets:
         values: Mapping[str, Collection[Any]],
         positive: str | float | bool | None = None,
     ) -> None:
-        self._task, self._names = task_of(task), list(names)
+        self._task = task_of(task)
+        self._names = list(names)
         self.notes: list[str] = []
         self.is_reversed = False
         self._classes: dict[str, list[Any]] = {}
@@ -100,7 +101,8 @@ class TableTargets:
                 "and its classes",
                 hint="rename the column",
             )
-        kinds, outputs = [], []
+        kinds = []
+        outputs = []
         for name in self._names:
             classes = [str(value) for value in self._classes.get(name, ())]
             kinds.append(f"{name} as one of {len(classes)} classes" if classes else f"{name} as a number")
@@ -297,7 +299,8 @@ class Table:
             raise ValueError(f"skip_rows={skip_rows}: expected an int >= 0")
         self._label_separator, self._label_column = label_separator, "".join(self.targets[:1])
         self.known_labels: Sequence[str] = ()
-        self._impute, self._max_categories = missing == "impute", max_categories
+        self._impute = missing == "impute"
+        self._max_categories = max_categories
         self._positive = positive
         self.is_reversed = False
         self.task: str = "multiclass"
@@ -321,7 +324,8 @@ class Table:
         frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
         if self._label_separator is not None:
             frames = self._divide_labels(frames, self._label_separator)
-        first, path = next(iter(frames.values())), next(iter(self._paths.values()))
+        first = next(iter(frames.values()))
+        path = next(iter(self._paths.values()))
         forms = dict(getattr(encoder, "target_forms", {}))
         problem: DataError | None = None
         try:
@@ -360,10 +364,14 @@ class Table:
         positive = self._positive if self.fitted is None else None  # else classes go by their names
         targets = TableTargets(self.task, self.targets, classes, positive)
         self._notes += targets.notes
-        self.class_names, self.is_reversed = targets.class_names, targets.is_reversed
-        named, subsets = (*self.split_columns.values(), *hints), {}
+        self.class_names = targets.class_names
+        self.is_reversed = targets.is_reversed
+        named = (*self.split_columns.values(), *hints)
+        subsets = {}
         for subset, frame in frames.items():
-            raw, encoded, rows = frame[chosen.names], targets.encode(frame), _row_names(frame)
+            raw = frame[chosen.names]
+            encoded = targets.encode(frame)
+            rows = _row_names(frame)
             times = {name: self._as_times(frame[name]) for name in named if name in frame}
             subsets[subset] = Unfitted(raw, encoded, encoder, rows, times, hints)
         return subsets
@@ -405,7 +413,8 @@ class Table:
             self._notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
         for name in self.targets:
             if (wrong := _missing(rows[name])).any():
-                row, number = int(rows.index[int(wrong.argmax())]), int(wrong.sum())
+                row = int(rows.index[int(wrong.argmax())])
+                number = int(wrong.sum())
                 mend = "data.source.missing=impute, or " if rows[name].isna().any() else ""
                 raise DataError(
                     f"data: the target column {name!r} has no finite value in row {row} (rows count from 0)",
@@ -418,7 +427,8 @@ class Table:
 
     def _drop_blank_texts(self, frame: pd.DataFrame, name: str, subset: str) -> pd.DataFrame:
         """The rows that have a text."""
-        key, blank = f"data.source.text={name}", blank_texts(frame[name])
+        key = f"data.source.text={name}"
+        blank = blank_texts(frame[name])
         if is_number(frame[name]) and frame[name].notna().any():
             message = f"{key}: the column holds numbers, not texts"
             raise DataError(message, hint="choose another column; data=table predicts from numbers")
@@ -453,7 +463,8 @@ class Table:
 
     def _check_split_columns(self, frame: pd.DataFrame, path: str) -> list[str]:
         """Columns that divide the samples and are not features."""
-        options, split_names = self._asked_of_columns, list[str]()
+        options = self._asked_of_columns
+        split_names = list[str]()
         for key, name in self.split_columns.items():
             check_columns(frame, [name], path, key)
             if name in self.targets:
@@ -592,7 +603,8 @@ def choose_task(asked: str, frame: pd.DataFrame, targets: Sequence[str]) -> tupl
 
 def column_options(target: Any, features: Any, exclude: Any, keep: Any, categories: Any) -> ColumnOptions:
     """Columns that a config names, one or several under each key."""
-    targets, used = _as_names(target), None if features is None else _as_names(features)
+    targets = _as_names(target)
+    used = None if features is None else _as_names(features)
     if target is not None and not targets:
         raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
     excluded, kept, as_categories = map(_as_names, (exclude, keep, categories))

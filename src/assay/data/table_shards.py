@@ -89,7 +89,8 @@ class TableShards(ShardSource):
         if task != "auto":
             task_of(task)
         self._options = column_options(target, features, exclude, keep, categories)
-        self.targets, self._asked = self._options.targets, task
+        self.targets = self._options.targets
+        self._asked = task
         self.file_options: dict[str, Any] = FILE_OPTIONS
         self.fitted: TableEncoder | None = None
 

@@ -101,7 +101,10 @@ def read_texts(
     files: Sequence[tuple[str, Path]], where: str, *, skips: bool
 ) -> tuple[list[Text], str, list[str]]:
     """What files hold."""
-    texts, bad, digest, empty = list[Text](), list[str](), hashlib.sha256(), 0
+    texts = list[Text]()
+    bad = list[str]()
+    digest = hashlib.sha256()
+    empty = 0
     for name, path in files:
         try:
             content = path.read_bytes()
@@ -195,10 +198,14 @@ class TextFiles:
                 "data.source.vocab_size=null"
             )
         check_numbers("[1, inf)", context_length=context_length)
-        self._root, self._pattern = None if root is None else Path(root), pattern
+        self._root = None if root is None else Path(root)
+        self._pattern = pattern
         self._length = context_length
-        self._tokens, self._vocab_size = tokens, vocab_size or _VOCAB_SIZE
-        self._split_by, self._shares, self._seed = split_by, {"val": val, "test": test}, seed
+        self._tokens = tokens
+        self._vocab_size = vocab_size or _VOCAB_SIZE
+        self._split_by = split_by
+        self._shares = {"val": val, "test": test}
+        self._seed = seed
         self._skips = on_bad == "skip"
         self.fitted: Bytes | Tokenizer | None = None
         self.divides = True
@@ -247,11 +254,14 @@ class TextFiles:
         return "files" if len(texts) >= _FEW_FILES else "tail"
 
     def _divide(self, texts: list[Text]) -> dict[str, list[Text]]:
-        how, shares, subsets = self._split_method(texts), dict(self._shares), dict[str, list[Text]]()
+        how = self._split_method(texts)
+        shares = dict(self._shares)
+        subsets = dict[str, list[Text]]()
         if how == "folders":
             for name in _SUBSETS:
                 if texts_in_folder := [text for text in texts if text.name.startswith(f"{name}/")]:
-                    subsets[name], shares[name] = texts_in_folder, 0.0
+                    subsets[name] = texts_in_folder
+                    shares[name] = 0.0
             if sum(map(len, subsets.values())) < len(texts) or "train" not in subsets:
                 message = f"{self._where}: expected files in the folders train, val and test only"
                 raise DataError(message, hint="data.source.split_by=files")
@@ -279,7 +289,8 @@ class TextFiles:
                 hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or a larger share "
                 "(data.split)",
             )
-        sizes, steps = (count, length), (length, 1)
+        sizes = (count, length)
+        steps = (length, 1)
         return Samples(
             tokens.as_strided(sizes, steps),
             tokens.as_strided(sizes, steps, 1),
@@ -292,7 +303,8 @@ class TextFiles:
 
 def _encode(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
     """Token ids of a text, which is taken in blocks of whole lines where it is long."""
-    blocks, start = [], 0
+    blocks = []
+    start = 0
     while start < len(text):
         end = start + _BLOCK
         end = text.find("\n", end, end + _BLOCK) + 1 or end
@@ -307,7 +319,10 @@ class _Windows(Sequence[str]):
     """Names of windows: of the file that they begin in, and at which of its tokens."""
 
     def __init__(self, names: Sequence[str], starts: Sequence[int], count: int, stride: int) -> None:
-        self._names, self._starts, self._count, self._stride = names, starts, count, stride
+        self._names = names
+        self._starts = starts
+        self._count = count
+        self._stride = stride
 
     @override
     def __len__(self) -> int:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
     """The tokenizer as plain data, in which padding has the id 0."""
     plain = json.loads(text)
-    model, added = plain["model"], plain.get("added_tokens") or []
+    model = plain["model"]
+    added = plain.get("added_tokens") or []
     vocabulary = model["vocab"]
     if not {0, padding} <= {*vocabulary.values(), *(one["id"] for one in added)}:
         raise ValueError(f"its vocabulary has no token with the id {padding}, which pads texts")
@@ -79,7 +80,8 @@ class Tokenizer:
     ) -> Self:
         """A tokenizer that has learned its tokens; the same texts give the same one."""
         check_tokenizer(kind, vocab_size)
-        pre_tokenizers, trainers = _library().pre_tokenizers, _library().trainers
+        pre_tokenizers = _library().pre_tokenizers
+        trainers = _library().trainers
         backend = _backend(kind, {token: index for index, token in enumerate(_SPECIAL)}, [], lowercase)
         options = dict[str, Any](vocab_size=vocab_size, special_tokens=list(_SPECIAL), show_progress=False)
         trainer: Any = (
@@ -280,7 +282,8 @@ class TextEncoder:
                 hint="data.source.tokenizer=auto takes these",
             )
         try:
-            self._pretrained, self._source = pretrained_tokenizer(text, padding), source
+            self._pretrained = pretrained_tokenizer(text, padding)
+            self._source = source
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             why = error if isinstance(error, ValueError) else "it has no vocabulary of tokens and ids"
             message = f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}"
@@ -346,7 +349,8 @@ class TextEncoder:
 
     def odd(self, ids: Tensor) -> dict[int, str]:
         """What is odd about encoded texts, by their position."""
-        lengths, unknown = (ids != 0).sum(1), (ids == self.tokenizer.unknown).sum(1)
+        lengths = (ids != 0).sum(1)
+        unknown = (ids == self.tokenizer.unknown).sum(1)
         reasons = dict.fromkeys(
             (2 * unknown > lengths).nonzero()[:, 0].tolist(),
             f"most words of {self.column!r} are unknown to the model",

@@ -43,7 +43,9 @@ class TorchvisionImages:
     """How many values an argument is called with, and the names of others, with what to type instead."""
 
     def __init__(self, dataset: _Reader, root: str, download: bool = True) -> None:
-        self._dataset, self._root, self._download = dataset, root, download
+        self._dataset = dataset
+        self._root = root
+        self._download = download
         self.class_names: tuple[str, ...] = ()
 
     def prepare(self) -> None:

@@ -46,7 +46,8 @@ class Transforms:
         chain = list(transforms)
         named = zip(chain, keys or ["data.transform"] * len(chain), strict=True)
         flat = [(one, key) for transform, key in named for one in _flatten([transform])]
-        self.transforms, self.keys = tuple(one for one, _ in flat), tuple(key for _, key in flat)
+        self.transforms = tuple(one for one, _ in flat)
+        self.keys = tuple(key for _, key in flat)
         self.masks = masks
 
     def __bool__(self) -> bool:
@@ -163,9 +164,13 @@ def pretrained_scale(
     """What `data.transform.normalize=auto` makes of what weights were trained with, and notes on it."""
     if known is None:
         return None, []
-    source, mean, std = known["source"], known["mean"], known["std"]
-    statistics, notes = f"mean {_short(mean)}, std {_short(std)}", list[str]()
-    size, data_size = tuple(known.get("size") or ()), tuple(first.shape[2:])
+    source = known["source"]
+    mean = known["mean"]
+    std = known["std"]
+    statistics = f"mean {_short(mean)}, std {_short(std)}"
+    notes = list[str]()
+    size = tuple(known.get("size") or ())
+    data_size = tuple(first.shape[2:])
     if len(size) == len(data_size) == 2 and size != data_size:
         notes.append(
             f"the weights were trained on images of {size[0]}×{size[1]} pixels, the data has "
@@ -179,9 +184,11 @@ def pretrained_scale(
                 f"{statistics}; data.transform.normalize=auto takes these"
             )
         return None, notes
-    channels, why = first.shape[1], ""
+    channels = first.shape[1]
+    why = ""
     if channels == 1 and len(mean) == 3:  # a grey image is one whose channels are equal
-        mean, std = (sum(mean) / 3,), (sum(std) / 3,)
+        mean = (sum(mean) / 3,)
+        std = (sum(std) / 3,)
     elif len(mean) not in (0, 1, channels):
         why = f"the data has {channels} channels"
     is_beyond_one = first.is_floating_point() and bool(first.min() < -0.01 or first.max() > 1.01)
@@ -221,7 +228,8 @@ def configured_scale(by: Any) -> Scale | None:
     if by == "imagenet":
         return IMAGENET_MEAN, IMAGENET_STD
     with suppress(KeyError, TypeError, ValueError):
-        mean, std = tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
+        mean = tuple(map(float, by["mean"]))
+        std = tuple(map(float, by["std"]))
         if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))) and min(std) > 0:
             return mean, std
     raise DataError(

@@ -58,12 +58,14 @@ class FSDP2(ModelParallelStrategy):
 
     def __init__(self, activation_checkpointing: bool = False, cpu_offload: bool = False) -> None:
         super().__init__()
-        self.activation_checkpointing, self.cpu_offload = activation_checkpointing, cpu_offload
+        self.activation_checkpointing = activation_checkpointing
+        self.cpu_offload = cpu_offload
         self._writer: ShardWriter | None = None
 
     @override
     def setup_environment(self) -> None:
-        self._data_parallel_size, self._tensor_parallel_size = self.num_nodes * self.num_processes, 1
+        self._data_parallel_size = self.num_nodes * self.num_processes
+        self._tensor_parallel_size = 1
         super().setup_environment()
         if self._writer is None:
             group: Any = torch.distributed.new_group(backend="gloo")
@@ -125,7 +127,8 @@ class FSDP2(ModelParallelStrategy):
         """Read a checkpoint, of whose shards each process reads what it holds."""
         del weights_only
         self.writer.wait()
-        path, problem = Path(checkpoint_path), ""
+        path = Path(checkpoint_path)
+        problem = ""
         try:
             checkpoint = load_verified(path)
             shards = Shards.of(checkpoint, path)
@@ -138,7 +141,8 @@ class FSDP2(ModelParallelStrategy):
             raise AssayError(problems[0], hint="use another checkpoint of the run")
         assert shards is not None  # noqa: S101 - refused above
         module: Any = self.lightning_module
-        held, fits = _Held(module, self.optimizers, path), module.trainer.state.fn == TrainerFn.FITTING
+        held = _Held(module, self.optimizers, path)
+        fits = module.trainer.state.fn == TrainerFn.FITTING
         weights = {"state_dict": fill(checkpoint["state_dict"], held.part, path)}
         filled: dict[str, Any] = {**(fill(checkpoint, held.part, path) if fits else checkpoint), **weights}
         read(held.targets, path, shards)

@@ -178,10 +178,13 @@ def to_frame(figure: Figure) -> pd.DataFrame:
 
 def is_logarithmic(values: Sequence[float]) -> bool:
     """Whether values are positive, reach far, and their middle is nearer to that of their logarithms."""
-    low, middle, high = min(values), statistics.median(values), max(values)
+    low = min(values)
+    middle = statistics.median(values)
+    high = max(values)
     if low <= 0 or high / low < 5:
         return False
-    linear, log = (middle - low) / (high - low), math.log(middle / low) / math.log(high / low)
+    linear = (middle - low) / (high - low)
+    log = math.log(middle / low) / math.log(high / low)
     return abs(log - 0.5) < abs(linear - 0.5)
 
 
@@ -296,7 +299,8 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
     layout["yaxis"] |= _ticks(mark.y_names) | _BARE | {"autorange": "reversed"}
     layout["height"] = min(760, max(280, 110 + 30 * len(mark.y_names)))
     values = np.asarray(mark.values, dtype=float)
-    row_label, column_label = escape(figure.y_label or "row"), escape(figure.x_label or "column")
+    row_label = escape(figure.y_label or "row")
+    column_label = escape(figure.x_label or "column")
     cells = [[cell_text(mark, value) for value in row] for row in values]
     texts = [
         [
@@ -406,14 +410,16 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
             x = np.asarray(mark.x)
             (line,) = axes.plot(x, np.asarray(mark.y), **style)
             if mark.low is not None and mark.high is not None:
-                low, high = np.asarray(mark.low, dtype=float), np.asarray(mark.high, dtype=float)
+                low = np.asarray(mark.low, dtype=float)
+                high = np.asarray(mark.high, dtype=float)
                 axes.fill_between(x, low, high, alpha=0.18, color=line.get_color(), linewidth=0)
             return line
         case Points():
             return axes.scatter(np.asarray(mark.x), np.asarray(mark.y), s=12, alpha=0.7, linewidths=0)
         case Bars():
             width = 0.8 / len(bars)
-            values, errors = np.asarray(mark.values, dtype=float), None
+            values = np.asarray(mark.values, dtype=float)
+            errors = None
             if mark.low is not None and mark.high is not None:
                 errors = np.stack([values - np.asarray(mark.low), np.asarray(mark.high) - values])
             x_bar = np.arange(len(values)) + (bars.index(mark) - (len(bars) - 1) / 2) * width
@@ -434,7 +440,8 @@ def _draw_matrix(mark: Heatmap, axes: Axes) -> None:
     if mark.shows_values and values.size <= 400 and np.isfinite(values).any():
         middle = (np.nanmin(values) + np.nanmax(values)) / 2
         for (row, column), value in np.ndenumerate(values):
-            colour, text = "white" if value > middle else "black", cell_text(mark, value)
+            colour = "white" if value > middle else "black"
+            text = cell_text(mark, value)
             axes.text(column, row, text, color=colour, ha="center", va="center", fontsize=7)
 
 

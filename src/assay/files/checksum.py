@@ -46,7 +46,8 @@ def _seal(text: str, before: str, after: str) -> str:
 
 def _is_intact(data: bytes, before: str, after: str) -> bool:
     length = len(before) + _DIGITS + len(after)
-    text, end = data[:-length], data[-length:]
+    text = data[:-length]
+    end = data[-length:]
     return end == f"{before}{hashlib.sha256(text).hexdigest()}{after}".encode()
 
 
@@ -101,7 +102,8 @@ def describe_damage(path: Path) -> str:
         with source.open("rb") as file:
             if not sum_path(source).is_file():
                 return f"has no {SUFFIX} file beside it, so it cannot be verified"
-            sums, digest = read_sums(source), digest_of(file)
+            sums = read_sums(source)
+            digest = digest_of(file)
     except FileNotFoundError:
         return "does not exist"
     except OSError as error:

@@ -29,7 +29,8 @@ class Freeze(FineTuning):
     """
 
     def __init__(self, frozen: Sequence[str] = (), trained: Sequence[str] = ()) -> None:
-        self._frozen, self._trained = tuple(frozen), tuple(trained)
+        self._frozen = tuple(frozen)
+        self._trained = tuple(trained)
 
     @override
     def prepare(self, model: nn.Module) -> None:

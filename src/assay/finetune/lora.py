@@ -43,7 +43,9 @@ class LoRA(FineTuning):
     def __init__(self, rank: int = 8, alpha: float = 16.0, match: Sequence[str] = ()) -> None:
         check_numbers("[1, inf)", rank=rank)
         check_numbers("(0, inf)", alpha=alpha)
-        self._rank, self._scale, self._match = rank, alpha / rank, tuple(match)
+        self._rank = rank
+        self._scale = alpha / rank
+        self._match = tuple(match)
 
     @override
     def prepare(self, model: nn.Module) -> None:

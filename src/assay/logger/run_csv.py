@@ -120,7 +120,9 @@ class RunCSV(Logger):
         """Drop the rows that a run resumed from a checkpoint will write again."""
         if position is None:
             position = {"rows": 0, "columns": _FIRST}
-        before, columns, rows = self._open(), list(position["columns"]), int(position["rows"])
+        before = self._open()
+        columns = list(position["columns"])
+        rows = int(position["rows"])
         intact = [dict(zip(before, row, strict=False)) for row in self._rows()[:rows]]
         self._synced = -1
         if len(intact) < rows:
@@ -155,7 +157,8 @@ class RunCSV(Logger):
         """Replace the file atomically, so that no row is lost."""
         lines = [_csv_line(columns), *(_csv_line(row + [""] * (len(columns) - len(row))) for row in rows)]
         write_text(self._path, "".join(lines))
-        self._columns, self._count = columns, len(rows)
+        self._columns = columns
+        self._count = len(rows)
 
 
 def _csv_line(values: Iterable[Any]) -> str:

@@ -107,7 +107,8 @@ def _bookkeeping(trainer: L.Trainer, callback: ModelCheckpoint) -> dict[str, Any
 
 def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
     """Restore what `resume_extras` returned."""
-    module, strategy = trainer.lightning_module, trainer.strategy
+    module = trainer.lightning_module
+    strategy = trainer.strategy
     trainer.should_stop = stop and state["should_stop"]
     internals.callback_metrics(trainer).update(
         {n: value.to(module.device) for n, value in state["metrics"].items()}
@@ -153,7 +154,8 @@ def settle_buckets(trainer: L.Trainer) -> None:
         return
     if ddp.static_graph or ddp.find_unused_parameters:
         return  # the first would take this for its graph, the other one keeps the layout
-    module, parameters = ddp.module, [p for p in ddp.module.parameters() if p.requires_grad]
+    module = ddp.module
+    parameters = [p for p in ddp.module.parameters() if p.requires_grad]
 
     def touch_parameters() -> Tensor:
         return torch.stack([0 * parameter.sum().float() for parameter in parameters]).sum()
@@ -169,7 +171,8 @@ def settle_buckets(trainer: L.Trainer) -> None:
 
 
 def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
-    module, loop = trainer.lightning_module, trainer.fit_loop.epoch_loop
+    module = trainer.lightning_module
+    loop = trainer.fit_loop.epoch_loop
     state: dict[str, Any] = {"logged": internals.logged_state(loop)}
     if hasattr(module, "epoch_state"):
         state["module"] = module.epoch_state()  # type: ignore[operator]  # the module's own
@@ -186,7 +189,8 @@ def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
 
 def _gradients(trainer: L.Trainer, phase: Phase, *, sharded: bool) -> dict[str, Tensor]:
     """Of the batches that the next step adds to: those of shards, or those of this process alone."""
-    module, loop = trainer.lightning_module, trainer.fit_loop.epoch_loop
+    module = trainer.lightning_module
+    loop = trainer.fit_loop.epoch_loop
     progress: Any = loop.batch_progress.current
     done = progress.processed
     stepped = done % trainer.accumulate_grad_batches == 0 or (
@@ -263,7 +267,8 @@ class ChangedArguments:
                 if old in (None, callback.patience):
                     callback.patience = new
             if not self.stop:
-                callback.stopped_epoch, callback.stopping_reason = 0, EarlyStoppingReason.NOT_STOPPED
+                callback.stopped_epoch = 0
+                callback.stopping_reason = EarlyStoppingReason.NOT_STOPPED
 
 
 def _reschedule(trainer: L.Trainer, fresh: Sequence[Mapping[str, Any]]) -> None:

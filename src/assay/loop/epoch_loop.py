@@ -39,8 +39,11 @@ class AutomaticStep:
     """What Lightning's automatic optimization does with a batch; what never changes is asked once."""
 
     def __init__(self, trainer: L.Trainer, hooks: HookPlan) -> None:
-        self._trainer, self._hooks, self._loop = trainer, hooks, trainer.fit_loop.epoch_loop
-        self._strategy, self._fields = trainer.strategy, vars(trainer.lightning_module)
+        self._trainer = trainer
+        self._hooks = hooks
+        self._loop = trainer.fit_loop.epoch_loop
+        self._strategy = trainer.strategy
+        self._fields = vars(trainer.lightning_module)
         self._plain_forward = (
             internals.forward_is_plain(trainer.strategy, "training_step") and not hooks.profiled
         )
@@ -77,7 +80,8 @@ class AutomaticStep:
         """Take the step, or add to the gradients of one."""
         optimizer = self._strategy.optimizers[0]
         if optimizer is not self._optimizer:
-            self._optimizer, self._lean_zero_grad = optimizer, lean_zero_grad(optimizer)
+            self._optimizer = optimizer
+            self._lean_zero_grad = lean_zero_grad(optimizer)
             self._lean_step = lean_step(optimizer) if self._plain_step else None
         if self._lean_step is not None and not accumulates and torch.is_grad_enabled():
             may_be_used, step = self._lean_step
@@ -85,7 +89,8 @@ class AutomaticStep:
                 progress = self._loop.automatic_optimization.optim_progress.optimizer.step
                 progress.increment_ready()
                 fields = self._fields
-                before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], "optimizer_step"
+                before = fields[CURRENT_HOOK]
+                fields[CURRENT_HOOK] = "optimizer_step"
                 outputs = self._gradients(arguments, batch_idx)
                 self._before_step(optimizer)
                 step()
@@ -158,7 +163,8 @@ class AutomaticStep:
 
     def _batches_of_step(self, batch_idx: int) -> int:
         """How many batches the optimizer step is the mean of: at the end of an epoch they may be fewer."""
-        trainer, accumulated = self._trainer, self._trainer.accumulate_grad_batches
+        trainer = self._trainer
+        accumulated = self._trainer.accumulate_grad_batches
         if accumulated == 1 or self._strategy.handles_gradient_accumulation:
             return accumulated
         in_step = batch_idx % accumulated
@@ -168,7 +174,8 @@ class AutomaticStep:
 
     def _settle_short_step(self, batch_idx: int) -> None:
         """Divide the gradients so far by their number, where the last batch came before it was expected."""
-        accumulated, count = self._trainer.accumulate_grad_batches, self._batches_of_step(batch_idx)
+        accumulated = self._trainer.accumulate_grad_batches
+        count = self._batches_of_step(batch_idx)
         if 1 < count < accumulated and self._trainer.num_training_batches == float("inf"):
             for parameter in self._trainer.lightning_module.parameters():
                 if parameter.grad is not None:
@@ -198,7 +205,9 @@ class AutomaticStep:
         for call in self._calls["on_before_backward"]:
             call(loss)
         fields = self._fields
-        before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], "backward"  # a hook of a tensor may log
+        # a hook of a tensor may log
+        before = fields[CURRENT_HOOK]
+        fields[CURRENT_HOOK] = "backward"
         run_backward(loss)
         fields[CURRENT_HOOK] = before
         for call in self._calls["on_after_backward"]:
@@ -211,7 +220,8 @@ class AutomaticStep:
             internals.clip_gradients(self._trainer, optimizer)
 
     def _step(self, closure: Any, batch_idx: int, *, counts: bool) -> None:
-        trainer, optimizer = self._trainer, self._strategy.optimizers[0]
+        trainer = self._trainer
+        optimizer = self._strategy.optimizers[0]
         progress = self._loop.automatic_optimization.optim_progress.optimizer.step
         if counts:
             progress.increment_ready()
@@ -223,7 +233,8 @@ class AutomaticStep:
                 return loss
 
             fields = self._fields
-            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], "optimizer_step"
+            before = fields[CURRENT_HOOK]
+            fields[CURRENT_HOOK] = "optimizer_step"
             optimizer.step(whole)  # type: ignore[arg-type]  # a skipped step has no loss
             fields[CURRENT_HOOK] = before
         else:
@@ -286,11 +297,14 @@ class EpochLoop(LightningEpochLoop):
         self._bind()
         self.val_loop.hooks = hooks
         module = self.trainer.lightning_module
-        self._automatic, step = module.automatic_optimization, module.training_step
+        self._automatic = module.automatic_optimization
+        step = module.training_step
         self._arguments = 2 if is_param_in_hook_signature(step, "batch_idx", min_args=2) else 1
 
     def _bind(self) -> None:
-        hooks, begin, end = self._hooks, "on_train_batch_start", "on_train_batch_end"
+        hooks = self._hooks
+        begin = "on_train_batch_start"
+        end = "on_train_batch_end"
         self._bound = hooks.version
         self._begin = active_calls(hooks.callbacks(begin), hooks.module(begin), hooks.strategy(begin))
         self._end = active_calls(hooks.callbacks(end, saving=False), hooks.module(end))
@@ -353,10 +367,12 @@ class EpochLoop(LightningEpochLoop):
 
     @override
     def advance(self, data_fetcher: Any) -> None:
-        hooks, progress = self._hooks, self.batch_progress
+        hooks = self._hooks
+        progress = self.batch_progress
         if hooks.version != self._bound:
             self._bind()
-        batch, batch_idx = self._next(data_fetcher), progress.current.ready
+        batch = self._next(data_fetcher)
+        batch_idx = progress.current.ready
         progress.is_last_batch = data_fetcher.done
         batch = hooks.to_device(batch)
         progress.increment_ready()
@@ -419,7 +435,8 @@ class EpochLoop(LightningEpochLoop):
     @override
     def on_advance_end(self, data_fetcher: Any) -> None:
         if self._validates and internals.validation_is_due(self, data_fetcher):
-            trainer, collector = self.trainer, self._collector
+            trainer = self.trainer
+            collector = self._collector
             trainer.validating = True
             first = internals.first_of_loop(collector)
             if not internals.accumulates(self):

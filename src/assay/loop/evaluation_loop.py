@@ -64,7 +64,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         while True:
             try:
                 if single is not None:
-                    batch_idx, number = fetcher.fetched, 0
+                    batch_idx = fetcher.fetched
+                    number = 0
                     batch = internals.next_batch(single, fetcher)
                 else:
                     batch, batch_idx, number = next(fetcher)
@@ -105,8 +106,11 @@ class EvaluationLoop(LightningEvaluationLoop):
         self._bind(hooks)
 
     def _bind(self, hooks: HookPlan) -> None:
-        name, self._bound = self._name(), hooks.version
-        begin, end, step = f"on_{name}_batch_start", f"on_{name}_batch_end", f"{name}_step"
+        name = self._name()
+        self._bound = hooks.version
+        begin = f"on_{name}_batch_start"
+        end = f"on_{name}_batch_end"
+        step = f"{name}_step"
         plain = not hooks.profiled and internals.forward_is_plain(self.trainer.strategy, step)
         hook: Any = hooks.module(step) if plain else hooks.strategy(step)
         self._step: Call = hook
@@ -114,7 +118,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         self._end = active_calls(hooks.callbacks(end), hooks.module(end))
 
     def _evaluate(self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None) -> None:
-        progress, collector = self.batch_progress, internals.connector(self.trainer)
+        progress = self.batch_progress
+        collector = internals.connector(self.trainer)
         if hooks.version != self._bound:
             self._bind(hooks)
         batch = hooks.to_device(batch, number or 0)
@@ -138,13 +143,15 @@ class EvaluationLoop(LightningEvaluationLoop):
                 collector.update_eval_step_metrics(seen)
 
     def _finish(self, hooks: HookPlan, *, fitting: bool) -> list[Any]:
-        name, collector = self._name(), internals.connector(self.trainer)
+        name = self._name()
+        collector = internals.connector(self.trainer)
         collector.epoch_end_reached()
         internals.end_of_dataloaders(collector)
         hooks.callbacks(f"on_{name}_epoch_end")()
         hooks.module(f"on_{name}_epoch_end")()
         collector.on_epoch_end()
-        outputs, self._logged_outputs = self._logged_outputs, []
+        outputs = self._logged_outputs
+        self._logged_outputs = []
         of_epoch = collector.update_eval_epoch_metrics()
         collector.log_eval_end_metrics({**ChainMap(*outputs), **of_epoch})
         for output in outputs:
@@ -157,7 +164,8 @@ class EvaluationLoop(LightningEvaluationLoop):
 
     def end(self, hooks: HookPlan, *, fitting: bool = True) -> None:
         """All that follows when the scores are logged; it is left to a run that goes on from here."""
-        trainer, name = self.trainer, self._name()
+        trainer = self.trainer
+        name = self._name()
         if fitting:
             trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION_END
             hooks.callbacks(f"on_{name}_end", saving=True)()

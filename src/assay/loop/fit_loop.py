@@ -62,7 +62,8 @@ class FitLoop(LightningFitLoop):
 
     @override
     def run(self) -> None:
-        loaded, self._loaded = self._loaded, None
+        loaded = self._loaded
+        self._loaded = None
         self._rest = None
         if loaded is None:
             self.setup_data()
@@ -70,7 +71,8 @@ class FitLoop(LightningFitLoop):
             self._open_data(Phase(loaded[KEY]["phase"]))
         if (loaded is None or not self.max_batches) and self.skip:
             return
-        trainer, loop = self.trainer, self.epoch_loop
+        trainer = self.trainer
+        loop = self.epoch_loop
         torch.set_grad_enabled(True)
         self._hooks = HookPlan(trainer)
         internals.refuse_unsupported(self._data_fetcher)
@@ -143,7 +145,8 @@ class FitLoop(LightningFitLoop):
     @override
     def on_advance_end(self) -> None:
         """All that follows when an epoch's scores are known; it is left to a run that goes on from here."""
-        loop, collector = self.epoch_loop, internals.connector(self.trainer)
+        loop = self.epoch_loop
+        collector = internals.connector(self.trainer)
         loop.phase = Phase.EPOCH_END
         self._hooks.callbacks("on_train_epoch_end", saving=True)()
         collector.on_epoch_end()
@@ -170,7 +173,8 @@ class FitLoop(LightningFitLoop):
 
     def _state(self, phase: Phase) -> dict[str, Any]:
         """Where training is, and what else a run needs to go on from there."""
-        trainer, loop = self.trainer, self.epoch_loop
+        trainer = self.trainer
+        loop = self.epoch_loop
         progress: Any = loop.batch_progress.current
         begun = phase not in (Phase.EPOCH_START, Phase.EPOCH_END, Phase.TRAIN_END)
         batch = 0 if phase is Phase.EPOCH_START else progress.processed
@@ -202,7 +206,9 @@ class FitLoop(LightningFitLoop):
         loaded = state_dict[f"{prefix}state_dict"]
         position = Position.of_state(loaded.get(KEY))
         super().load_state_dict(state_dict, prefix)
-        self._loaded, self._rest, self.epoch_loop.phase = loaded, None, position.phase
+        self._loaded = loaded
+        self._rest = None
+        self.epoch_loop.phase = position.phase
         schedulers = (config.scheduler for config in self.trainer.lr_scheduler_configs)
         self._built_schedulers = [dict(scheduler.state_dict()) for scheduler in schedulers]
         over = position.phase is Phase.TRAIN_END
@@ -224,7 +230,8 @@ class FitLoop(LightningFitLoop):
 
     def _take_up(self, loaded: dict[str, Any]) -> Phase:
         """Put in place what the checkpoint carries, and say where to go on."""
-        trainer, phase = self.trainer, Phase(loaded[KEY]["phase"])
+        trainer = self.trainer
+        phase = Phase(loaded[KEY]["phase"])
         internals.clear_restart_flags(self)
         if self._csv is not None and loaded["log"] is not None:  # as a tuner saves it, without loggers
             self._csv.rewind(loaded["log"])
@@ -271,7 +278,8 @@ class MovedRun(Callback):
 
 
 def _move(callback: ModelCheckpoint, state: dict[str, Any]) -> None:
-    before, now = state["dirpath"], str(callback.dirpath)
+    before = state["dirpath"]
+    now = str(callback.dirpath)
 
     def moved(path: str) -> str:
         inside = path and ".." not in Path(path).parts and Path(path).is_relative_to(before)

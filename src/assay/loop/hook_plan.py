@@ -83,10 +83,13 @@ class HookPlan:
         return self._of_one(self._trainer.strategy, Strategy, "Strategy", hook)
 
     def _calling(self, hook: str, methods: list[Call]) -> Call:
-        trainer, module, fields = self._trainer, self._module, self._fields
+        trainer = self._trainer
+        module = self._module
+        fields = self._fields
 
         def call(*args: Any) -> None:
-            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
+            before = fields[CURRENT_HOOK]
+            fields[CURRENT_HOOK] = hook
             for method in methods:
                 method(trainer, module, *args)
             fields[CURRENT_HOOK] = before
@@ -97,10 +100,12 @@ class HookPlan:
         key = f"{name}.{hook}"
         if key in self._calls:
             return self._calls[key]
-        method, fields = getattr(owner, hook), self._fields
+        method = getattr(owner, hook)
+        fields = self._fields
 
         def call(*args: Any) -> Any:
-            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
+            before = fields[CURRENT_HOOK]
+            fields[CURRENT_HOOK] = hook
             output = method(*args)
             fields[CURRENT_HOOK] = before
             return output
@@ -144,7 +149,8 @@ class HookPlan:
 
     def _moving(self) -> tuple[Any, Any]:
         """The precision's conversion, or None; and the hooks to call in turn, or None for Lightning's way."""
-        trainer, strategy = self._trainer, self._trainer.strategy
+        trainer = self._trainer
+        strategy = self._trainer.strategy
         convert = trainer.precision_plugin.convert_input
         converts = None if getattr(convert, "__qualname__", "") == "Precision.convert_input" else convert
         if self.profiled or type(strategy).batch_to_device is not Strategy.batch_to_device:

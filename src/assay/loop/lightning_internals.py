@@ -83,7 +83,9 @@ def begin_batch(loop: Any, collector: Any, batch: Any, dataloader_idx: int | Non
     """What the connector does as a batch begins."""
     collector._first_loop_iter = collector._first_loop_iter is None
     results = loop._results
-    results.batch, results.batch_size, results.dataloader_idx = batch, None, dataloader_idx
+    results.batch = batch
+    results.batch_size = None
+    results.dataloader_idx = dataloader_idx
 
 
 def end_batch(loop: Any, collector: Any) -> bool:
@@ -134,7 +136,8 @@ class LightningFitLoop(_FitLoop):
 
     @override
     def _load_combined_loader_states(self) -> None:
-        loader, states = self._combined_loader, self._combined_loader_states_to_load
+        loader = self._combined_loader
+        states = self._combined_loader_states_to_load
         if loader is not None and states:
             loader._load_state_dicts(states)
             self._combined_loader_states_to_load = []
@@ -239,7 +242,8 @@ def at_last_batch(loop: LightningEpochLoop) -> bool:
 def validation_is_due(loop: LightningEpochLoop, fetcher: Any) -> bool:
     """Whether to validate after this batch."""
     trainer: Any = loop.trainer
-    interval, progress = trainer.val_check_batch, loop.batch_progress
+    interval = trainer.val_check_batch
+    progress = loop.batch_progress
     counts = (
         type(interval) is int and trainer.check_val_every_n_epoch and trainer._val_check_time_interval is None
     )
@@ -386,7 +390,8 @@ def restore_bookkeeping(callback: ModelCheckpoint, state: Mapping[str, Any]) -> 
 
 def _link_within_folder(callback: ModelCheckpoint) -> None:
     """Have a later `save_last=link` point to what lies in the callback's folder, wherever that is now."""
-    saved, folder = Path(callback._last_checkpoint_saved), Path(callback.dirpath or "")
+    saved = Path(callback._last_checkpoint_saved)
+    folder = Path(callback.dirpath or "")
     if ".." in saved.parts or not saved.is_relative_to(folder):
         saved = folder / saved.name
     callback._last_checkpoint_saved = str(saved) if saved.is_file() else ""

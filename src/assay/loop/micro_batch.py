@@ -45,7 +45,8 @@ class MicroBatch:
         self, batch: Any, forward: Forward, zero_grad: Callable[[], None], backward: Backward
     ) -> dict[str, Any]:
         """Take the gradient of a batch."""
-        trainer, module = self._trainer, self._module
+        trainer = self._trainer
+        module = self._module
         number: int = trainer.fit_loop.epoch_loop.batch_progress.total.completed
         with trainer.precision_plugin.train_step_context():
             num_samples = len(module.augmented(batch)[1])
@@ -105,10 +106,12 @@ class MicroBatch:
         zero_grad: Callable[[], None],
         backward: Backward,
     ) -> dict[str, Any]:
-        trainer, module = self._trainer, self._module
+        trainer = self._trainer
+        module = self._module
         sum_before: Tensor | float = 0.0
         for index in range(count):
-            start, stop = num_samples * index // count, num_samples * (index + 1) // count
+            start = num_samples * index // count
+            stop = num_samples * (index + 1) // count
             module.piece = slice(start, stop) if count > 1 else None
             with without_gradient_sync(trainer.strategy, block=index < count - 1):
                 loss, outputs = forward()
@@ -132,10 +135,13 @@ class _State:
     """What a step may change before the optimizer moves the weights."""
 
     def __init__(self, module: Any) -> None:
-        self._module, self._device = module, module.device
+        self._module = module
+        self._device = module.device
         self._hook = vars(module)[CURRENT_HOOK]
         self._buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-        self._numpy, self._python, self._cpu = np.random.get_state(), random.getstate(), torch.get_rng_state()
+        self._numpy = np.random.get_state()
+        self._python = random.getstate()
+        self._cpu = torch.get_rng_state()
         accelerated = self._device.type != "cpu"
         self._backend: Any = torch.get_device_module(self._device) if accelerated else None
         self._on_device = None if self._backend is None else self._backend.get_rng_state(self._device)

@@ -60,7 +60,9 @@ class StopOnSignal(Checkpoint):
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Take the signals in this block, and give them back after it; nothing off the main thread."""
-        self.received, self._saved, self._process = "", False, os.getpid()
+        self.received = ""
+        self._saved = False
+        self._process = os.getpid()
         with handle_signals(self._receive):
             yield
 
@@ -82,7 +84,8 @@ class StopOnSignal(Checkpoint):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._last_step, self._store = -1, _store(trainer)
+        self._last_step = -1
+        self._store = _store(trainer)
         self._leave_together(trainer)
 
     @override
@@ -111,7 +114,8 @@ class StopOnSignal(Checkpoint):
             self._last_step = int(last)
         elif self._last_step < 0 and self.received:
             said = self._store.compare_set(_KEY, "", f"{step + 1} {self.received}").decode().split()
-            self._last_step, self.received = int(said[0]), said[1]
+            self._last_step = int(said[0])
+            self.received = said[1]
         return 0 <= self._last_step <= step
 
     @override

@@ -48,7 +48,8 @@ class CrossEntropy(WeightedLoss):
     @override
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         logits, targets = class_targets(outputs, targets, pixels=True)
-        weight, soft = self.weight_of(logits), targets.is_floating_point()
+        weight = self.weight_of(logits)
+        soft = targets.is_floating_point()
         options: Any = {"label_smoothing": self.label_smoothing}
         if not soft:
             options["ignore_index"] = self.ignore_index

@@ -36,7 +36,9 @@ class Dice(nn.Module):
         super().__init__()
         check_numbers("(0, inf)", smooth=smooth)
         check_numbers("[0, inf)", cross_entropy=cross_entropy)
-        self.smooth, self.ignore_index, self.cross_entropy = smooth, ignore_index, cross_entropy
+        self.smooth = smooth
+        self.ignore_index = ignore_index
+        self.cross_entropy = cross_entropy
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over a batch."""
@@ -53,7 +55,8 @@ class Dice(nn.Module):
         else:
             labels = torch.arange(logits.shape[1], device=targets.device)
             truth = (targets.unsqueeze(1) == labels.view(-1, *[1] * (logits.ndim - 2))).to(shares.dtype)
-            truth, shares = truth * counted.unsqueeze(1), shares * counted.unsqueeze(1)
+            truth = truth * counted.unsqueeze(1)
+            shares = shares * counted.unsqueeze(1)
         overlap = (shares * truth).flatten(2).sum(2)
         total = (shares.square() + truth.square()).flatten(2).sum(2)
         loss = (1 - (2 * overlap + self.smooth) / (total + self.smooth)).mean(1)

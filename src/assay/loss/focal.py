@@ -40,7 +40,8 @@ class Focal(WeightedLoss):
     ) -> None:
         super().__init__(class_weight, class_counts)
         check_numbers("[0, 20]", gamma=gamma)
-        self.gamma, self.ignore_index = gamma, ignore_index
+        self.gamma = gamma
+        self.ignore_index = ignore_index
 
     @override
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:

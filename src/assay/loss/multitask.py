@@ -71,7 +71,8 @@ class Multitask(nn.Module):
     def terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each head and its weight; see `assay.loss.targets.loss_terms`."""
         outputs = at_least_float32(outputs)
-        losses, weights = [], []
+        losses = []
+        weights = []
         for head, loss in zip(self.heads, self.losses, strict=True):
             of_head = head.targets_of(targets)
             if self.mean and not head.class_names:

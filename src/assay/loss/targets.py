@@ -86,7 +86,8 @@ def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> 
             f"a loss over classes needs one logit per class, [B, C] with C at least 2, got outputs "
             f"{list(outputs.shape)}: for one logit per sample use loss=bce_with_logits."
         )
-    soft, indices = targets.is_floating_point(), [*logits.shape[:1], *logits.shape[2:]]
+    soft = targets.is_floating_point()
+    indices = [*logits.shape[:1], *logits.shape[2:]]
     if list(targets.shape) != (list(logits.shape) if soft else indices):
         raise ValueError(
             f"targets {targets.dtype} {list(targets.shape)} do not fit outputs {list(outputs.shape)}: "
@@ -135,7 +136,8 @@ def _balanced_weights(class_counts: Sequence[int] | None) -> list[float]:
                 f"class_weight=balanced cannot weigh class {index}: it has no training sample. "
                 "Remove the class, give it samples, or set loss.class_weight to a list of numbers."
             )
-    total, num_classes = sum(class_counts), len(class_counts)
+    total = sum(class_counts)
+    num_classes = len(class_counts)
     return [total / (num_classes * count) for count in class_counts]
 
 

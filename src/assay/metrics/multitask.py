@@ -29,7 +29,8 @@ class Multitask(ByHead):
     def __init__(
         self, output_names: Sequence[str], metrics: Mapping[str, Mapping[str, Metric]] | None = None
     ) -> None:
-        heads, custom = parse_heads(output_names), metrics or {}
+        heads = parse_heads(output_names)
+        custom = metrics or {}
         names = [head.name for head in heads]
         if unknown := [name for name in custom if name not in names]:
             raise ValueError(f"metrics: {unknown[0]!r} is not a target; expected one of {', '.join(names)}.")

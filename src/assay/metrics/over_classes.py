@@ -38,7 +38,8 @@ def score_of(metric: Metric) -> str:
     >>> score_of(MulticlassF1Score(3, average="macro", top_k=2))
     ''
     """
-    name, average = type(metric).__name__, getattr(metric, "average", None) or ""
+    name = type(metric).__name__
+    average = getattr(metric, "average", None) or ""
     is_usual = all(getattr(metric, option, usual) in (usual, None) for option, usual in _USUAL.items())
     if not is_usual or not type(metric).__module__.startswith(("torchmetrics.", "assay.metrics.")):
         return ""
@@ -60,7 +61,8 @@ def separate_classes(metric: Metric) -> str | None:
         those of masks, which average over the classes in masks or predictions.
     """
     options: Any = metric
-    name, kind = type(metric).__name__, _KIND.sub("", type(metric).__name__)
+    name = type(metric).__name__
+    kind = _KIND.sub("", type(metric).__name__)
     is_whole = getattr(metric, "multidim_average", "global") == "global"
     of_torchmetrics = type(metric).__module__.startswith("torchmetrics.")
     if not of_torchmetrics or not is_whole or getattr(metric, "ignore_index", None) is not None:

@@ -53,7 +53,8 @@ class R2(Metric):
         dtype = widest_float(target.device)
         target = target.reshape(-1, self.num_targets).to(dtype)
         error = target - preds.reshape(-1, self.num_targets).to(dtype)
-        count, mean = torch.full_like(target[0], len(target)), target.mean(dim=0)
+        count = torch.full_like(target[0], len(target))
+        mean = target.mean(dim=0)
         squares = (target - mean).square().sum(dim=0), error.square().sum(dim=0)
         batch = torch.stack([count, mean, *squares, *target.aminmax(dim=0)])
         # Not in place: the state starts as float32, so that the module can move to any device.
@@ -76,5 +77,6 @@ def _add(first: Tensor, second: Tensor) -> Tensor:
     move = second[1] - first[1]
     mean = first[1] + move * second[0] / count
     spread = first[2] + second[2] + move.square() * first[0] * second[0] / count
-    lowest, highest = torch.minimum(first[4], second[4]), torch.maximum(first[5], second[5])
+    lowest = torch.minimum(first[4], second[4])
+    highest = torch.maximum(first[5], second[5])
     return torch.stack([first[0] + second[0], mean, spread, first[3] + second[3], lowest, highest])

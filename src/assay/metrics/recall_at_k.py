@@ -55,7 +55,8 @@ class RecallAtK(Metric):
 
     def compute(self) -> Tensor:
         """Share of samples with a neighbour of their label, a block of queries at a time: a scalar."""
-        points, labels = dim_zero_cat(self.embeddings), dim_zero_cat(self.labels)
+        points = dim_zero_cat(self.embeddings)
+        labels = dim_zero_cat(self.labels)
         points = points.float() if points.dtype in (torch.bfloat16, torch.float16) else points
         total = points.shape[0]
         if total < 2:

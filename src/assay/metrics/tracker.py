@@ -46,7 +46,8 @@ def _to_plain(value: Any) -> Any:
     raise TypeError(f"it computes a {kind}, which can be neither logged nor stored")
 
 
-_MOST_STEPS, _MOST_BYTES = 64, 1 << 20
+_MOST_STEPS = 64
+_MOST_BYTES = 1 << 20
 """Limits of pending batches."""
 
 
@@ -65,7 +66,9 @@ class Tracker:
         predict: Callable[[Tensor], Tensor] | None = None,
         num_terms: int = 1,
     ) -> None:
-        self.stage, self._predict, self._num_terms = stage, predict, num_terms
+        self.stage = stage
+        self._predict = predict
+        self._num_terms = num_terms
         self.metrics = metrics.clone(prefix=f"{stage}/")
         named = {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
         by_head = isinstance(metrics, ByHead)
@@ -119,7 +122,8 @@ class Tracker:
         if len(self.metrics):
             self._move_metrics(losses.device)
             self._update_metrics(*map(torch.cat, columns))
-        self._pending, self._bytes = [], 0
+        self._pending = []
+        self._bytes = 0
 
     def _update_metrics(self, predictions: Tensor, targets: Tensor) -> None:
         predictions = predictions.float() if predictions.dtype != torch.float64 else predictions
@@ -148,7 +152,8 @@ class Tracker:
             device = torch.device("cpu") if self._loss_sum is None else self._loss_sum.device
         losses = torch.zeros(2, self._num_terms, dtype=widest_float(device), device=device)
         if self._loss_sum is not None:
-            losses[0], losses[1] = self._loss_sum, self._count
+            losses[0] = self._loss_sum
+            losses[1] = self._count
         if len(self.metrics):
             self._move_metrics(device)
             self._shape_empty_states()
@@ -184,9 +189,11 @@ class Tracker:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._pending, self._bytes = [], 0
+        self._pending = []
+        self._bytes = 0
         self._stand_in = None
-        self._loss_sum, self._count = None, 0
+        self._loss_sum = None
+        self._count = 0
         self.metrics.reset()
 
     def state(self) -> dict[str, Any]:
@@ -211,7 +218,8 @@ class Tracker:
     def restore(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         """Restore a `state()`."""
         self.reset()
-        self._loss_sum, self._count = state["loss_sum"], state["count"]
+        self._loss_sum = state["loss_sum"]
+        self._count = state["count"]
         pending = state["pending"]
         self._pending = [
             (

@@ -59,7 +59,8 @@ class FastCNN(nn.Module):
             channels = width
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(channels, num_outputs, bias=False)
-        self.output_scale, self.mirror = output_scale, mirror
+        self.output_scale = output_scale
+        self.mirror = mirror
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`."""

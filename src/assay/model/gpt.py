@@ -52,7 +52,8 @@ class GPT(nn.Module):
         check_numbers("[1, inf)", **sizes, embedding_size=embedding_size)
         if embedding_size % num_heads:
             raise ValueError(f"embedding_size={embedding_size}: expected a multiple of num_heads={num_heads}")
-        self.vocab_size, self.context_length = vocab_size, context_length
+        self.vocab_size = vocab_size
+        self.context_length = context_length
         self.tokens = nn.Embedding(vocab_size, embedding_size)
         self.positions = nn.Embedding(context_length, embedding_size)
         self.dropout = nn.Dropout(dropout)
@@ -105,7 +106,8 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         hidden = hidden or 4 * size
-        self.num_heads, self.drop_probability = num_heads, dropout
+        self.num_heads = num_heads
+        self.drop_probability = dropout
         self.attention_norm = nn.LayerNorm(size, bias=bias)
         self.query_key_value = nn.Linear(size, 3 * size, bias=bias)
         self.attention_project = nn.Linear(size, size, bias=bias)

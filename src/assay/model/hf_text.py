@@ -85,7 +85,8 @@ class HFText(nn.Module):
         self.encoder.pooler = None  # trained for another task, and not used here
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(settings.hidden_size, num_outputs)
-        self._padding, self._first = padding_id(settings), pooling == "cls"
+        self._padding = padding_id(settings)
+        self._first = pooling == "cls"
         prefix = f"{self.encoder.base_model_prefix}."
         self.new_layers = load_pretrained_weights(
             self,
@@ -141,7 +142,8 @@ def _make_settings(config: Mapping[str, Any], vocab_size: int) -> PreTrainedConf
 
 
 def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -> None:
-    padding, network_vocab_size = padding_id(settings), int(settings.vocab_size)
+    padding = padding_id(settings)
+    network_vocab_size = int(settings.vocab_size)
     if vocab_size > network_vocab_size:
         raise ConfigError(
             f"the tokenizer has {vocab_size:,} tokens, the network only {network_vocab_size:,}",

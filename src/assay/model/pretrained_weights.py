@@ -132,10 +132,12 @@ def load_pretrained_weights(
 
 def _fit_channels(entries: dict[str, Tensor], state: Mapping[str, Tensor], key: str) -> None:
     """Adapt a first convolution to other channels, keeping the scale of its outputs."""
-    source, target = entries.get(key), state.get(key)
+    source = entries.get(key)
+    target = state.get(key)
     if source is None or target is None or source.ndim != 4 or source.shape[2:] != target.shape[2:]:
         return
-    channels, new_channels = source.shape[1], target.shape[1]
+    channels = source.shape[1]
+    new_channels = target.shape[1]
     if channels == new_channels or source.shape[0] != target.shape[0]:
         return
     if new_channels == 1:  # a grey image has equal channels

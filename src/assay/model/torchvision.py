@@ -180,13 +180,18 @@ def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> st
             f"{type(network).__name__} has no first convolution over three channels to adapt to {channels}; "
             "name another of torchvision.models"
         )
-    kernel, stride, padding = old.kernel_size, old.stride, old.padding
+    kernel = old.kernel_size
+    stride = old.stride
+    padding = old.padding
     if small and isinstance(network, ResNet):
-        kernel, stride, padding = (3, 3), (1, 1), (1, 1)
+        kernel = (3, 3)
+        stride = (1, 1)
+        padding = (1, 1)
         network.maxpool = nn.Identity()
     elif small and isinstance(network, ConvNeXt):
         patch = 2 if side >= 16 else 1
-        kernel, stride = (patch, patch), (patch, patch)
+        kernel = (patch, patch)
+        stride = (patch, patch)
     if (channels, kernel, stride) == (old.in_channels, old.kernel_size, old.stride):
         return None
     new = nn.Conv2d(

@@ -55,7 +55,8 @@ class UNet(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Map pictures `[B, C, H, W]` to one value per class and pixel, `[B, num_outputs, H, W]`."""
         height, width = inputs.shape[2:]
-        below, right = -height % self.multiple, -width % self.multiple
+        below = -height % self.multiple
+        right = -width % self.multiple
         features = F.pad(inputs, (0, right, 0, below), mode="replicate") if below or right else inputs
         skips: list[Tensor] = []
         for level, convolutions in enumerate(self.down):

@@ -88,7 +88,8 @@ class ParameterGroups:
 
 def _parse_rule(rule: dict[str, Any], index: int) -> dict[str, Any]:
     """Check a rule; return it without nulls and with its regular expression compiled."""
-    key, allowed = f"param_groups.rules[{index}]", _CONDITIONS | _OPTIONS
+    key = f"param_groups.rules[{index}]"
+    allowed = _CONDITIONS | _OPTIONS
     if unknown := rule.keys() - allowed:
         raise ValueError(f"{key} has the unknown key {min(unknown)!r}; expected {', '.join(sorted(allowed))}")
     rule = {name: value for name, value in rule.items() if value is not None}

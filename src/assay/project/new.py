@@ -53,7 +53,8 @@ def create_project(name: str, kind: str) -> tuple[Path, list[str]]:
     if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
         what = "exists and is not empty" if path.is_dir() else "exists and is not a folder"
         raise ConfigError(f"{path} {what}; refusing to overwrite", hint="choose another name")
-    source, version = _installed_from(), importlib.metadata.version("assay")
+    source = _installed_from()
+    version = importlib.metadata.version("assay")
     files = _render("project", name=name, package=package, kind=kind, source=source, version=version)
     if kind != "blank":
         parts = _render(f"model_{kind}", package=package, name="net", class_name="Net")

@@ -70,7 +70,9 @@ def write_schemas(root: Path) -> Schemas:
     written = builder.build()
     for name, schema in written.items():
         write_text(root / SCHEMAS / name, json.dumps({**_DRAFT, **schema}, indent=1, default=str) + "\n")
-    settings, mapping, notes = root / SETTINGS, editor_settings(*folders), builder.notes
+    settings = root / SETTINGS
+    mapping = editor_settings(*folders)
+    notes = builder.notes
     if settings.exists() and SCHEMAS not in settings.read_text(encoding="utf-8"):
         notes.append(f"{SETTINGS} does not name these schemas: add to it what {SCHEMAS}/settings.json says")
         settings = root / SCHEMAS / "settings.json"
@@ -202,7 +204,8 @@ class _Builder:
         self, kind: Any, nodes: Sequence[Mapping[str, Any]], given: Sequence[str] | set[str] = ()
     ) -> dict[str, Any]:
         """The arguments of a class or function, with the values that option files give them."""
-        call, text = call_of(kind), inspect.getdoc(kind) or ""
+        call = call_of(kind)
+        text = inspect.getdoc(kind) or ""
         about = dict(_ARGUMENT.findall(text if "Args:" in text else inspect.getdoc(kind.__init__) or ""))
         properties: dict[str, Any] = {}
         for name, parameter in (call.parameters if call is not None else {}).items():
@@ -219,7 +222,9 @@ class _Builder:
 
     def _define_group(self, group: str) -> None:
         """Define a file of a group, the node it becomes, and that of each of its options."""
-        name, options, package = group.replace("/", "."), self._options[group], self._packages_of[group]
+        name = group.replace("/", ".")
+        options = self._options[group]
+        package = self._packages_of[group]
         if package == "_global_":
             self._definitions[name] = _ref("config")
             return
@@ -258,7 +263,8 @@ class _Builder:
         """Define an experiment, and what else is merged into the whole config."""
         values: Any = OmegaConf.to_container(load_mapping(CONF_DIR / "train.yaml"), resolve=False)
         properties: dict[str, Any] = {"hydra": {"type": "object"}, "defaults": _ref("choices")}
-        chosen, override = [], {}
+        chosen = []
+        override = {}
         for name in {**dict.fromkeys(TOP), **values}:
             options = {key: node for key, node in self._options.get(name, {}).items() if key[0] != "_"}
             if name in FIXED and name not in self._options:
@@ -288,7 +294,8 @@ class _Builder:
 
 def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) -> dict[str, Any]:
     """One argument: what its annotation takes, and what is written for it in option files."""
-    annotation, default = parameter.annotation, parameter.default
+    annotation = parameter.annotation
+    default = parameter.default
     forms = list(schema_of(annotation)["anyOf"])
     if parameter.name == "mode":  # assay takes more words for it than Lightning
         forms.append({"type": "string"})

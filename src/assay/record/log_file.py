@@ -40,7 +40,8 @@ class _Handler(logging.StreamHandler[IO[str]]):
 
     def __init__(self, path: Path, stream: IO[str]) -> None:
         super().__init__(stream)
-        self._path, self._refused = path, False
+        self._path = path
+        self._refused = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's own name
         error = sys.exception()
@@ -60,7 +61,8 @@ class _Handler(logging.StreamHandler[IO[str]]):
 def log_file(path: Path) -> Iterator[None]:
     """Append what is logged, and Python's warnings, to a file; what the terminal shows stays as it was."""
     stream = os.fdopen(open_append(path), "a", encoding="utf-8", errors="backslashreplace")
-    handler, root = _Handler(path, stream), logging.getLogger()
+    handler = _Handler(path, stream)
+    root = logging.getLogger()
     handler.setFormatter(
         _Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     )
@@ -72,7 +74,8 @@ def log_file(path: Path) -> Iterator[None]:
                 shown.setLevel(root.level)
             undo.callback(root.setLevel, root.level)
             root.setLevel(logging.INFO)
-        show, terminal = warnings.showwarning, logging.lastResort
+        show = warnings.showwarning
+        terminal = logging.lastResort
         logging.captureWarnings(capture=True)
         if warnings.showwarning is not show:
             undo.callback(logging.captureWarnings, capture=False)

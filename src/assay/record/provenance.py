@@ -41,7 +41,8 @@ _CHANGE_NUMBERS = (
 )
 """How the names of environment variables begin that change numbers."""
 _SHOWN = 8
-_CPUINFO, _QUOTA = Path("/proc/cpuinfo"), Path("/sys/fs/cgroup/cpu.max")
+_CPUINFO = Path("/proc/cpuinfo")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
@@ -58,7 +59,8 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
                 patch, complete = code_patch(repository)
             except (git.GitError, OSError) as error:
                 log.warning("the changes in %s could not be read: %s", repository.working_dir, error)
-                patch, complete = "", False
+                patch = ""
+                complete = False
             return {
                 "commit": head_of(repository),
                 "branch": None if repository.head.is_detached else repository.active_branch.name,
@@ -207,7 +209,8 @@ def segments(record: RunRecord) -> list[dict[str, Any]]:
 
 def segment_changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """A segment as an entry of the record says it: of the packages those that are not as before."""
-    then, new = before["packages"], now["packages"]
+    then = before["packages"]
+    new = now["packages"]
     changed = {name: new.get(name, "") for name in sorted({**then, **new}) if then.get(name) != new.get(name)}
     return {**now, "packages": changed}
 
@@ -225,7 +228,8 @@ def differences_within(record: RunRecord) -> list[str]:
 
 def differences_between(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two segments, the code first."""
-    before, after = describe_code(then), describe_code(now)
+    before = describe_code(then)
+    after = describe_code(now)
     code = [] if before == after else [f"code: {before} then, {after} now"]
     return [*code, *machine_changes(then, now)]
 
@@ -240,7 +244,8 @@ def describe_code(segment: Mapping[str, Any]) -> str:
 
 def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between machines and packages, the most likely cause of other numbers first."""
-    before, after = then["machine"], now["machine"]
+    before = then["machine"]
+    after = now["machine"]
     names = {"gpus": "device", "cpu": "CPU", "threads": "threads", "python": "python", "platform": "platform"}
     changes = [
         f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now"
@@ -249,7 +254,8 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     ]
     if changed := package_changes(then["packages"], now["packages"]):
         changes.append(f"packages: {', '.join(changed)}")
-    old, new = before.get("environment", {}), after.get("environment", {})
+    old = before.get("environment", {})
+    new = after.get("environment", {})
     # The number of threads is compared as such.
     switches = [
         f"{name}={old.get(name, '')} then, {new.get(name, '')} now"

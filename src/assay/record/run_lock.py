@@ -124,7 +124,8 @@ def _await_silence(run_dir: Path) -> int:
     number = int(attempt) if attempt.isdecimal() else 0
     if host in ("", socket.gethostname()) or _is_stale(run_dir):
         return number
-    before, deadline = _read_beat(run_dir), time.monotonic() + _MISSED * _BEAT
+    before = _read_beat(run_dir)
+    deadline = time.monotonic() + _MISSED * _BEAT
     seconds = _MISSED * _BEAT
     log.warning("%s was last written on %s: waiting %g s for a heartbeat", run_dir, printable(host), seconds)
     while time.monotonic() < deadline:
@@ -190,7 +191,8 @@ def _read_beat(run_dir: Path) -> tuple[str, int]:
 
 def lock_error(run_dir: Path) -> AssayError:
     """What a process is told that would write a run which another one writes."""
-    here, holders = socket.gethostname(), _holders(run_dir)
+    here = socket.gethostname()
+    holders = _holders(run_dir)
     processes = " ".join(str(process) for process, host in holders if host == here)
     who = " and ".join(f"process {process}" + f" on {host}" * (host != here) for process, host in holders)
     return AssayError(

@@ -186,7 +186,8 @@ def _cause_of(error: BaseException) -> Cause:
         return "out_of_memory"
     passes = isinstance(error, OSError | EOFError) and not isinstance(error, _OF_THE_PATH)
     if isinstance(error, RuntimeError):
-        text, kinds = str(error), {kind.__name__ for kind in type(error).__mro__}
+        text = str(error)
+        kinds = {kind.__name__ for kind in type(error).__mro__}
         if "OutOfMemoryError" in kinds or _MEMORY.search(text):
             return "out_of_memory"
         if _WORKER.search(text):
@@ -261,12 +262,16 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
 
     def interrupted_by(self, signal: str) -> None:
         """Say that a signal has interrupted the run."""
-        self.status, self.reason, self.signal = "interrupted", stop_reason(signal), signal
+        self.status = "interrupted"
+        self.reason = stop_reason(signal)
+        self.signal = signal
         self.finished = now()
 
     def failed_by(self, error: BaseException) -> None:
         """Say that an exception has ended the run."""
-        self.status, self.reason, self.cause = "failed", reason_of(error), cause_of_exception(error)
+        self.status = "failed"
+        self.reason = reason_of(error)
+        self.cause = cause_of_exception(error)
         self.finished = now()
 
     def save(self, run_dir: Path) -> None:
@@ -338,7 +343,8 @@ def from_json_numbers(value: Any) -> Any:
 
 def no_run_error(path: Path, lacking: str = "config.yaml") -> AssayError:
     """The error for a folder that is not a run directory, though runs may lie in it."""
-    hint, place = "runs lie under outputs/<name>/<date>/", shlex.quote(str(path))
+    hint = "runs lie under outputs/<name>/<date>/"
+    place = shlex.quote(str(path))
     if any(any(path.glob(f"{depth}/{FILE}")) for depth in ("*", "*/*", "*/*/*")):
         hint = f"name one of the runs in it: assay ls {place} lists them, assay best {place} prints the best"
     return AssayError(f"{path} is not a run directory: it has no {lacking}", hint=hint)

@@ -162,7 +162,8 @@ def _values() -> _Values:
 @functools.lru_cache(maxsize=2)
 def _values_in(environment: Sequence[tuple[str, str]], typed: frozenset[str]) -> _Values:
     """What to strike out, also as it stands in JSON and addresses; longer first, as they may hold others."""
-    random, others = set(), set()
+    random = set()
+    others = set()
     named = [(name, content.strip()) for name, content in environment if is_secret(name)]
     for name, value in [*named, *(("TOKEN", value) for value in typed)]:
         if len(value) < _SHORTEST or (os.path.isabs(value) and os.path.exists(value)):  # noqa: PTH110, PTH117 - text

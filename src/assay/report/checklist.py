@@ -44,7 +44,8 @@ def write_checklist(venue: str, paths: Sequence[Path]) -> str:
     """
     from markupsafe import Markup
 
-    runs, configs = read_runs(paths, lost=True), ConfigValues()
+    runs = read_runs(paths, lost=True)
+    configs = ConfigValues()
     comparison = compare(runs, configs=configs)
     records = dict(_load(runs))
     finished = [run for run in runs if run.status == "finished" and run.path in records]

@@ -207,14 +207,16 @@ def _measure(cells: Sequence[Sequence[str]]) -> list[int]:
 def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str], str]:
     """The table with as many columns as there is room for, those left out, and the folder of its runs."""
     header, rows = columns_of(comparison)
-    keys, names = len(comparison.columns), [*comparison.columns, *comparison.metrics]
+    keys = len(comparison.columns)
+    names = [*comparison.columns, *comparison.metrics]
     cells = [[single_line(cell) for cell in line] for line in (header, *rows)]
     if each:  # n is 1
         last = ["run", *(single_line(str(row.runs[0].path)) for row in comparison.rows)]
         cells = [
             [*line[: len(names)], *line[len(names) + 1 :], end] for line, end in zip(cells, last, strict=True)
         ]
-    widths, folder = _measure(cells), ""
+    widths = _measure(cells)
+    folder = ""
     if each and sum(widths) - _GAP > width:
         folder = os.path.commonpath([row.runs[0].path.absolute().parent for row in comparison.rows])
         for line, row in zip(cells[1:], comparison.rows, strict=True):
@@ -231,7 +233,8 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
         """Metrics before keys, one score of the test last; what many rows lack first, and the last one."""
         return names[index] == kept, index < keys, -columns[index].count(ABSENT), -index
 
-    shown_columns, left_out = list(range(len(columns))), []
+    shown_columns = list(range(len(columns)))
+    left_out = []
     kept_by_name = {keys, *([names.index(kept)] if each and kept else [])}
     for at in sorted({*range(len(names))} - kept_by_name, key=dispensable):
         if sum(widths[column] for column in shown_columns) - _GAP <= width:
@@ -252,7 +255,8 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
             style += " green" if style else "" if comparison.rows[number].finished else "dim"
         lines.append(Text((" " * _GAP).join(padded).rstrip(), style))
     text = Text("\n").join(lines)
-    text.no_wrap, text.overflow = fits, "fold"
+    text.no_wrap = fits
+    text.overflow = "fold"
     return text, left_out, folder
 
 

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 SUBSETS: Final = ("train", "val", "test")
 _MOST_READ: Final = 2000
 _MOST_COLUMNS: Final = 1000
-_FEW, _RARE, _UNEVEN = 5, 20, 100
+_FEW = 5
+_RARE = 20
+_UNEVEN = 100
 _BINS: Final = 12
 
 
@@ -166,22 +168,27 @@ def survey_data(
     datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame], *, full: bool = False
 ) -> Survey:
     """Survey the data as a run would get it; `full`: read all of a stream."""
-    spec, task = datamodule.spec, task_of(datamodule.spec.task)
+    spec = datamodule.spec
+    task = task_of(datamodule.spec.task)
     subsets = {name: datamodule.subset(name) for name in SUBSETS}
-    train, surveys = subsets["train"], []
+    train = subsets["train"]
+    surveys = []
     columns = _survey_columns(datamodule, train, tables.get("train"))
     hashes = {name: _hashes(subset) for name, subset in subsets.items()}
     for subset_name, subset in subsets.items():
         if not len(subset.rows):
             continue
-        targets, hashed, training = (subset.data.targets[subset.rows], hashes[subset_name], hashes["train"])
+        targets = subset.data.targets[subset.rows]
+        hashed = hashes[subset_name]
+        training = hashes["train"]
         inputs, unreadable = _read_inputs(subset)
         unreadable += _read_stream(datamodule) if full and subset is train else []
         of_texts = bool(getattr(subset.data, "vocab_size", 0))
         if of_texts:
             inputs = [(tensor != 0).sum() for tensor in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
-        number, counts = spec.num_train, spec.class_counts
+        number = spec.num_train
+        counts = spec.class_counts
         if subset is not train:
             number = len(subset.rows)
             counts = tuple(task.sizes(targets, spec.class_names).get("class_counts") or ())
@@ -220,7 +227,8 @@ def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
     if isinstance(subset.data, Samples):
         return list(subset.data.inputs[subset.rows[spread]]), []
     dataset = KeyedDataset(subset.data, Transforms(), 0)
-    inputs, unreadable = [], []
+    inputs = []
+    unreadable = []
     for row in subset.rows[spread].tolist():
         try:
             inputs.append(input_of(dataset[0, row, row]))
@@ -231,7 +239,8 @@ def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
 
 def _read_stream(datamodule: DataModule) -> list[str]:
     """Read all training samples of a stream; what cannot be read."""
-    stream, problems = datamodule.splits.stream, []
+    stream = datamodule.splits.stream
+    problems = []
     order = replace(datamodule.train_dataloader().order, drop_last=False)
     for step in range(len(order) if stream is not None else 0):
         try:
@@ -306,7 +315,8 @@ def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
 
 
 def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -> list[str]:
-    warnings, base = [], survey.subsets[0]
+    warnings = []
+    base = survey.subsets[0]
     for subset in survey.subsets:
         if subset.in_training and not survey.warnings:
             warnings.append(
@@ -430,7 +440,8 @@ def _render_samples(
 
 
 def _format_target(datamodule: DataModule, target: Any) -> str:
-    names, task = datamodule.spec.class_names, task_of(datamodule.spec.task)
+    names = datamodule.spec.class_names
+    task = task_of(datamodule.spec.task)
     if target.ndim == 0 and task.by_class:
         return names[int(target)] if names else str(int(target))
     if target.ndim == 1 and names and len(target) == len(names):
@@ -547,7 +558,8 @@ def _values(values: Values | None) -> list[str]:
 
 def _classes(survey: Survey) -> Table:
     subsets = survey.subsets
-    names, counts = [subset.name for subset in subsets], subsets[0].class_counts
+    names = [subset.name for subset in subsets]
+    counts = subsets[0].class_counts
     classes = survey.class_names[:_MOST_CLASSES] if counts else ()
     rows: list[list[Cell | str]] = [
         [
@@ -566,7 +578,8 @@ def _classes(survey: Survey) -> Table:
 def _column(column: ColumnSurvey) -> list[Cell | str]:
     values, drawn = _values(column.values)
     frequent = ", ".join(f"{single_line(value)} ({count:,})" for value, count in column.frequent.items())
-    missing, different = column.num_missing, column.num_different
+    missing = column.num_missing
+    different = column.num_different
     return [
         single_line(column.name),
         column.kind,

@@ -18,7 +18,8 @@ _PACKAGES = (
 
 def machine() -> dict[str, dict[str, str]]:
     """Sections of name and value, ready to print."""
-    memory, installed = psutil.virtual_memory(), packages()
+    memory = psutil.virtual_memory()
+    installed = packages()
     return {
         "versions": {
             "python": platform.python_version(),

@@ -103,7 +103,8 @@ class Picture:
 
 _SMALL: Final = 8_000
 """Bytes of a PNG file that a page shows as it is."""
-_SIDE, _STRIP = (128, 128), (400, 128)
+_SIDE = (128, 128)
+_STRIP = (400, 128)
 """Width and height of others at most: of a picture, and of three beside each other."""
 
 

@@ -268,7 +268,8 @@ def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Blo
         return [Note(unknown, "warn")]
     figures = task.figures(predictions)
     if target:  # as the user calls it
-        predicted, true = f"predicted {target}", f"true {target}"
+        predicted = f"predicted {target}"
+        true = f"true {target}"
         figures = [
             replace(figure, x_label=predicted, y_label=true) if figure.y_label == TRUE_CLASS else figure
             for figure in figures
@@ -310,7 +311,8 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list
 
 
 def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
-    is_worst, task = samples[0].reason == "worst", None
+    is_worst = samples[0].reason == "worst"
+    task = None
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
     if predictions is not None:
         task = task_of(predictions.task)
@@ -372,12 +374,14 @@ def curve_figures(
         if subset == "test" or name.startswith((_LR, _STATS)):
             continue
         if metric.endswith("_step"):
-            subset, metric = f"{subset}, each batch", metric.removesuffix("_step")
+            subset = f"{subset}, each batch"
+            metric = metric.removesuffix("_step")
         metrics.setdefault(metric, []).append(_line(subset or metric, curve))
     figures = []
     order = sorted(metrics, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
     for index, metric in enumerate(order):
-        lines, title = metrics[metric], titles(metric)
+        lines = metrics[metric]
+        title = titles(metric)
         values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
         finite = values[np.isfinite(values)]
         gaps = f"{len(values) - len(finite):,} of {len(values):,} values are not finite: gaps."
@@ -401,7 +405,8 @@ def at_best_epoch(
     curves: Mapping[str, Curve], best: Mapping[str, Any]
 ) -> tuple[int, dict[str, float]] | None:
     """The step of the best checkpoint, and each metric as it stood there; None where that was not logged."""
-    monitor, value = curves.get(str(best.get("monitor")), Curve()), best.get("value")
+    monitor = curves.get(str(best.get("monitor")), Curve())
+    value = best.get("value")
     candidates = [index for index, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")]
     if not candidates or not isinstance(value, int | float):
         return None
@@ -456,8 +461,10 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> li
 
 def environment_blocks(record: RunRecord) -> list[Block]:
     """The machine, the packages, and what the code and the data were."""
-    machine, git = record.machine, record.git or {}
-    memory, gpus = machine.get("memory_bytes"), machine.get("gpus")
+    machine = record.machine
+    git = record.git or {}
+    memory = machine.get("memory_bytes")
+    gpus = machine.get("gpus")
     commit = f"{str(git.get('commit'))[:12]}{', with changes' if git.get('dirty') else ''}"
     facts: dict[str, Any] = {
         "machine": machine.get("hostname"),
@@ -490,7 +497,8 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
         command("train", *overrides, config_dir=record.config_dir),
         repeat_command(record.overrides, "seed=1,2,3", config_dir=record.config_dir),
     ]
-    git, note = record.git or {}, ""
+    git = record.git or {}
+    note = ""
     if not git.get("commit"):
         note = "The code was not in a git repository: only the config says what ran."
     elif git.get("dirty"):

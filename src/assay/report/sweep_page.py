@@ -86,9 +86,11 @@ def is_sweep(directory: Path) -> bool:
 
 def read_contents(paths: Sequence[Path]) -> Contents:
     """Read runs, and the journal of a sweep, even if it still runs or was killed."""
-    runs, folder = read_runs(paths, lost=True), paths[0]
+    runs = read_runs(paths, lost=True)
+    folder = paths[0]
     notices: list[str] = []
-    journal, logs = None, None
+    journal = None
+    logs = None
     if len(paths) == 1 and is_sweep(folder):
         try:
             journal = Journal.open(folder, repair=False)
@@ -170,13 +172,15 @@ def fold_blocks(contents: Contents) -> list[Block]:
     notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]
     configurations = group_by_configuration(folds)
     scores = [mean_scores(several) for several in configurations]
-    names, keys = dict.fromkeys(name for row in scores for name in row), contents.comparison.columns
+    names = dict.fromkeys(name for row in scores for name in row)
+    keys = contents.comparison.columns
     rows: list[list[Cell | str]] = []
     for several, row in zip(configurations, scores, strict=True):
         samples = len(several[0].predictions.keys)
         cells = [Cell(format_score(name, row[name]), row[name]) if name in row else "" for name in names]
         rows.append([*_values(several[0].values, keys), Cell(f"{samples:,}", samples), *cells])
-    columns, numeric = [*keys, "samples", *names], frozenset(("samples", *names))
+    columns = [*keys, "samples", *names]
+    numeric = frozenset(("samples", *names))
     caption = "Each prediction is in out_of_fold.parquet." if contents.is_sweep else ""
     return [*notes, Table(columns, rows, caption, numeric=numeric, title="Out of fold")]
 
@@ -194,7 +198,8 @@ _NAMED: Final = 12
 
 def sweep_page(contents: Contents, folder: Path) -> Page:
     """Make the page of a sweep."""
-    comparison, aims = contents.comparison, contents.objectives
+    comparison = contents.comparison
+    aims = contents.objectives
     rows = comparison.rows
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
@@ -240,7 +245,8 @@ def _status(contents: Contents) -> tuple[str, Tone]:
 
 
 def _summary(contents: Contents, thing: str) -> Cards:
-    cards, comparison = [], contents.comparison
+    cards = []
+    comparison = contents.comparison
     if comparison.best is not None:
         best = comparison.rows[comparison.best]
         repeated = "folds" if best.folds else "seeds"
@@ -263,7 +269,8 @@ def _summary(contents: Contents, thing: str) -> Cards:
 
 
 def _describe_order(contents: Contents, *, repeated: bool) -> str:
-    objective, ranking = contents.objectives[0], contents.comparison.ranking
+    objective = contents.objectives[0]
+    ranking = contents.comparison.ranking
     if ranking is not None and not ranking.decides:
         return f"By {objective.name}, which cannot rank these runs."
     side = "highest" if objective.direction == "maximize" else "lowest"
@@ -273,7 +280,8 @@ def _describe_order(contents: Contents, *, repeated: bool) -> str:
 
 def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str) -> Table:
     """A line for each row; where a row is one run, with a link to it."""
-    keys, names = comparison.columns, comparison.metrics
+    keys = comparison.columns
+    names = comparison.metrics
     repeated = any(len(row.runs) > 1 for row in comparison.rows)
     rows: list[list[Cell | str]] = []
     for index, row in enumerate(comparison.rows[:_MOST_ROWS]):
@@ -331,7 +339,8 @@ def _figures(figures: Sequence[Figure]) -> list[Block]:
 
 
 def _link(contents: Contents, run: Run, folder: Path) -> Cell:
-    name, path = contents.name(run), run.path.resolve()
+    name = contents.name(run)
+    path = run.path.resolve()
     href = ""
     if path.is_dir() and path.is_relative_to(folder.resolve()):
         href = f"{quote(path.relative_to(folder.resolve()).as_posix())}/"
@@ -369,12 +378,14 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
     shares, message = importance([row.values for row, _ in scored], [mean for _, mean in scored])
-    notes, figures = [] if shares else [f"Importance: {message}"], []
+    notes = [] if shares else [f"Importance: {message}"]
+    figures = []
     if shares:
         order = [key for key, _ in shares]
         keys.sort(key=order.index)
         bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
-        title, label = "Importance of parameters", "share of the importance"
+        title = "Importance of parameters"
+        label = "share of the importance"
         figures = [Figure("importance", title, (bars,), "", label, shares="y", caption=message)]
     if len(keys) > _MOST:
         notes.append(f"The first {_MOST} of {len(keys)} parameters.")
@@ -414,8 +425,11 @@ def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, sec
 
 def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
     mark: Points | Bars
-    texts, means = [row.values.get(key) or MISSING for row, _ in scored], [mean for _, mean in scored]
-    log, caption, shares = "", "", scored[0][0].shares
+    texts = [row.values.get(key) or MISSING for row, _ in scored]
+    means = [mean for _, mean in scored]
+    log = ""
+    caption = ""
+    shares = scored[0][0].shares
     if all(reads_as_number(text) and math.isfinite(float(text)) for text in texts):
         x = [float(text) for text in texts]
         log = "x" * (min(x) > 0 and (key.endswith(_IN_DECADES) or is_logarithmic(x)))

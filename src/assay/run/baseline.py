@@ -52,7 +52,8 @@ _PERFECT: Final = 0.999
 
 def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record what a simple model scores on the samples that the run was tested on."""
-    requested, data = assembly.config.get("baseline") or "none", assembly.datamodule
+    requested = assembly.config.get("baseline") or "none"
+    data = assembly.datamodule
     if requested == "none" or predictions is None or not isinstance(data, DataModule):
         return
     task = task_of(predictions.task)
@@ -104,7 +105,8 @@ def _verdict(
 ) -> dict[str, Any]:
     targets: Any = predictions.targets
     targets = predictions.outputs if targets is None else targets  # confusions have both
-    model_points, value = points(targets, predictions.outputs), points(targets, outputs)
+    model_points = points(targets, predictions.outputs)
+    value = points(targets, outputs)
     generator = np.random.default_rng(0)
     draws = [generator.integers(0, len(targets), len(targets)) for _ in range(_DRAWS)]
     moves = [
@@ -113,7 +115,8 @@ def _verdict(
     ]
     if not np.isfinite(model_points):
         raise ValueError(f"{score} is undefined for these test samples")
-    difference, noise = model_points - value, float(np.nanstd(moves))
+    difference = model_points - value
+    noise = float(np.nanstd(moves))
     ahead = "" if abs(difference) <= 2 * noise else "run" if difference > 0 else "baseline"
     return {
         "name": name,
@@ -145,7 +148,8 @@ def _choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
         positive = outputs[:, 1] if targets.ndim == 1 else outputs
         seen = targets.any(0)  # a label that no sample has is in no mean
         if targets.ndim > 1:
-            targets, positive = targets[:, seen], positive[:, seen]
+            targets = targets[:, seen]
+            positive = positive[:, seen]
         return float(metrics.average_precision_score(targets, positive)) if seen.any() else float("nan")
 
     return "average_precision", average_precision
@@ -174,7 +178,8 @@ def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
         streamed = not isinstance(subset.data, Samples)
         most = min(_MOST_STREAMED if streamed else _MOST_ROWS, max(1, _MOST_VALUES // data.spec.num_features))
         positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[:most]
-    rows, raw = subset.rows[positions], data.splits.raw.get(name)
+    rows = subset.rows[positions]
+    raw = data.splits.raw.get(name)
     targets = subset.data.targets[rows]
     targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
     if data.spec.vocab_size and raw is not None:
@@ -208,7 +213,8 @@ def _fit(
         raise ValueError(f"baseline={name}: the inputs are {'not ' if name == 'tfidf' else ''}texts")
     if name in _MOST_WORK:
         most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
-        inputs, targets = inputs[:most], targets[:most]
+        inputs = inputs[:most]
+        targets = targets[:most]
     model = _estimator(name, is_real=is_real, several=targets.ndim > 1).fit(inputs, targets)
 
     def predict(given: Any) -> NDArray[Any]:
@@ -230,7 +236,8 @@ def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     linear = linear_model.LogisticRegression(max_iter=200)
     boosting = ensemble.HistGradientBoostingClassifier
     if is_real:
-        linear, boosting = linear_model.RidgeCV(np.logspace(-3, 3, 7)), ensemble.HistGradientBoostingRegressor
+        linear = linear_model.RidgeCV(np.logspace(-3, 3, 7))
+        boosting = ensemble.HistGradientBoostingRegressor
     estimators = {
         "majority": dummy.DummyClassifier(),
         "mean": dummy.DummyRegressor(),
@@ -246,7 +253,8 @@ def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
 
 def advise(config: DictConfig, record: RunRecord) -> str:
     """What to type next, by what the run has measured."""
-    epochs, best = value_of(config, "trainer.max_epochs"), record.best.get("epoch")
+    epochs = value_of(config, "trainer.max_epochs")
+    best = record.best.get("epoch")
     lr = value_of(config, "optimizer.lr")
     has_tried = any(override.startswith("optimizer.lr=") for override in record.overrides)
     if isinstance(best, int) and isinstance(epochs, int) and best >= epochs > 0:

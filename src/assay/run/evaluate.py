@@ -347,7 +347,8 @@ def _score_differences(metrics: Mapping[str, float], recorded: Mapping[str, floa
 
 def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -> Evaluation:
     """Write the predictions, then the entry that names them."""
-    stem, number = found.at.partition("+")[0].replace(":", "-"), 1
+    stem = found.at.partition("+")[0].replace(":", "-")
+    number = 1
     while (path := found.run_dir / FOLDER / f"{stem}-{number}" / predictions_file.FILE).parent.exists():
         number += 1
     try:

@@ -72,7 +72,9 @@ def log_results(
     assembly: Assembly, metrics: Mapping[str, float], predictions: StoredPredictions | None
 ) -> None:
     """Log scores that only predictions tell, figures, and to TensorBoard hyperparameters with the scores."""
-    trainer, scores, figures = assembly.trainer, dict[str, float](), dict[str, Any]()
+    trainer = assembly.trainer
+    scores = dict[str, float]()
+    figures = dict[str, Any]()
     loggers = [one for one in trainer.loggers if not isinstance(one, RunCSV)]
     if not loggers:
         return  # the scores come with intervals, which take half a second
@@ -119,13 +121,17 @@ def execute(
     find_cause: Callable[[Exception], Exception] = lambda error: error,
 ) -> None:
     """Train, test, and say in the record how it ended, whatever happens."""
-    start, seconds_before, known_before = time.perf_counter(), record.seconds, record.checkpoints
+    start = time.perf_counter()
+    seconds_before = record.seconds
+    known_before = record.checkpoints
     with log_file(run_dir / FILE):
         try:
             record.model = _parameters(assembly.module)
             record.data_sha256 = verify_data_hash(assembly, record)
             kept_predictions.remove(run_dir)
-            record.warnings, record.baseline, record.threshold = [], {}, {}
+            record.warnings = []
+            record.baseline = {}
+            record.threshold = {}
             record.directions = _directions(assembly)
             record.shares = score_shares(_metrics(assembly.module))
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
@@ -147,7 +153,8 @@ def execute(
         except (KeyboardInterrupt, SystemExit) as stop:
             note_exit(stop, record)
         except Pruned as end:
-            record.status, record.reason = "pruned", str(end)
+            record.status = "pruned"
+            record.reason = str(end)
             record.metrics.update(_scalars(assembly.trainer.callback_metrics))
         except Exception as error:
             cause = find_cause(error)
@@ -184,7 +191,8 @@ def note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
     if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
         record.interrupted_by(stop.name if isinstance(stop, Stopped) else "SIGINT")
     elif isinstance(stop.__context__, BrokenPipeError):
-        record.status, record.reason = "interrupted", "its output was closed"
+        record.status = "interrupted"
+        record.reason = "its output was closed"
     else:
         record.failed_by(stop)
         log.error("%s", "".join(traceback.format_exception(stop)))
@@ -223,7 +231,9 @@ def _save(record: RunRecord, run_dir: Path) -> None:
 
 def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     """Train, then test the best checkpoint."""
-    trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
+    trainer = assembly.trainer
+    module = assembly.module
+    datamodule = assembly.datamodule
     for logger in trainer.loggers:
         if type(logger).__name__ not in record.loggers:  # MLflow refuses what is not as it was
             logger.log_hyperparams(redact_tree(assembly.plain))
@@ -332,7 +342,8 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
                     found[name] = path.relative_to(folder).as_posix()
     if not found:
         return
-    record.checkpoints, record.best = found, {}
+    record.checkpoints = found
+    record.best = {}
     best = _best_checkpoint(assembly.trainer)
     if "best" in found and best is not None and best.best_model_score is not None:
         path = folder / found["best"]
@@ -350,7 +361,9 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 
 
 def _notes(assembly: Assembly) -> list[str]:
-    data, module, config = assembly.datamodule, assembly.module, assembly.config
+    data = assembly.datamodule
+    module = assembly.module
+    config = assembly.config
     of_parts = notes_on_parts(config, module.model, module.finetune) if isinstance(module, Module) else []
     notes = [*getattr(data, "notes", ()), *of_parts, *notes_on_averages(config)]
     notes += notes_on_hyper_parameters(module, data)
@@ -446,7 +459,8 @@ def restore_micro_batch(trainer: L.Trainer, record: RunRecord, run_dir: Path) ->
         record.micro_batch = {str(batch): size for batch, size in sorted(micro_batch.sizes.items())}
         record.save(run_dir)  # now: a run that is killed says nothing later
 
-    micro_batch.sizes, micro_batch.on_change = known, note
+    micro_batch.sizes = known
+    micro_batch.on_change = note
 
 
 def logger_ids(trainer: L.Trainer) -> dict[str, str]:
@@ -479,7 +493,8 @@ _SMALL_STEP: Final = (32e6, 8 << 20)
 
 def fit_threads(proof: Proof) -> int | None:
     """One for small steps, which on a busy machine would wait for the others; else, or where typed, None."""
-    report, trainer = proof.report, proof.trainer
+    report = proof.report
+    trainer = proof.trainer
     on_cpu = trainer is not None and trainer[0].strategy.root_device.type == "cpu"
     is_typed = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & {*os.environ}
     if report.step is None or report.devices > 1 or is_typed or not on_cpu:

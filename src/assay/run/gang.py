@@ -164,19 +164,26 @@ class Gang:
         interface: str = "",
         on_end: Callable[[Failure], None] = lambda _: None,
     ) -> None:
-        self.kind, self.timeout, self.on_end = kind, timeout_s or TIMEOUT, on_end
-        self.host, self.exit_code = socket.gethostname(), 0
+        self.kind = kind
+        self.timeout = timeout_s or TIMEOUT
+        self.on_end = on_end
+        self.host = socket.gethostname()
+        self.exit_code = 0
         self._hosts: dict[int, str] = {}
-        self._server, address, port = None, world.address, world.port
+        self._server = None
+        address = world.address
+        port = world.port
         if world.serves and world.rank == 0:
             self._server, address, port = _serve(world, interface)
         # On one machine their launcher sees each death, and a process that is stopped for a while may go on.
         self._is_watched = world.nodes == 1 and not world.serves
         self.world = replace(world, address=address, port=port)
         self._store = self._connect()
-        self._left, self._ending = threading.Event(), False
+        self._left = threading.Event()
+        self._ending = False
         self._ended: int | None = None
-        self._last_progress, self._missed = time.monotonic(), dict[int, int]()
+        self._last_progress = time.monotonic()
+        self._missed = dict[int, int]()
         # On one machine a store that is gone closes its connections; one that is merely stopped may go on.
         targets = [self._beat] if world.address == "127.0.0.1" else [self._beat, self._watch_beat]
         self._threads = [threading.Thread(target=target, daemon=True, name="gang") for target in targets]
@@ -272,7 +279,8 @@ class Gang:
         call: dict[str, Any] | None = self._read_or_end("go")
         if call is None:
             return None
-        run_dir, deadline = Path(call["run_dir"]), time.monotonic() + min(_SHARED, self.timeout)
+        run_dir = Path(call["run_dir"])
+        deadline = time.monotonic() + min(_SHARED, self.timeout)
         while _config_sha256(run_dir) != call["sha256"]:
             if time.monotonic() > deadline:
                 raise AssayError(
@@ -338,7 +346,8 @@ class Gang:
     # -- the store -------------------------------------------------------------------------------------------
 
     def _connect(self) -> Any:
-        world, deadline = self.world, time.monotonic() + self.timeout
+        world = self.world
+        deadline = time.monotonic() + self.timeout
         while True:
             try:
                 store = tcp_store(

@@ -58,11 +58,14 @@ class KeepPredictions(Callback):
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        module, data = cast("Any", pl_module), cast("Any", trainer).datamodule
-        self._task, self._kind = task_of(data.spec.task), module.prediction_kind
+        module = cast("Any", pl_module)
+        data = cast("Any", trainer).datamodule
+        self._task = task_of(data.spec.task)
+        self._kind = module.prediction_kind
         order = cast("Any", trainer).test_dataloaders.order
         counted = (rows for batch, rows in enumerate(order.batches(0)) if order.counts(batch))
-        self._order, self._num_samples = counted, order.num_samples
+        self._order = counted
+        self._num_samples = order.num_samples
         self._counts = order.counts
 
     @override
@@ -96,8 +99,10 @@ class KeepPredictions(Callback):
         self.num_seen += len(positions)
         chosen = self._choose(positions, 4 * (predictions.shape[1] + targets[0].numel() + 1))
         if chosen is not None:
-            positions, chosen = positions[chosen], chosen.to(predictions.device)
-            predictions, targets = predictions[chosen], targets[chosen]
+            positions = positions[chosen]
+            chosen = chosen.to(predictions.device)
+            predictions = predictions[chosen]
+            targets = targets[chosen]
         self._pending.append((positions, predictions, targets))
         if len(self._pending) >= _FLUSH_EVERY:
             self._flush()
@@ -257,7 +262,8 @@ def worst_of(error_scores: NDArray[Any], most: int) -> list[int]:
 def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredictions) -> list[KeptSample]:
     """The worst samples and some at random, as a person can look at them."""
     data: Any = assembly.datamodule
-    module, most = assembly.module, int(_settings(assembly)["num_samples"])
+    module = assembly.module
+    most = int(_settings(assembly)["num_samples"])
     task = task_of(predictions.task)
     worst = worst_of(task.error_scores(predictions), most)
     drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most]

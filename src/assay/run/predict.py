@@ -48,7 +48,8 @@ def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
             key="--out",
             hint=f"--out {path.with_suffix('.csv')}",
         )
-    place, records = path.absolute().parent, ("record.json", "journal.jsonl")
+    place = path.absolute().parent
+    records = ("record.json", "journal.jsonl")
     reason = ""
     if path.exists() and not path.is_file():
         reason = "a folder" if path.is_dir() else "not a regular file"
@@ -65,14 +66,17 @@ class PredictionFile:
     """A table that is written as its rows come, and files such as masks in a folder beside it."""
 
     def __init__(self, path: Path, unfinished: Path, kind: str) -> None:
-        self.path, self.what = path, kind
-        self._table, self.folder = unfinished / path.name, unfinished / f"{path.stem}_{kind}s"
+        self.path = path
+        self.what = kind
+        self._table = unfinished / path.name
+        self.folder = unfinished / f"{path.stem}_{kind}s"
         self._parquet: Any = None
         self._names: set[str] = set()
 
     def add(self, frame: pd.DataFrame) -> None:
         """Write more rows."""
-        suffix, first = self.path.suffix.lower(), not self._table.exists()
+        suffix = self.path.suffix.lower()
+        first = not self._table.exists()
         if suffix == ".csv":
             spreadsheet_frame(frame).to_csv(
                 self._table,
@@ -100,7 +104,8 @@ class PredictionFile:
         places = []
         self.folder.mkdir(exist_ok=True)
         for index, stem in enumerate(Path(name).stem for name in inputs):
-            name, number = f"{stem}{predictions.file_suffix}", 1
+            name = f"{stem}{predictions.file_suffix}"
+            number = 1
             while name.casefold() in self._names:  # which some file systems hold for the same
                 number += 1
                 name = f"{stem}_{number}{predictions.file_suffix}"
@@ -174,7 +179,8 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
 
 _TEXTS = 16
 """In a frame of what a language model writes."""
-_FLAT, _NUMBERS = 4096, 1 << 20
+_FLAT = 4096
+_NUMBERS = 1 << 20
 """Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
 
 
@@ -255,8 +261,13 @@ def predict(
                     looked = True
                 yield _frame(predictor, preprocess, block, size, top_k=top_k, file=file)
 
-    start, count, failed, first_error, warned = time.perf_counter(), 0, 0, "", 0
-    shown, columns = list[pd.DataFrame](), list[str]()
+    start = time.perf_counter()
+    count = 0
+    failed = 0
+    first_error = ""
+    warned = 0
+    shown = list[pd.DataFrame]()
+    columns = list[str]()
     with nullcontext() if out is None else open_predictions(out, kind) as file:
         for whole in frames(file):
             frame = whole if limit is None else whole[: limit - count]
@@ -268,7 +279,8 @@ def predict(
             wrong = frame[frame["error"].notna()]
             if not first_error and len(wrong):
                 first_error = _describe_failure(wrong.iloc[0])
-            count, failed = count + len(frame), failed + len(wrong)
+            count = count + len(frame)
+            failed = failed + len(wrong)
             warned += int(frame["warning"].notna().sum()) if file is not None and "warning" in frame else 0
             progress(count)
             if len(frame) < len(whole):
@@ -300,7 +312,8 @@ def _describe_failure(row: Any) -> str:
 
 def _first_notes(predictor: Predictor, kind: str) -> list[str]:
     """What there is to know before anything is predicted; `kind` of files that are not written."""
-    notes, names = [*predictor.notes], predictor.names
+    notes = [*predictor.notes]
+    names = predictor.names
     if predictor.about_threshold:
         notes.append(f"threshold {describe_threshold(predictor.about_threshold)}")
     if len(names) > MOST_COLUMNS:
@@ -328,7 +341,8 @@ def _frame(
     file: PredictionFile | None,
 ) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
-    inputs, errors = list(map(to_utf8, block.inputs)), _text_array(block.errors)
+    inputs = list(map(to_utf8, block.inputs))
+    errors = _text_array(block.errors)
     usable = np.flatnonzero([error is None for error in errors])
     # Where nothing is predicted, a sample of zeros says which columns there are.
     zeros = block.samples.new_zeros(1, *preprocess.input_shape)
@@ -336,7 +350,8 @@ def _frame(
     finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
     if not finite.all():
         errors[usable[~finite]] = "the model's output is not finite"
-        usable, outputs = usable[finite], outputs[torch.from_numpy(finite)]
+        usable = usable[finite]
+        outputs = outputs[torch.from_numpy(finite)]
     if predictor.kind is None:
         columns = _output_columns(outputs)
     else:
@@ -436,5 +451,6 @@ def check_prompts(
         key = "--prompt" if prompts else f"--{next(iter(options)).replace('_', '-')}"
         raise ConfigError("the run's model does not write texts", key=key, hint="leave it out")
     if not prompts and not inputs:
-        texts, files = "--prompt TEXT, or a file of a prompt per line", "name files or folders to predict"
+        texts = "--prompt TEXT, or a file of a prompt per line"
+        files = "name files or folders to predict"
         raise AssayError("there is nothing to predict", hint=texts if generates else files)

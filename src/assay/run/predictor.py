@@ -91,10 +91,14 @@ class Predictor(nn.Module):
         codec: Codec | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.preprocess = model, preprocess
-        self.kind, self.names, self.batch_size = kind, names, batch_size
+        self.model = model
+        self.preprocess = preprocess
+        self.kind = kind
+        self.names = names
+        self.batch_size = batch_size
         self.spec = {} if preprocess is None else preprocess.spec
-        self.loss, self.codec = loss, codec
+        self.loss = loss
+        self.codec = codec
         self.task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = target_scale(self.spec)
         self.threshold = 0.5
@@ -401,7 +405,9 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
     kept: dict[str, str] = {}
     with suppress(AssayError):  # of a run that was killed early
         kept = RunRecord.load(run_dir).checkpoints
-    folder, name = run_dir / "checkpoints", Path(kept.get(role, f"{role}.ckpt")).name  # of anybody's record
+    # of anybody's record
+    folder = run_dir / "checkpoints"
+    name = Path(kept.get(role, f"{role}.ckpt")).name
     if role == "best" and "best" not in kept and not (folder / name).is_file():
         name = "last.ckpt"
     if (folder / name).is_file():

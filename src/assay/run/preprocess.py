@@ -108,7 +108,10 @@ class Preprocess(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        self.spec, self.source, self.encoder, self.dtype = dict(spec), source, encoder, dtype
+        self.spec = dict(spec)
+        self.source = source
+        self.encoder = encoder
+        self.dtype = dtype
         self.transforms = transforms or Transforms()
         self.normalize = Normalize(tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()))
         self.input_shape = tuple(spec.get("input_shape") or ())
@@ -195,7 +198,8 @@ class Preprocess(nn.Module):
         rows = prepare_rows(frame, encoder.columns, self.file_options.get("na_values", AUTO))
         judged = judge_rows(rows, encoder.columns, decimal=decimal)
         good = judged.frame.drop(index=[*judged.errors])
-        samples, odd = self._checked(self._transformed(encoder.encode(good))), dict(judged.warnings)
+        samples = self._checked(self._transformed(encoder.encode(good)))
+        odd = dict(judged.warnings)
         if isinstance(encoder, TextEncoder):
             for index, problem in encoder.odd(samples).items():
                 row = good.index[index]
@@ -325,9 +329,11 @@ _TABLES = (
     *(".jsonl", ".ndjson", ".parquet", ".pq", ".feather", ".xlsx"),
 )
 _ARRAYS = (".npy", ".npz")
-_ROWS, _CELLS = 1 << 15, 1 << 19
+_ROWS = 1 << 15
+_CELLS = 1 << 19
 """Of a table that are read at a time, at most: each chunk costs as much as some thousand rows."""
-_THREADS, _NAMED = 16, 10
+_THREADS = 16
+_NAMED = 10
 _AT_ONCE = 16
 """Pictures that a thread is given at a time: handing one over costs a third of decoding a small one."""
 
@@ -363,7 +369,8 @@ def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generato
 
 
 def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
-    files, none = list[str](), preprocess.no_samples()
+    files = list[str]()
+    none = preprocess.no_samples()
     for path in paths:
         below, note = _files_below(preprocess, path) if path.is_dir() else ([str(path)], "")
         files += below
@@ -380,7 +387,8 @@ def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterato
 
 
 def _read_file(preprocess: Preprocess, file: str, form: str, size: int) -> Iterator[Block]:
-    path, row = Path(file), 0
+    path = Path(file)
+    row = 0
     try:
         if not path.is_file():
             raise AssayError("it is not a regular file" if path.exists() else "there is no such file")
@@ -474,7 +482,8 @@ def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple
 
 
 def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
-    encoder, options = preprocess.fitted_encoder(), find_options(path, preprocess.file_options)
+    encoder = preprocess.fitted_encoder()
+    options = find_options(path, preprocess.file_options)
     names = [] if is_texts(path, encoder) else columns_of(path, **options)
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
     unused = [name for name in names if name not in used]

@@ -153,11 +153,13 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
     step_ms = statistics.fmean(plain.milliseconds)
     low, _, high = statistics.quantiles(plain.milliseconds, n=4)
     parts = _divide(timed)
-    batch_size, step = proof.report.batch_size, proof.report.step
+    batch_size = proof.report.batch_size
+    step = proof.report.step
     bottleneck, try_next = _diagnose(parts, assembly)
     if device.type == "cpu" and high > _UNEVEN * low and lies_in_memory(assembly.datamodule):
         bottleneck = f"a quarter of the steps take {high / low:.0f} times as long as another: other programs"
-        bottleneck, try_next = f"{bottleneck} use these cores, and shares say little until they end", []
+        bottleneck = f"{bottleneck} use these cores, and shares say little until they end"
+        try_next = []
     return StepProfile(
         overrides=list(job.overrides),
         device=name_device(assembly),
@@ -227,14 +229,16 @@ def train_briefly(
         )
     with tempfile.TemporaryDirectory(prefix="assay-profile-") as folder, silence_lightning():
         with open_dict(config):
-            config.run_dir, config.logger = folder, {}
+            config.run_dir = folder
+            config.logger = {}
             config.callbacks = {
                 name: node
                 for name, node in (config.get("callbacks") or {}).items()
                 if node is not None and not alone and "ProgressBar" not in str(node.get("_target_"))
             }
         assembly = assemble(config, datamodule=datamodule)
-        trainer, module = assembly.trainer, assembly.module
+        trainer = assembly.trainer
+        module = assembly.module
         if not module.automatic_optimization:
             raise ConfigError(
                 "a module that takes the optimizer's steps itself cannot be measured", key="module"
@@ -291,7 +295,8 @@ class _Actions(Profiler):
 
     def take(self) -> dict[str, float]:
         """What was measured until now, which is forgotten."""
-        taken, self._seconds = self._seconds, {}
+        taken = self._seconds
+        self._seconds = {}
         return taken
 
 
@@ -323,8 +328,10 @@ class StepTimer(Callback):
         self.seconds: dict[str, float] = {}
         self.operators: list[Operator] = []
         self.actions = actions
-        self._steps, self._enough = steps, 1000 * seconds
-        self._trace, self.to_trace = trace, traced
+        self._steps = steps
+        self._enough = 1000 * seconds
+        self._trace = trace
+        self.to_trace = traced
         self._last: float | None = None
         self._waits = traced
         self._profile: torch.profiler.profile | None = None
@@ -402,7 +409,8 @@ def _operators(profile: torch.profiler.profile) -> list[Operator]:
 
 def _divide(steps: StepTimer) -> list[Part]:
     """A step as its parts, longest first."""
-    number, whole = len(steps.milliseconds), sum(steps.milliseconds)
+    number = len(steps.milliseconds)
+    whole = sum(steps.milliseconds)
     milliseconds = dict.fromkeys((*_PART_OF, "loop"), 0.0)
     of_callbacks: dict[str, float] = {}
     for action, seconds in steps.seconds.items():
@@ -423,7 +431,8 @@ def _divide(steps: StepTimer) -> list[Part]:
 def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]]:
     """What most of a step goes to, in a sentence, and what may shorten it."""
     share = {part.name: part.share for part in parts}
-    trainer, data = assembly.config.trainer, assembly.config.data
+    trainer = assembly.config.trainer
+    data = assembly.config.data
     on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
     computing = share["forward"] + share["loss"] + share["backward"]
     waiting = share["data"] + share["copy"]
@@ -460,7 +469,9 @@ def suggest_precision(assembly: Assembly, seconds: float) -> str:
 
     A copy of the model takes forward and backward passes of random inputs, in turns with and without.
     """
-    module, spec, device = assembly.module, assembly.config.get("spec"), assembly.trainer.strategy.root_device
+    module = assembly.module
+    spec = assembly.config.get("spec")
+    device = assembly.trainer.strategy.root_device
     if not isinstance(module, Module) or spec is None or str(assembly.trainer.precision) != "32-true":
         return ""
     shape = (int(value_of(assembly.config, "data.batch_size")), *spec.input_shape)

@@ -117,7 +117,8 @@ def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()
         if spec.task == Binary.name and spec.class_names:
             outputs += f", {spec.class_names[1]!r} is the positive one"
         lines.append(("data", f"{record.choices.get('data')}: {parts}; {shape}, {outputs}"))
-    total, trainable = record.model["parameters"], record.model["trainable_parameters"]
+    total = record.model["parameters"]
+    trainable = record.model["trainable_parameters"]
     frozen = "" if total == trainable else f", {trainable:,} of them trained"
     lines.append(("model", f"{record.choices.get('model')}: {total:,} parameters{frozen}"))
     trainer = assembly.trainer
@@ -191,7 +192,8 @@ def predict_commands(run_dir: Path) -> list[str]:
     """What to type to predict with a run; nothing where it kept no weights, or got objects in Python."""
     paths = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
     try:
-        record, spec = RunRecord.load(run_dir), load_mapping(run_dir / "config.yaml").get("spec")
+        record = RunRecord.load(run_dir)
+        spec = load_mapping(run_dir / "config.yaml").get("spec")
     except AssayError:
         return []
     if record.objects or not any(path.is_file() for path in paths):

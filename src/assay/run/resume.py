@@ -144,7 +144,8 @@ def _apply(config: DictConfig, override: Override) -> None:
 
 def set_value(config: DictConfig, override: Override, *, within: str) -> None:
     """Set, add or delete a key of a run's config."""
-    key, missing = override.key_or_group, object()
+    key = override.key_or_group
+    missing = object()
     try:
         absent = OmegaConf.select(config, key, default=missing) is missing
     except OmegaConfBaseException:  # it is there, and asks for the data, which was not read yet
@@ -291,7 +292,8 @@ def resume_together(
     world: World, run: str | Path, overrides: Sequence[str] = (), **options: Any
 ) -> RunResult | int:
     """Go on with a run as one of several processes, of which the first one leads."""
-    trusted, said = options.get("trusted_packages", ()), options.get("said", frozenset())
+    trusted = options.get("trusted_packages", ())
+    said = options.get("said", frozenset())
 
     def prepare() -> Plan:
         record, job = _read_job(Path(run), overrides, trusted, said)
@@ -317,12 +319,14 @@ def _continue_run(
     earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed)]
     patches = {f"code.{len(record.resumed) + 2}.patch": patch}
     patches = patches if entry.get("patch_sha256") not in earlier else {}
-    config, record = job.config, _restart_record(record, entry)
+    config = job.config
+    record = _restart_record(record, entry)
     proof = prove(config, entry["overrides"])
     print_warnings(proof.report.warnings)
     written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
     before = restore_interpolations(config, written)
-    record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
+    record.fingerprint = fingerprint(before)
+    record.interpolations = interpolations(before)
     record.config_fingerprint = fingerprint(before, REPETITIONS)
     reattach_loggers(config, record)
 
@@ -400,8 +404,10 @@ def _loop_state(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:
 def _check_position(state: dict[str, Any], config: DictConfig) -> int:
     """Refuse to go on where that is not possible; how many processes the run had."""
     position = Position.of_state(state["position"])
-    processes, now = state["carried"]["processes"], world_size(config)
-    before, half_done = len(processes), any("gradients" in one for one in processes)
+    processes = state["carried"]["processes"]
+    now = world_size(config)
+    before = len(processes)
+    half_done = any("gradients" in one for one in processes)
     if before != now and (half_done or value_of(config, "data.global_batch_size") is None):
         raise ConfigError(
             f"the run has {pluralize(before, 'process', 'processes')}, and this asks for {now}",

@@ -45,7 +45,8 @@ _RULE: Final = re.compile(r"(precision|recall)\s*>?=\s*(\S+)")
 
 def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
-    module, data = assembly.module, assembly.datamodule
+    module = assembly.module
+    data = assembly.datamodule
     if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
         return
     if (
@@ -72,7 +73,8 @@ def describe_scores(threshold: Mapping[str, Any], predictions: StoredPredictions
     """What the threshold of a run does on stored predictions; nothing where there is none or no targets."""
     if not threshold or predictions is None or predictions.targets is None:
         return {}
-    value, subset = threshold["value"], _SUBSETS[predictions.subset]
+    value = threshold["value"]
+    subset = _SUBSETS[predictions.subset]
     scores = scores_at(value, predictions.outputs[:, 1], predictions.targets == 1)
     return {"value": value, "class": threshold["class"], "subset": subset, **scores}
 
@@ -81,7 +83,8 @@ def _validate(
     data: DataModule, probabilities: Callable[[Tensor], Tensor]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Probabilities of the second class of the validation samples, and whether each is of it."""
-    count, size = len(data.splits.rows["val"]), data.eval_batch_size
+    count = len(data.splits.rows["val"])
+    size = data.eval_batch_size
     batches = (
         eval_samples(data, "val", range(start, min(start + size, count))) for start in range(0, count, size)
     )
@@ -128,7 +131,8 @@ def threshold_with(
     Of equal ones the highest threshold; None if no threshold reaches it.
     """
     above, below, predicted, hits = _steps(probabilities, right)
-    precision, recall = hits / predicted, hits / right.sum()
+    precision = hits / predicted
+    recall = hits / right.sum()
     asked, other = (recall, precision) if score == "recall" else (precision, recall)
     if not (asked >= least).any():
         return None

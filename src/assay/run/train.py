@@ -113,7 +113,8 @@ def train(
             f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
         )
     overrides = [quote_letters(word) for word in overrides]
-    folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
+    folder = Path(config_dir) if config_dir else None
+    objects = _as_objects(model, data)
     all_overrides = _with_objects(objects, overrides)
     with provide_objects(objects), name_source(all_overrides, folder):
         checker = Checker(folder)
@@ -235,7 +236,8 @@ def run_job(
     gang: Gang | None = None,
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that."""
-    run_dir, processes = Path(config.run_dir), num_local_processes(config)
+    run_dir = Path(config.run_dir)
+    processes = num_local_processes(config)
     if processes > 1 and (callbacks or object_kinds()):
         raise ConfigError(
             f"the job runs in {processes} processes of its own, which no object given in Python reaches",
@@ -294,7 +296,8 @@ def run_parts(
     gang: Gang | None = None,
 ) -> RunResult:
     """Train in this process, or in several; `opened` writes the run directory once the parts are built."""
-    run_dir, report = Path(config.run_dir), proof.report
+    run_dir = Path(config.run_dir)
+    report = proof.report
     if gang is None and int(config.trainer.get("num_nodes") or 1) > 1:
         raise ConfigError(
             "this process was started alone; a job on several nodes is started on each of them",
@@ -350,14 +353,16 @@ def write_run(
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     """One rank of a distributed job, in a process of its own; the run directory is there already."""
-    config, world = read_config(run_dir, trusted_packages), find_world() or World()
+    config = read_config(run_dir, trusted_packages)
+    world = find_world() or World()
     with Gang(world, timeout_s=config.trainer.get("timeout_s")) as gang:
         return _train_rank(config, gang)
 
 
 def _train_rank(config: DictConfig, gang: Gang) -> int:
     run_dir = Path(config.run_dir)
-    first, record = gang.world.rank == 0, RunRecord.load(run_dir)
+    first = gang.world.rank == 0
+    record = RunRecord.load(run_dir)
     if first:
         gang.on_end = partial(_note_failure, run_dir, gang.on_end)
     try:
@@ -399,9 +404,11 @@ def _train_in_gang(config: DictConfig, gang: Gang, warnings: Sequence[str]) -> N
     try:
         number = num_local_processes(config) if gang.kind == "node" else 1
         gang.call(run_dir, number=number, threads=torch.get_num_threads())
-        end, error = _run_ranks(config, gang, number, torch.get_num_threads()), gang.error()
+        end = _run_ranks(config, gang, number, torch.get_num_threads())
+        error = gang.error()
     except (AssayError, KeyboardInterrupt) as stopped:
-        end, error = "", stopped
+        end = ""
+        error = stopped
     record = RunRecord.load(run_dir)
     if record.status == "running":
         if end.startswith("SIG"):
@@ -432,7 +439,8 @@ def follow(gang: Gang, plan: Plan) -> int:
 
 def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str:
     """Run this process's ranks, itself where it is to be one; return how they ended."""
-    run_dir, trusted = Path(config.run_dir), read_trusted_packages(config)
+    run_dir = Path(config.run_dir)
+    trusted = read_trusted_packages(config)
     # Between the ranks of one machine it has no say: they would listen to a network for nothing.
     interface = str(config.trainer.get("interface") or "") if gang.world.nodes > 1 else ""
     torch.set_num_threads(threads)
@@ -499,7 +507,8 @@ def _rank_environment(world: World, threads: int, interface: str) -> Mapping[str
 
 def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
     """What a run directory says."""
-    record, curves = RunRecord.load(run_dir), run_dir / "metrics.csv"
+    record = RunRecord.load(run_dir)
+    curves = run_dir / "metrics.csv"
     return RunResult(
         run_dir,
         overrides=tuple(record.overrides),

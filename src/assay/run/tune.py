@@ -104,7 +104,9 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     tuner = Tuner(checker, overrides, start + budget_s)
     assembly, _ = tuner.measure([])  # what is made once takes longer than all that follow
     _, rate = tuner.measure([])
-    as_typed, settings, best = [rate], list[TunedSetting](), list[str]()
+    as_typed = [rate]
+    settings = list[TunedSetting]()
+    best = list[str]()
     groups = list(candidates(assembly, tuner.threads))
     for same_results, group in groups:
         measured, winner, before = tuner.compare(best, group, same_results=same_results)
@@ -129,7 +131,9 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
 
 def candidates(assembly: Assembly, threads: int) -> Iterator[tuple[bool, list[str]]]:
     """Settings of which one is chosen, and whether they leave the results as they are."""
-    config, module, data = assembly.config, assembly.module, assembly.datamodule
+    config = assembly.config
+    module = assembly.module
+    data = assembly.datamodule
     on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
     cores = usable_cores()
     size = value_of(config, "data.batch_size")
@@ -161,7 +165,9 @@ class Tuner:
     """Measures jobs in turns, and reads the data once."""
 
     def __init__(self, checker: Checker, overrides: Sequence[str], deadline: float) -> None:
-        self._checker, self._overrides, self._deadline = checker, overrides, deadline
+        self._checker = checker
+        self._overrides = overrides
+        self._deadline = deadline
         self.threads = 1
         """Of the last measurement."""
         self.stopped = ""
@@ -197,7 +203,9 @@ class Tuner:
             except KeyboardInterrupt:
                 self.stopped = "stopped by Ctrl-C"
         before = rates.pop("")
-        settings, winner, highest = [], "", _WORTH
+        settings = []
+        winner = ""
+        highest = _WORTH
         for setting, found in rates.items():
             gains = [now / then for now, then in zip(found, before, strict=False)]
             if not gains:
@@ -207,7 +215,8 @@ class Tuner:
             gain = statistics.median(gains)
             settings.append(_setting(setting, found, gain=gain, same_results=same_results))
             if len(gains) == _REPETITIONS and gain >= highest and min(gains) > 1:
-                winner, highest = setting, gain
+                winner = setting
+                highest = gain
         return [replace(one, chosen=one.override == winner) for one in settings], winner, before
 
 
@@ -237,7 +246,8 @@ def experiment_of(tuning: Tuning, folders: Sequence[Path]) -> str:
     config: dict[str, Any] = {}
     defaults: list[Any] = []
     for parsed in OverridesParser.create().parse_overrides([*tuning.overrides, *settings]):
-        key, value = parsed.key_or_group, parsed.value()
+        key = parsed.key_or_group
+        value = parsed.value()
         if parsed.is_delete():
             raise ConfigError(
                 f"an experiment cannot leave out ~{key}", key="--write", hint="type it each time"
@@ -342,7 +352,8 @@ def draw_range(test: RangeTest) -> Figure:
         if lr is not None:
             loss = float(np.interp(lr, test.lrs, test.losses))
             marks.append(Points(f"{name}: {lr:.2g}", [lr], [loss]))  # type: ignore[arg-type]  # a mark as well
-    lowest, first = min(test.losses), test.losses[0]
+    lowest = min(test.losses)
+    first = test.losses[0]
     shown = (lowest - 0.1 * abs(first - lowest), max(test.losses[0], lowest) + 0.5 * abs(first - lowest))
     return Figure(
         "lr",
@@ -361,7 +372,8 @@ class _RisingLR(Callback):
     def __init__(self) -> None:
         self.lrs: list[float] = []
         self.losses: list[float] = []
-        self.is_finite, self._lowest = True, math.inf
+        self.is_finite = True
+        self._lowest = math.inf
 
     @override
     def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
@@ -381,7 +393,8 @@ class _RisingLR(Callback):
             self.losses.append(loss)
         self.is_finite = math.isfinite(loss)
         # Medians: a batch of few samples may be far easier or harder than others.
-        first, recent = statistics.median(self.losses[:_NOISY]), statistics.median(self.losses[-_NOISY:])
+        first = statistics.median(self.losses[:_NOISY])
+        recent = statistics.median(self.losses[-_NOISY:])
         self._lowest = min(self._lowest, recent)
         above = _DIVERGED * max(first - self._lowest, 0.1 * abs(first))
         diverges = len(self.losses) > _FEWEST and recent > first + above

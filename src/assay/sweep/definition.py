@@ -157,7 +157,8 @@ def _make_search(
         custom_class("hydra.sweeper.sampler._target_", sampler, packages, base)
     if kind.learns:
         aimed = {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
-        node, kwargs = node | aimed, kwargs | {"sweep_dir": directory}
+        node = node | aimed
+        kwargs = kwargs | {"sweep_dir": directory}
     ignored = () if kind.learns else ("objective", "direction")
     search: Search = make_part(kind, node, "hydra.sweeper", ignored=ignored, **kwargs)
     return search

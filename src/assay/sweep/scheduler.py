@@ -50,9 +50,15 @@ class Scheduler:
         watcher: SweepProgress,
         signals: Sequence[signal.Signals],
     ) -> None:
-        self._search, self._policy, self._objectives = sweep.search, sweep.policy, sweep.objectives
-        self._journal, self._launcher, self._compose = journal, launcher, sweep.composer.job
-        self._check, self._watcher, self._signals = check, watcher, signals
+        self._search = sweep.search
+        self._policy = sweep.policy
+        self._objectives = sweep.objectives
+        self._journal = journal
+        self._launcher = launcher
+        self._compose = sweep.composer.job
+        self._check = check
+        self._watcher = watcher
+        self._signals = signals
         self._deadline = sweep.deadline
         self._no_room = ""  # what a job could not write, and where
         self._signal_sent = ""  # to the running jobs
@@ -133,7 +139,8 @@ class Scheduler:
         except (AssayError, OSError) as error:
             if isinstance(error, ProcessError) or write_failure(error):
                 raise
-            number, attempt = job_record.number, len(job_record.failures) + 1
+            number = job_record.number
+            attempt = len(job_record.failures) + 1
             if self._journal.jobs[number].status != "running":
                 self._journal.start(number, attempt)
             self._end(number, Outcome("failed", "exception", reason_of(error)))

@@ -74,14 +74,16 @@ def resolve_folders(
         in_project = folder.is_relative_to(cwd.resolve()) and not folder.is_relative_to(directory.resolve())
         if not (is_there and at_home and in_project):
             flags.append(f"--config-dir {shlex.quote(str(recorded))}")
-    before, typed_now = merge_commands(journal.commands), _override_keys(overrides)
+    before = merge_commands(journal.commands)
+    typed_now = _override_keys(overrides)
     words = [word for word in before if key_of(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
     missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
         words.append(f"{KEY}=[{','.join(missing)}]")
     change_directory = ""
     if not at_home and (words or flags or recorded is not None or project_conf(original) is not None):
-        change_directory, directory = f"cd {shlex.quote(str(original))} && ", directory.resolve()
+        change_directory = f"cd {shlex.quote(str(original))} && "
+        directory = directory.resolve()
     if change_directory or flags or words:
         requests = [*([f"to run in {original}"] if change_directory else []), *flags, *words]
         words_typed = map(shlex.quote, (str(directory), *overrides, *words))
@@ -265,7 +267,8 @@ def _match_jobs(
             number = earlier.pop()
             jobs[number] = sweep.composer.job(proposal.overrides, number)
         else:
-            jobs[next_number], new_tokens[next_number] = job, proposal.token
+            jobs[next_number] = job
+            new_tokens[next_number] = proposal.token
             next_number += 1
     return jobs, new_tokens
 
@@ -305,7 +308,8 @@ def _run_jobs(
     *,
     jobs: Mapping[int, tuple[Job, Report | None]],
 ) -> SweepResult:
-    learns, fixed = sweep.search.learns, set(sweep.overrides)
+    learns = sweep.search.learns
+    fixed = set(sweep.overrides)
     if not learns and len(jobs) > 1:
         fixed |= set.intersection(*(set(job.overrides) for job, _ in jobs.values()))
     console = Console(highlight=False, soft_wrap=True)

@@ -62,8 +62,11 @@ class SweepProgress:
         fixed: Iterable[str] = (),
         log: Path | None = None,
     ) -> None:
-        self._console, self._objective, self._slots = console, objective, max(1, slots)
-        self._fixed, self._log = frozenset(fixed), log
+        self._console = console
+        self._objective = objective
+        self._slots = max(1, slots)
+        self._fixed = frozenset(fixed)
+        self._log = log
         self.only: set[int] | None = None
         """Jobs that are counted; None for all."""
         self._seconds: list[float] = []
@@ -193,7 +196,8 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0, shares: Mapping[str
         # What the end begins with is the header, or the rest of a row.
         rows = read_tail(path, _TAIL).decode(errors="replace").splitlines()[1:]
         for row in csv.DictReader([file.readline(), *rows]):
-            epoch, score = row.get("epoch") or epoch, row.get(name) or score
+            epoch = row.get("epoch") or epoch
+            score = row.get(name) or score
     if not epoch.isdigit():
         return ""
     text = f"epoch {int(epoch) + 1}{f'/{epochs}' if epochs > 0 else ''}"
@@ -327,7 +331,8 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
 
 
 def _print_ranking(console: Console, result: SweepResult) -> None:
-    ranking, repeated = result.comparison.ranking, result.is_repeated
+    ranking = result.comparison.ranking
+    repeated = result.is_repeated
     if ranking is None:
         return
     name = ranking.metric
@@ -403,7 +408,8 @@ def _print_failures(console: Console, result: SweepResult) -> None:
 
 
 def _find_log(result: SweepResult, job: JobRecord) -> Path:
-    log, printed = result.run_dir(job) / FILE, result.directory / "logs" / f"{job.number}.txt"
+    log = result.run_dir(job) / FILE
+    printed = result.directory / "logs" / f"{job.number}.txt"
     died = job.outcome is not None and job.outcome.cause == "killed"
     return next((path for path in log_candidates(log, printed, died=died) if path.is_file()), log)
 
@@ -413,7 +419,8 @@ def next_commands(result: SweepResult) -> list[str]:
     jobs = result.jobs
     if not jobs:
         return []
-    directory, best = result.directory, result.best
+    directory = result.directory
+    best = result.best
     ended = sum(job.status in _ENDED for job in jobs)
     report = [command("report", directory)] if ended else []
     if result.total > ended:

@@ -45,7 +45,8 @@ _PROMISING: Final = 0.2
 """One-sided p-value on the seeds of the reference up to which a change is worth fresh ones."""
 _MOST_SEEDS: Final = 5
 """Of the reference, that a change is trained with first."""
-_FEWEST, _MOST = 5, 10
+_FEWEST = 5
+_MOST = 10
 """Fresh seeds of a test: fewer would lean on a normal distribution that nobody has seen."""
 
 
@@ -143,7 +144,9 @@ class _Trial:
     def __init__(
         self, against: Path, typed: Sequence[str], metric: str, config_dir: Path | None, deadline: float
     ) -> None:
-        self._against, self._config_dir, self._deadline = against, config_dir, deadline
+        self._against = against
+        self._config_dir = config_dir
+        self._deadline = deadline
         self._settings = [word for word in typed if _is_setting(word)]
         self._trusted = [word for word in self._settings if key_of(word) == KEY]
         self.change = [word for word in typed if not _is_setting(word)]
@@ -174,7 +177,8 @@ class _Trial:
         for word in [*self.change, *self._settings]:
             if key_of(word) in _SET_HERE:
                 raise ConfigError("a try sets this itself", key=key_of(word), hint=f"leave {word} out")
-        run, sides = self._runs[0], (self._before, self._after)
+        run = self._runs[0]
+        sides = (self._before, self._after)
         more = [f"seed={run.seed}", *self._trusted]
         before, after = (compose_job([*words, *more], self._config_dir) for words in sides)
         if before.fingerprint != run.fingerprint:
@@ -183,7 +187,8 @@ class _Trial:
             raise AssayError(message, hint=f"train it again; assay diff {words} shows what has changed")
         if after.fingerprint == before.fingerprint:
             raise ConfigError(f"{shlex.join(self.change)} changes nothing of {self._against}")
-        data, changed = before.config["data"], after.config["data"]
+        data = before.config["data"]
+        changed = after.config["data"]
         if any(data.get(part) != changed.get(part) for part in ("source", "split")):
             message = "it makes other data, or another split: the scores would not compare"
             raise ConfigError(message, key="data")
@@ -199,7 +204,8 @@ class _Trial:
 
     def decide(self, result: Try) -> Try:
         """Train on the seeds of the reference, and on fresh ones of both where that is promising."""
-        folder, start = self.directory / str(result.number), time.monotonic()
+        folder = self.directory / str(result.number)
+        start = time.monotonic()
         known = {run.seed: run.data_sha256 for run in self._runs}
         runs = self._train(self._after, folder / "paired", [*known][:_MOST_SEEDS])
         if any(run.data_sha256 != known[run.seed] for run in runs):

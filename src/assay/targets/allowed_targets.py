@@ -234,7 +234,8 @@ def find_targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[
     for entry, _ in follow(config, prefix):
         if entry.name != "_target_" or entry.raw is None or entry.is_missing:
             continue
-        key, raw = entry.key.removesuffix("_target_").removesuffix("."), entry.raw
+        key = entry.key.removesuffix("_target_").removesuffix(".")
+        raw = entry.raw
         if entry.is_interpolation:
             raw = _dereference_target(entry.node, str(raw), entry.key)
         check_trust(key, raw, entry.parent)

@@ -64,7 +64,8 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     """Whether a value can stand where the annotation says; yes where that is not certain."""
     if len(parts := _parts(annotation)) > 1:
         return any(accepts(part, value) for part in parts)
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    args = typing.get_args(annotation)
     if isinstance(value, NestedTarget):
         if value.kind is None or not _is_object(value.kind, functools.partial):
             return True
@@ -103,7 +104,8 @@ def schema_of(annotation: Any) -> dict[str, Any]:
 def _forms(annotation: Any) -> list[dict[str, Any]]:  # noqa: PLR0911 - one for each kind of annotation
     if len(parts := _parts(annotation)) > 1:
         return [form for part in parts for form in _forms(part)]
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    args = typing.get_args(annotation)
     if origin is typing.Literal:
         return [{"enum": [*args]}]
     if origin in _MAPPINGS:

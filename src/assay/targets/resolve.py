@@ -89,7 +89,8 @@ def custom_class(key: str, path: str, packages: Sequence[str], base: type[Kind])
         raise _add_key(error, key) from error.__cause__
     if not (inspect.isclass(kind) and issubclass(kind, base)):
         interface = f"{base.__module__}.{base.__qualname__}"
-        message, hint = f"{path!r} is not a subclass of {interface}", f"derive it from {interface}"
+        message = f"{path!r} is not a subclass of {interface}"
+        hint = f"derive it from {interface}"
         raise ConfigError(message, key=key, hint=hint)
     return kind
 
@@ -226,7 +227,8 @@ def _resolve_custom(target: str, slot: str, packages: tuple[str, ...]) -> Any:
 
 def _check_custom_class(target: str, kind: type, slot: str) -> None:
     """Refuse a class of the user's own that is not what its place holds."""
-    bases, words = _slot_by_name(slot).bases, _slot_by_name(slot).words
+    bases = _slot_by_name(slot).bases
+    words = _slot_by_name(slot).words
     if slot == "model" and issubclass(kind, _classes(_slot_by_name("module").bases)):
         raise ConfigError(
             f"{target!r} is a LightningModule, which replaces assay's own under `module`",
@@ -361,7 +363,8 @@ class CallError(Exception):
 
     def __init__(self, key: str, reason: Exception | SystemExit) -> None:
         super().__init__(f"{key}: {reason!r}")
-        self.key, self.reason = key, reason
+        self.key = key
+        self.reason = reason
 
 
 @final
@@ -387,7 +390,8 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
     if not isinstance(value, dict):
         return value
     check_words(key, value)
-    convert, recursive = value.get("_convert_", words.convert), value.get("_recursive_", words.recursive)
+    convert = value.get("_convert_", words.convert)
+    recursive = value.get("_recursive_", words.recursive)
     words = _Words(convert, recursive, words.packages)
     prefix = f"{key}." if key else ""
     if "_target_" not in value:

@@ -25,7 +25,9 @@ LEVEL: Final = 0.95
 """Share of the resampled values within an interval."""
 LEFT_OUT: Final = "its scores are undefined, and means leave it out"
 """What a note says of a class or label without samples."""
-_MOST_DRAWS, _FEWEST_DRAWS, _WORK = 1000, 200, 5_000_000
+_MOST_DRAWS = 1000
+_FEWEST_DRAWS = 200
+_WORK = 5_000_000
 
 
 @final
@@ -219,14 +221,16 @@ def count_warnings(
     chance (Fleiss, Cohen and Everitt 1969), one-sided at 5 %: a model that finds rare classes is useful, even
     if it is right less often than the most frequent class.
     """
-    total, most = int(are.sum()), int(are.argmax())
+    total = int(are.sum())
+    most = int(are.argmax())
     if total - are[most] < _FEWEST_OTHERS:
         return []
     if claimed.max() == total:
         return [f"{who} predicts {_quote_class(names, int(claimed.argmax()))} for each of {samples}"]
     if total < _FEWEST or hits.sum() > are[most]:
         return []
-    p, q = are / total, claimed / total
+    p = are / total
+    q = claimed / total
     chance = float(p @ q)
     variance = max(chance + chance**2 - float((p * q) @ (p + q)), 0.0) / num_independent
     if hits.sum() / total - chance > _Z * np.sqrt(variance):
@@ -270,7 +274,8 @@ def label_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str]
     if (preds == preds[0]).all():
         chosen = " + ".join(_quote_class(names, int(label)) for label in preds[0].nonzero()[0]) or "no label"
         return [f"the model predicts {chosen} for each of {samples}"]
-    accuracy, of_usual = float((preds == true).mean()), float((usual == true).mean())
+    accuracy = float((preds == true).mean())
+    of_usual = float((usual == true).mean())
     f1 = 2 * (preds & true).sum() / (preds.sum() + true.sum())
     if len(true) < _FEWEST or accuracy > of_usual or f1 > 2 * true.sum() / (true.size + true.sum()):
         return []
@@ -291,7 +296,8 @@ def token_warnings(bits: NDArray[Any], tokens: NDArray[Any], samples: str) -> li
     """Warn if the same probabilities at each position would score as well."""
     counts = np.unique(tokens, return_counts=True)[1]
     shares = counts / counts.sum()
-    entropy, mean = float(-(shares @ np.log2(shares))), float(bits.mean(dtype=float))
+    entropy = float(-(shares @ np.log2(shares)))
+    mean = float(bits.mean(dtype=float))
     if counts.sum() < _TOKENS_PER_KIND * len(counts) or len(counts) < 2 or mean < entropy:
         return []
     return [

@@ -92,7 +92,8 @@ class Regression(Task):
         return Values() if predictions.kind == "values" else super().evaluator(predictions)
 
 
-_CLASSES, _NUMBERS = Multiclass(), Regression()
+_CLASSES = Multiclass()
+_NUMBERS = Regression()
 
 
 @final

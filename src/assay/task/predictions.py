@@ -66,7 +66,8 @@ class StoredPredictions:
 
     def __post_init__(self) -> None:
         targets = self.outputs if self.targets is None else self.targets
-        width, num_names = self.outputs.shape[-1], len(self.class_names)
+        width = self.outputs.shape[-1]
+        num_names = len(self.class_names)
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r}: expected one of {', '.join(KINDS)}")
         if self.outputs.ndim != 2 or not len(self.keys) == len(self.outputs) == len(targets):
@@ -522,7 +523,8 @@ def palette() -> NDArray[np.uint8]:
         for label in range(256)
     ]
     table: NDArray[np.uint8] = np.round(255 * np.array(colours)).astype(np.uint8)
-    table[0], table[255] = (40, 40, 48), (255, 255, 255)
+    table[0] = (40, 40, 48)
+    table[255] = (255, 255, 255)
     return table
 
 

@@ -56,7 +56,8 @@ def split_amount(text: str) -> tuple[str, str] | None:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or bool(match["open"]) != bool(match["close"]):
         return None
-    before, after = (match["before"] or "").upper(), match["after"] or ""
+    before = (match["before"] or "").upper()
+    after = match["after"] or ""
     unit = _CURRENCIES.get(before) or _CURRENCIES.get(after.upper(), after)
     if before and after and _CURRENCIES.get(after.upper()) != unit:
         return None
@@ -134,7 +135,8 @@ def is_amount(form: str) -> bool:
 
 def parse_amounts(column: Series[Any], form: str) -> Series[Any]:
     """Float64; NaN for what is not written in the form."""
-    decimal, unit = form[0], form[1:]
+    decimal = form[0]
+    unit = form[1:]
 
     is_share = unit in _SHARES
 

@@ -44,7 +44,8 @@ FORMED: Final = ("amount", "date", "time", "nested")
 
 _FEW = 10
 """Different values that are never too many for categories."""
-_MANY, _ROWS_OF_ONE = 50, 10
+_MANY = 50
+_ROWS_OF_ONE = 10
 """Different texts, and rows of one of them on average, that rather tell who than what."""
 _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|uuid|guid|nr\.?)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$)|[a-z]I[dD]$"
@@ -105,7 +106,8 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
 
 def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
     """Columns that say which rows belong together (`group`), or from when a row is (`time`)."""
-    hints, periods = dict[str, str](), list[str]()
+    hints = dict[str, str]()
+    periods = list[str]()
     for name in frame.columns:
         column = frame[name].dropna()
         kind, why = kinds.get(name) or kind_of(column)
@@ -171,13 +173,16 @@ def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
     numbers = values.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
         return "number", ""
-    different, low, high = len(np.unique(numbers)), int(numbers.min()), int(numbers.max())
+    different = len(np.unique(numbers))
+    low = int(numbers.min())
+    high = int(numbers.max())
     if _ID_NAME.search(name):
         return "id", f"ids by its name, {different:,} different integers"
     is_dense = (np.diff(numbers) > 0).all() and high - low < _DENSE * different
     if different == len(numbers) and (is_dense or high - low + 1 == different):
         return "id", f"the rows' numbers, {low} to {high}"
-    month, day = numbers // 100 % 100, numbers % 100
+    month = numbers // 100 % 100
+    day = numbers % 100
     are_days = ((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all()
     if low >= 19000101 and high <= 21001231 and are_days:
         return "date", f"dates such as {int(numbers[0])}"

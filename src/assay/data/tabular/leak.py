@@ -72,7 +72,8 @@ def _describe_hint(feature: Series[Any], target: Series[Any]) -> str:
         return ""
     how = _describe_gaps(feature.isna().to_numpy(), classes, target)
     is_there = feature.notna().to_numpy()
-    values, classes = feature[is_there], classes[is_there]
+    values = feature[is_there]
+    classes = classes[is_there]
     different = len(np.unique(classes))
     if how or len(values) < _ROWS or not 2 <= different <= _MOST_CLASSES or values.dtype.kind == "M":
         return how

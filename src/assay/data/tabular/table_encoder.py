@@ -127,7 +127,9 @@ class TableEncoder:
         *,
         forms: Mapping[str, str] | None = None,
     ) -> None:
-        self._impute, self._max_categories, self._forms = impute, max_categories, forms or {}
+        self._impute = impute
+        self._max_categories = max_categories
+        self._forms = forms or {}
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
         self.target_forms: dict[str, str] = {}
@@ -165,7 +167,8 @@ class TableEncoder:
 
     def _learn_category(self, name: str, column: pd.Series[Any]) -> Column:
         # By their number, and of equally many by their name. That a value is missing may say something, too.
-        texts, gaps = category_texts(column), bool(column.isna().any())
+        texts = category_texts(column)
+        gaps = bool(column.isna().any())
         texts = texts.reindex(column.index, fill_value="") if gaps and self._impute else texts
         counts = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
         names = [str(text) for text in counts.index]
@@ -344,7 +347,8 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
         if learned.kind in ("number", "date"):
             values, missing = _judge_values(judged, learned, column, decimal)
         else:
-            values, missing = column, column.isna().to_numpy()
+            values = column
+            missing = column.isna().to_numpy()
         if learned.kind == "text":
             missing = blank_texts(column)
             foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
@@ -376,12 +380,14 @@ def _judge_values(
         values = _numbers(column, decimal)
     bad = (column.notna() & values.isna()).to_numpy()
     _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
-    missing, far = values.isna().to_numpy() & ~bad, learned.is_far_off(values)
+    missing = values.isna().to_numpy() & ~bad
+    far = learned.is_far_off(values)
     if not of_date:
         numbers = values.to_numpy()
         large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
         _note(judged.errors, large, column, "is {}, which is too large")
-        missing, far = missing | (np.isinf(numbers) & ~large), far & ~large
+        missing = missing | (np.isinf(numbers) & ~large)
+        far = far & ~large
     _note(judged.warnings, far, column, f"is {{}}, far outside the training range, {learned.span_text}")
     return values, missing
 

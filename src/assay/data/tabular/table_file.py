@@ -81,7 +81,8 @@ csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters th
 
 def _count_fields(path: str | Path, options: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
-    separator, spaced = options["separator"], options["separator"] == r"\s+"
+    separator = options["separator"]
+    spaced = options["separator"] == r"\s+"
     with get_handle(path, "r", encoding=options["encoding"], errors="replace", compression="infer") as opened:
         lines: Iterable[str] = islice(opened.handle, options["skip_rows"], None)
         if spaced:
@@ -410,7 +411,9 @@ def _take_words(
     the code of Namibia, or None for no disorder.
     """
     marks = {word for name in numeric for word in words[name]} if na_values == AUTO else set[str]()
-    removed, values, possible = list[str](), list[str](), list[str]()
+    removed = list[str]()
+    values = list[str]()
+    possible = list[str]()
     keep = ""
     for name, found in words.items():
         for word, number in found.value_counts().items():
@@ -716,14 +719,16 @@ def table_chunks(
     path: Path, encoder: ColumnEncoder, size: int, keep: Sequence[str] = (), **options: Any
 ) -> Iterator[pd.DataFrame]:
     """Read what an encoder needs and columns to `keep`, chunk by chunk; the index numbers the rows."""
-    needed, options = [column.name for column in encoder.columns], {**FILE_OPTIONS, **_PLAIN, **options}
+    needed = [column.name for column in encoder.columns]
+    options = {**FILE_OPTIONS, **_PLAIN, **options}
     of_texts = is_texts(path, encoder)
     names = needed if of_texts else columns_of(path, **options)
     check_trained_columns(encoder.columns, names, str(path))
     if missing := [name for name in keep if name not in names]:
         raise DataError(f"{path} has no column {missing[0]!r} to keep{did_you_mean(missing[0], names, '; ')}")
     others = [name for name in keep if name not in needed]
-    needed, texts = [*needed, *others], [*text_columns(encoder), *others]
+    needed = [*needed, *others]
+    texts = [*text_columns(encoder), *others]
     frames: Iterator[pd.DataFrame]
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
@@ -761,7 +766,9 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
 def _frames_of_csv(
     path: Path, options: Mapping[str, Any], texts: Sequence[str], numeric: Sequence[str], size: int
 ) -> Iterator[pd.DataFrame]:
-    key, is_checked, names = str(path), False, _header(path, options)
+    key = str(path)
+    is_checked = False
+    names = _header(path, options)
     forms = _csv_options(options, texts, names)
     forms["na_values"] = {name: [*forms["na_values"], *(WORDS if name in numeric else ())] for name in names}
     with pd.read_csv(path, encoding_errors="replace", chunksize=size, **forms) as reader:

@@ -199,7 +199,8 @@ def _write_safetensors(original: Original, path: Path) -> Exported:
     from safetensors import SafetensorError
     from safetensors.torch import save_model
 
-    metadata, loss = describe(original, None, inside=False), original.predictor.loss
+    metadata = describe(original, None, inside=False)
+    loss = original.predictor.loss
     text = json.dumps(metadata, ensure_ascii=False)
     try:
         save_model(original.stored, str(path), metadata={"format": "pt", "assay": text})
@@ -408,7 +409,8 @@ def _cut(samples: Any) -> Iterator[Any]:
 
 def made_up(original: Original) -> list[Any]:
     """Batches of samples that look like the training data in type, shape and scale."""
-    spec, draw = original.spec, torch.Generator().manual_seed(0)
+    spec = original.spec
+    draw = torch.Generator().manual_seed(0)
     if original.encoder is not None:
         table: dict[str, Any] = {}
         for column in original.encoder.columns:
@@ -422,7 +424,8 @@ def made_up(original: Original) -> list[Any]:
                 else:
                     table[column.name] = [format_amount(value, column.form) for value in values]
         return list(_cut(as_in_files(pd.DataFrame(table), original)))
-    shape, dtype = (_MADE_UP, *spec["input_shape"]), getattr(torch, spec["input_dtype"])
+    shape = (_MADE_UP, *spec["input_shape"])
+    dtype = getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:
         return list(_cut(original.normalize.denormalize(torch.randn(shape, generator=draw)).to(dtype)))
     highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)

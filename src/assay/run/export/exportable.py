@@ -59,7 +59,8 @@ class Original:
     def __init__(
         self, run_dir: Path, checkpoint: Literal["best", "last"] = "best", trusted: Sequence[str] = ()
     ) -> None:
-        self.run_dir, self.checkpoint = run_dir, checkpoint
+        self.run_dir = run_dir
+        self.checkpoint = checkpoint
         self.record = RunRecord.load(run_dir)
         predictor = read_predictor(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
         self.config: DictConfig = read_config(run_dir, trusted)
@@ -84,7 +85,8 @@ class Original:
         na_values: Any = () if preprocess is None else preprocess.file_options.get("na_values", ())
         self.na_values: tuple[str, ...] = () if isinstance(na_values, str) else tuple(map(str, na_values))
         self.texts = encoder if isinstance(encoder, TextEncoder) else None
-        self.normalize, self.transforms = Normalize(), Transforms()
+        self.normalize = Normalize()
+        self.transforms = Transforms()
         if preprocess is not None and OmegaConf.select(self.config, "data._target_") == OUR_DATA:
             self.normalize = preprocess.normalize
             self.transforms = Transforms([*self._scaling(), *preprocess.transforms.transforms])
@@ -201,7 +203,9 @@ class Exportable(nn.Module):
         gives_logits: bool = False,
     ) -> None:
         super().__init__()
-        self.predictor, self.encode, self._normalize = predictor, encode, normalize
+        self.predictor = predictor
+        self.encode = encode
+        self._normalize = normalize
         self._gives_logits = gives_logits
         self._transforms = [traceable(transform) for transform in transforms.transforms]
 
@@ -222,7 +226,8 @@ class Exportable(nn.Module):
 
     def _predict(self, outputs: Tensor) -> Tensor:
         """Index of the class, int64 `[B]`, or of each label whether it is on, `[B, L]`; -1 for none."""
-        task, threshold = self.predictor.task, self.predictor.threshold
+        task = self.predictor.task
+        threshold = self.predictor.threshold
         if task is None or not task.by_class:
             predicted = (outputs > 0.5).long()
         elif outputs.shape[1] == 2 and threshold != 0.5:
@@ -248,7 +253,9 @@ class _Resize:
     """`v2.Resize` to a height and width, without its branch for pictures that already have them."""
 
     def __init__(self, size: tuple[int, int], mode: str, antialias: bool) -> None:
-        self._size, self._mode, self._antialias = size, mode, antialias
+        self._size = size
+        self._mode = mode
+        self._antialias = antialias
 
     def __call__(self, pictures: Tensor) -> Tensor:
         """Pictures `[B, C, height, width]` in the type that they have."""

@@ -48,7 +48,8 @@ def model_card(exported: Exported, original: Original) -> str:
 
 def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
     for field in about["inputs"]:
-        shape, values = ", ".join(map(str, field["shape"])), ""
+        shape = ", ".join(map(str, field["shape"]))
+        values = ""
         if "range" in field:
             values = f", from {field['range'][0]} to {field['range'][1]}"
         if tokens := field.get("tokens"):
@@ -248,8 +249,10 @@ class Exported:
 
 def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
     """Inputs, outputs and record of an ONNX file that takes such batches; without one of bare weights."""
-    record, spec = original.record, original.spec
-    kind, steps = "raw", []
+    record = original.record
+    spec = original.spec
+    kind = "raw"
+    steps = []
     if raw is not None:
         kind = original.kind
         meanings = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
@@ -287,9 +290,11 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
 
 
 def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any]]:
-    spec, texts = original.spec, original.texts
+    spec = original.spec
+    texts = original.texts
     if raw is None:
-        shape, dtype = list(spec.get("input_shape") or ()), "float32"
+        shape = list(spec.get("input_shape") or ())
+        dtype = "float32"
         dtype = spec["input_dtype"] if spec.get("vocab_size") else dtype
         return [{"name": "inputs", "dtype": dtype, "shape": ["batch", *shape], "prepared": True}]
     if texts is not None:
@@ -298,9 +303,11 @@ def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any
         return [{**tokens, "tokens": {"tokenizer": TOKENIZER, **sizes}}]
     if original.encoder is not None:
         return describe_columns(original.encoder.columns, original.na_values)
-    shape, dtype = list(raw.shape[1:]), str(raw.dtype).removeprefix("torch.")
+    shape = list(raw.shape[1:])
+    dtype = str(raw.dtype).removeprefix("torch.")
     if original.transforms and not inside:
-        shape, dtype = list(spec["input_shape"]), spec["input_dtype"]
+        shape = list(spec["input_shape"])
+        dtype = spec["input_dtype"]
     elif original.takes_any_size:
         shape[1:] = ["height", "width"]
     described: dict[str, Any] = {"name": "inputs", "dtype": dtype, "shape": ["batch", *shape]}

@@ -92,8 +92,10 @@ class LocalLauncher(Launcher):
             raise ConfigError(
                 f"{gpus} names a GPU twice", key="hydra.launcher.gpus", hint="hydra.launcher.jobs_per_gpu=2"
             )
-        self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
-        self._asked_gpus, self._jobs_per_gpu = gpus, jobs_per_gpu
+        self._jobs_at_once = jobs_at_once
+        self._threads = threads_per_job
+        self._asked_gpus = gpus
+        self._jobs_per_gpu = jobs_per_gpu
         self._known_gpus: Gpus | None = None
         self._cores = usable_cores()
         self._running: dict[int, _Running] = {}

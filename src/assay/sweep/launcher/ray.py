@@ -100,8 +100,10 @@ class RayLauncher(Launcher):
         *,
         node_wait_min: Annotated[float, msgspec.Meta(ge=0)] = 0,
     ) -> None:
-        self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
-        self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
+        self._jobs_at_once = jobs_at_once
+        self._threads = threads_per_job
+        self._jobs_per_gpu = jobs_per_gpu
+        self._resources = resources or {}
         self._node_wait_min = node_wait_min
         self._given_up: list[tuple[Mapping[str, float], int]] = []
         """Needs, and nodes that have them, for which no machine has joined in time."""
@@ -117,7 +119,8 @@ class RayLauncher(Launcher):
     def slots(self) -> int:
         if self._jobs_at_once != "auto":
             return self._jobs_at_once
-        room, gpus = self._total("CPU") // self._threads, self._total("GPU")
+        room = self._total("CPU") // self._threads
+        gpus = self._total("GPU")
         return max(1, int(min(room, gpus * self._jobs_per_gpu) if gpus else room))
 
     @property
@@ -151,8 +154,10 @@ class RayLauncher(Launcher):
     def start(self, job_spec: JobSpec) -> None:
         job_spec = replace(job_spec, threads=self._threads)
         place = self._place(job_spec) if job_spec.nodes == 1 else self._place_gang(job_spec)
-        place.job_spec, place.start = job_spec, time.monotonic()
-        place.signal_sent, place.has_moved = "", False
+        place.job_spec = job_spec
+        place.start = time.monotonic()
+        place.signal_sent = ""
+        place.has_moved = False
         meeting = place.cluster_worker.meeting_place.remote(job_spec) if place.others else None
         place.shares = [
             other.run.remote(place.key, job_spec, node, meeting)
@@ -358,7 +363,8 @@ class RayLauncher(Launcher):
         cause: Cause = "killed"
         reason = f"its Ray worker died: {first_line(error).partition(': ')[0]}"
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
-            cause, reason = "out_of_memory", "Ray ended it, as its machine ran out of memory"
+            cause = "out_of_memory"
+            reason = "Ray ended it, as its machine ran out of memory"
         return outcome_of_lost_job(job_spec, time.monotonic() - place.start, place.signal_sent, cause, reason)
 
 

@@ -62,7 +62,8 @@ class SerialLauncher(Launcher):
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
         del seconds
-        ended, self._ended = self._ended, {}
+        ended = self._ended
+        self._ended = {}
         return ended
 
     @override

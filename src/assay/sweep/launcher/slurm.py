@@ -51,13 +51,17 @@ class SlurmJob:
     """
 
     def __init__(self, files: str, job_spec: str, token: str, seconds: int) -> None:
-        self.files, self.job_spec, self.token, self.seconds = files, job_spec, token, seconds
+        self.files = files
+        self.job_spec = job_spec
+        self.token = token
+        self.seconds = seconds
 
     def __call__(self) -> None:
         """Run the job to its end, or go on with it."""
         from submitit import JobEnvironment
 
-        files, job_spec = Path(self.files), JobSpec.from_json(self.job_spec)
+        files = Path(self.files)
+        job_spec = JobSpec.from_json(self.job_spec)
         token = files.with_suffix(".token")
         if not token.is_file() or token.read_text(encoding="ascii") != self.token:
             return  # the sweep was killed before it could note this job, and has submitted another one
@@ -235,7 +239,9 @@ class SlurmLauncher(Launcher):
             )
         # A folder of its own for each driver: submitit unpickles what lies where it is about to write.
         self._executor = _make_executor(self._folder / uuid.uuid4().hex[:12], max_num_timeout)
-        self._threads, self._cpus, self._delay = threads_per_job, cpus_per_task, signal_delay_s
+        self._threads = threads_per_job
+        self._cpus = cpus_per_task
+        self._delay = signal_delay_s
         self._jobs_at_once = jobs_at_once
         # Else a file torch.py in the current directory would be taken for torch.
         slurm["setup"] = ["export PYTHONSAFEPATH=1", *(setup or [])]

@@ -71,7 +71,8 @@ def _values(key: str, override: Override) -> list[str]:
         return [format_override(key, override)]
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
-        low, high = sweep.start, sweep.end
+        low = sweep.start
+        high = sweep.end
         hint = f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}"
         raise ConfigError(f"a grid cannot list every number from {low} to {high}", key=key, hint=hint)
     return [f"{key}={value}" for value in override.sweep_string_iterator()]

@@ -284,7 +284,10 @@ def to_distribution(dimension: Dimension) -> optuna.distributions.BaseDistributi
 
     if isinstance(dimension, Choice):
         return CategoricalDistribution(dimension.values)
-    low, high, step, log = dimension.low, dimension.high, dimension.step, dimension.log
+    low = dimension.low
+    high = dimension.high
+    step = dimension.step
+    log = dimension.log
     if dimension.integer:
         return IntDistribution(int(low), int(high), log=log, step=int(step) or 1)
     return FloatDistribution(low, high, log=log, step=step or None)

@@ -46,7 +46,8 @@ class RandomSearch(Search):
         config_loader: ConfigLoader | None = None,
     ) -> None:
         self._space = read_space(overrides, params, config_loader)
-        self._num_samples, self._seed = num_samples, seed
+        self._num_samples = num_samples
+        self._seed = seed
         seeds = self._space.seeds  # itertools.product would hold all numbers at once
         self._left = ((number, seed) for number in range(num_samples) for seed in seeds)
         self._known: set[str] = set()
@@ -77,7 +78,8 @@ def draw(dimension: Dimension, seed: int, number: int) -> Any:
     u = random.Random(f"{seed}/{number}/{dimension.key.lstrip('+')}").random()  # noqa: S311 - no secret
     if isinstance(dimension, Choice):
         return dimension.values[int(u * len(dimension.values))]
-    low, high = dimension.low, dimension.high
+    low = dimension.low
+    high = dimension.high
     if dimension.log:
         # A whole number stands for everything that is rounded to it.
         half = 0.5 if dimension.integer else 0.0

@@ -253,10 +253,13 @@ def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
 def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
     values = list(sweep.range())
     integer = all(isinstance(value, int) for value in values)
-    step, log = abs(float(sweep.step)), "log" in sweep.tags
-    low, high = min(values), max(values)
+    step = abs(float(sweep.step))
+    log = "log" in sweep.tags
+    low = min(values)
+    high = max(values)
     if not integer:  # they are sums of steps
-        low, high = float(f"{low:.12g}"), float(f"{high:.12g}")
+        low = float(f"{low:.12g}")
+        high = float(f"{high:.12g}")
     if log and (not integer or step != 1 or low <= 0):
         message = "a logarithmic range needs whole numbers above 0, one after the other"
         raise ConfigError(message, key=key, hint=f"{key}=tag(log, interval({low}, {high}))")
@@ -269,7 +272,8 @@ def _check_sweep(key: str, override: Override) -> None:
     if not override.is_sweep_override():
         return
     tags = sorted(set(getattr(sweep, "tags", ())) - set(_TAGS))
-    problem, hint = "", f"{key}=a,b,c"
+    problem = ""
+    hint = f"{key}=a,b,c"
     if isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
         problem = f"{override.input_line} is a sweep among values"
         hint = "write every value: a=1,2,x; or range(1,3) alone"

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from assay.compose.compose import Job
     from assay.sweep.job_spec import JobSpec
 
-FORK, FORK_TRIAL, STOP, KILL = "fork", "fork trial", "stop", "kill"
+FORK = "fork"
+FORK_TRIAL = "fork trial"
+STOP = "stop"
+KILL = "kill"
 _ONE_THREAD: Final = {
     **dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -63,7 +66,8 @@ class ForkServer:
     def __init__(self) -> None:
         if not hasattr(os, "fork"):
             raise AssayError("jobs side by side need a system that can fork", hint="use Linux, macOS or WSL")
-        self._owner, self._keys = os.getpid(), itertools.count(1)
+        self._owner = os.getpid()
+        self._keys = itertools.count(1)
         self._running: dict[int, _Running] = {}
         self._failure = ""  # of a fork server that died before it was ready
         self._process: subprocess.Popen[bytes] | None = self._spawn()
@@ -117,7 +121,8 @@ class ForkServer:
         if os.getpid() != self._owner:  # in a process that the user's program has forked
             return
         self._hear()
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is None:
             return
         self._control.close()
@@ -152,7 +157,8 @@ class ForkServer:
         self._hear()
         if self._process is None:
             if self._failure:
-                failure, self._failure = self._failure, ""
+                failure = self._failure
+                self._failure = ""
                 raise ProcessError(f"the process that jobs are forked from cannot be started: {failure}")
             self._process = self._spawn()
         return self._process
@@ -197,7 +203,8 @@ class ForkServer:
 
     def _lose(self) -> None:
         """The fork server is gone."""
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is None:
             return
         self._control.close()

@@ -105,7 +105,8 @@ class Server:
     """Forks a process for each request, and tells how it ended."""
 
     def __init__(self, driver: Connection, settings: Mapping[str, str]) -> None:
-        self._driver, self._settings = driver, settings
+        self._driver = driver
+        self._settings = settings
         self._children: dict[int, _Child] = {}
 
     def run(self) -> None:

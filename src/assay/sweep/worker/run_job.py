@@ -69,7 +69,8 @@ def _end_after(minutes: float, late: threading.Event) -> None:
 
 def run_here(job_spec: JobSpec) -> Outcome:
     """Run a job in this process, which goes on afterwards, and return its outcome; its output is shown."""
-    start, run_dir = time.perf_counter(), Path(job_spec.run_dir)
+    start = time.perf_counter()
+    run_dir = Path(job_spec.run_dir)
     if job_spec.trial is not None:
         os.environ[TRIAL] = json.dumps(job_spec.trial)
     try:
@@ -142,7 +143,8 @@ def _run(job_spec: JobSpec) -> RunResult | int:
     from assay.run.train import follow
     from assay.targets.allowed_targets import read_trusted_packages
 
-    config, world = from_text(job_spec.config), take_world()
+    config = from_text(job_spec.config)
+    world = take_world()
     lead = partial(_resume if job_spec.resume else _begin, job_spec, config)
     if world is None:
         return lead()
@@ -167,7 +169,8 @@ def _resume(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> 
     from assay.targets.allowed_targets import read_trusted_packages
     from assay.targets.external_values import collect_texts
 
-    trusted, said = read_trusted_packages(config), collect_texts(config)
+    trusted = read_trusted_packages(config)
+    said = collect_texts(config)
     return resume(job_spec.run_dir, trusted_packages=trusted, said=said, gang=gang)
 
 

@@ -87,7 +87,8 @@ def ranking_figures(
     """Draw ROC and precision-recall curves, by scikit-learn, of the first decisions in `worst`."""
     from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 
-    roc, recall = [], []
+    roc = []
+    recall = []
     shown = np.sort(worst[:_MOST_CURVES])
     for name, is_true, score in ((names[index], truth[:, index], scores[:, index]) for index in shown):
         if is_true.all() or not is_true.any():  # no curve is defined
@@ -104,7 +105,8 @@ def ranking_figures(
         return []
     area = " ".join([_legend_caption(roc, "area below the curve"), *captions])
     mean = " ".join([_legend_caption(recall, "average precision"), *captions])
-    rates, title = ("false positive rate", "true positive rate"), "Precision and recall"
+    rates = ("false positive rate", "true positive rate")
+    title = "Precision and recall"
     return [
         Figure("roc", "ROC", (_DIAGONAL, *roc), *rates, caption=area, **_WHOLE),
         Figure("precision_recall", title, tuple(recall), "recall", "precision", caption=mean, **_WHOLE),
@@ -128,7 +130,8 @@ def calibration_figures(
     count = np.bincount(bins, minlength=NUM_BINS)
     used = count > 0
     hits = np.bincount(bins, truth, NUM_BINS)[used]
-    mean, share = np.bincount(bins, chances, NUM_BINS)[used] / count[used], hits / count[used]
+    mean = np.bincount(bins, chances, NUM_BINS)[used] / count[used]
+    share = hits / count[used]
     error = calibration_error(chances, truth, np.ones(len(chances)))
     tests = (binomtest(int(k), int(n)) for k, n in zip(hits, count[used], strict=True))
     low, high = np.transpose([test.proportion_ci(method="wilson") for test in tests])
@@ -305,8 +308,10 @@ class Classes(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return accuracy, F1 and related scores."""
-        outputs, targets = predictions.outputs.astype(float), require_targets(predictions)
-        preds, num_classes = predictions.classes, outputs.shape[1]
+        outputs = predictions.outputs.astype(float)
+        targets = require_targets(predictions)
+        preds = predictions.classes
+        num_classes = outputs.shape[1]
         is_right = preds == targets
         chances = predictions.kind == "probabilities"
         loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
@@ -345,8 +350,10 @@ class Classes(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Draw confusion matrix, scores per class, ROC, precision and recall, calibration."""
-        outputs, targets = predictions.outputs, require_targets(predictions)
-        preds, num_classes = predictions.classes, outputs.shape[1]
+        outputs = predictions.outputs
+        targets = require_targets(predictions)
+        preds = predictions.classes
+        num_classes = outputs.shape[1]
         names = predictions.class_names or tuple(str(label) for label in range(num_classes))
         cells = np.bincount(targets * num_classes + preds, minlength=num_classes**2)
         matrix = cells.reshape(num_classes, num_classes)
@@ -366,7 +373,8 @@ class Classes(Evaluator):
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        outputs, targets = predictions.outputs, require_targets(predictions)
+        outputs = predictions.outputs
+        targets = require_targets(predictions)
         of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
         return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
 
@@ -382,14 +390,17 @@ class Classes(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        preds, names = predictions.classes, predictions.class_names
-        samples, threshold = describe_samples(predictions), predictions.threshold
+        preds = predictions.classes
+        names = predictions.class_names
+        samples = describe_samples(predictions)
+        threshold = predictions.threshold
         who = "the model" if threshold == 0.5 else f"the model at its threshold {threshold:.4g}"
         return class_warnings(require_targets(predictions), preds, names, samples, who)
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        outputs, targets = predictions.outputs[index], predictions.targets
+        outputs = predictions.outputs[index]
+        targets = predictions.targets
         label = int(choose_classes(outputs, predictions.threshold))
         prediction = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
         if targets is None or label == targets[index]:
@@ -406,9 +417,11 @@ class Labels(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return F1, accuracy over all labels, exact matches and AUROC; see `labels_on`."""
-        preds, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
+        preds = labels_on(predictions.outputs)
+        targets = require_targets(predictions).astype(bool)
         correct = preds == targets
-        exact, share = correct.all(1), correct.mean(1)
+        exact = correct.all(1)
+        share = correct.mean(1)
         of_labels = [of.astype(float) for of in (preds & targets, targets, preds)]
         auroc = mean_auroc(predictions.outputs, targets)
 
@@ -431,10 +444,12 @@ class Labels(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Draw scores per label, ROC, precision and recall, calibration."""
-        preds, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
+        preds = labels_on(predictions.outputs)
+        targets = require_targets(predictions).astype(bool)
         names = predictions.class_names or tuple(str(label) for label in range(preds.shape[1]))
         bars, worst = _rate_bars("label", (preds & targets).sum(0), targets.sum(0), preds.sum(0), names)
-        chances, event = predictions.outputs.astype(float).ravel(), "of a label, all labels together"
+        chances = predictions.outputs.astype(float).ravel()
+        event = "of a label, all labels together"
         return [
             bars,
             *ranking_figures(names, targets, predictions.outputs, worst, "labels"),
@@ -452,7 +467,8 @@ class Labels(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        preds, right = labels_on(predictions.outputs), require_targets(predictions) > 0
+        preds = labels_on(predictions.outputs)
+        right = require_targets(predictions) > 0
         return label_warnings(right, preds, predictions.class_names, describe_samples(predictions))
 
     @override
@@ -500,7 +516,8 @@ class Masks(Evaluator):
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             matrix = (weights @ confusions).reshape(num_classes, num_classes)
-            iou, total = class_iou(matrix, num_classes)[0], matrix.sum()
+            iou = class_iou(matrix, num_classes)[0]
+            total = matrix.sum()
             return {
                 "mean iou": mean_over_present(iou),
                 "mean dice": mean_over_present(2 * iou / (1 + iou)),
@@ -518,7 +535,8 @@ class Masks(Evaluator):
         worst = np.argsort(iou, kind="stable")[: np.isfinite(iou).sum()]  # NaN comes last
         absent = len(names) - len(worst)
         caption = f"{absent} classes without a pixel, true or predicted, are left out." if absent else ""
-        true, title = matrix.sum(1), "Intersection over union per class"
+        true = matrix.sum(1)
+        title = "Intersection over union per class"
         bars = score_bars(
             "iou_per_class", title, {"IoU": iou}, names, worst, support=true, unit="pixels", caption=caption
         )

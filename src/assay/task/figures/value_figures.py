@@ -64,12 +64,15 @@ def _target_figures(
 ) -> list[Figure]:
     finite = np.isfinite(preds)
     caption = "" if finite.all() else f"{(~finite).sum()} predictions are not finite and are left out."
-    preds, true, keys = preds[finite], true[finite], tuple(np.array(keys, dtype=object)[finite])
+    preds = preds[finite]
+    true = true[finite]
+    keys = tuple(np.array(keys, dtype=object)[finite])
     if not len(preds):
         return []
     residuals = preds - true
     spread = f"Mean {format_number(residuals.mean())}, standard deviation {format_number(residuals.std())}."
-    low, high = min(preds.min(), true.min()), max(preds.max(), true.max())
+    low = min(preds.min(), true.min())
+    high = max(preds.max(), true.max())
     texts = [
         f"{key}\ntrue {format_number(t, 6)}\npredicted {format_number(s, 6)}"
         for key, t, s in zip(keys, true, preds, strict=True)
@@ -78,8 +81,11 @@ def _target_figures(
     zero = Line("", [preds.min(), preds.max()], [0, 0], is_reference=True)
     parity = (diagonal, Points("", true, preds, texts=texts))
     errors = (zero, Points("", preds, residuals, texts=texts))
-    predicted, error, both = f"predicted {name}", "predicted - true", f"{spread} {caption}".strip()
-    title, of_errors = f"Predicted against true: {name}", f"Distribution of the residuals: {name}"
+    predicted = f"predicted {name}"
+    error = "predicted - true"
+    both = f"{spread} {caption}".strip()
+    title = f"Predicted against true: {name}"
+    of_errors = f"Distribution of the residuals: {name}"
     return [
         Figure(f"parity{number}", title, parity, f"true {name}", predicted, caption=caption),
         Figure(f"residuals{number}", f"Residuals: {name}", errors, predicted, error, caption=both),
@@ -100,7 +106,8 @@ class Values(Evaluator):
         """Return R², MAE and RMSE of each target; for several targets the mean R² first."""
         preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
-        error, squares = np.abs(preds - true), (preds - true) ** 2
+        error = np.abs(preds - true)
+        squares = (preds - true) ** 2
         centred = np.where(np.ptp(true, axis=0) > 0, true - true.mean(0), 0)
         prefixes = [f"{key}/" for key in metric_keys(names)] if len(names) > 1 else [""]
         metrics = {"r2 (mean)": "R2"}
@@ -158,12 +165,15 @@ class Values(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        names, samples = _target_names(predictions), describe_samples(predictions)
+        names = _target_names(predictions)
+        samples = describe_samples(predictions)
         return value_warnings(require_targets(predictions), predictions.outputs, names, samples)
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        names, outputs, targets = _target_names(predictions), predictions.outputs[index], predictions.targets
+        names = _target_names(predictions)
+        outputs = predictions.outputs[index]
+        targets = predictions.targets
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
             prediction = f"{name} {format_number(value, 5)}" if len(names) > 1 else format_number(value, 5)
@@ -194,7 +204,8 @@ class Tokens(Evaluator):
         """Draw the surprisal of tokens, and how it falls with the number of previous tokens."""
         bits = predictions.outputs.astype(float)
         curve = Line("", np.arange(1, bits.shape[1] + 1), bits.mean(0))
-        name, title = "surprisal_by_position", "Surprisal by position in the window"
+        name = "surprisal_by_position"
+        title = "Surprisal by position in the window"
         helps = "Mean over all windows: how much a longer context helps the model."
         means = "1 bit: the token had a probability of 1/2; 10 bits: of 1/1024."
         return [
@@ -234,7 +245,8 @@ def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
     places = projection.fit_transform(outputs)
     first, second = 100 * projection.explained_variance_ratio_
     labels = f"first component ({first:.0f} % of the variance)", f"second component ({second:.0f} %)"
-    points, title = tuple(_class_points(places, predictions)), "Embeddings, projected by PCA"
+    points = tuple(_class_points(places, predictions))
+    title = "Embeddings, projected by PCA"
     caption = "Samples that are close here may be far apart in directions that are not shown."
     return [Figure("embeddings", title, points, *labels, is_wide=True, caption=caption)]
 
@@ -254,7 +266,8 @@ def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
 
 def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[Points]:
     """Group points by class; only the most frequent classes have their own colour."""
-    keys, targets = predictions.keys, predictions.targets
+    keys = predictions.keys
+    targets = predictions.targets
     if targets is None:
         return [Points("", places[:, 0], places[:, 1], texts=keys)]
     labels, counts = np.unique(targets, return_counts=True)
@@ -312,22 +325,26 @@ class Embeddings(Evaluator):
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
-        targets, nearest = predictions.targets, nearest_neighbours(predictions)
+        targets = predictions.targets
+        nearest = nearest_neighbours(predictions)
         return None if targets is None or nearest is None else targets[nearest] == targets
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        targets, nearest = predictions.targets, nearest_neighbours(predictions)
+        targets = predictions.targets
+        nearest = nearest_neighbours(predictions)
         if targets is None or nearest is None:
             return []
-        samples, names = describe_samples(predictions), predictions.class_names
+        samples = describe_samples(predictions)
+        names = predictions.class_names
         return embedding_warnings(predictions.outputs, samples) or class_warnings(
             targets, targets[nearest], names, samples, "the nearest neighbour"
         )
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        targets, nearest = predictions.targets, nearest_neighbours(predictions)
+        targets = predictions.targets
+        nearest = nearest_neighbours(predictions)
         if targets is None:
             return ""
         target = class_name(predictions, int(targets[index]))
@@ -379,5 +396,6 @@ class Reconstructions(Evaluator):
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        targets, error = predictions.targets, f"error {format_number(predictions.outputs[index, 0])}"
+        targets = predictions.targets
+        error = f"error {format_number(predictions.outputs[index, 0])}"
         return error if targets is None else f"{error}; is {class_name(predictions, int(targets[index]))}"
