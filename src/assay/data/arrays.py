@@ -122,8 +122,10 @@ class Arrays:
         for key, name in self.split_columns.items():
             values[name] = self._read(key, name)
             if values[name].ndim != 1:
-                message = f"{key}={name}: expected one value per sample, got shape {values[name].shape}"
-                raise DataError(message, hint=f"{key}=null, or another array")
+                raise DataError(
+                    f"{key}={name}: expected one value per sample, got shape {values[name].shape}",
+                    hint=f"{key}=null, or another array",
+                )
         return values
 
     def _load(self, option: str, name: str) -> Tensor:
@@ -136,8 +138,9 @@ class Arrays:
             return read_array(self._root, name)
         except NoArrayError as error:
             available = ", ".join(error.known) or "nothing"
-            message = f"{key}={name}: {self._root} has no such array"
-            raise DataError(message, hint=f"available: {available}") from error
+            raise DataError(
+                f"{key}={name}: {self._root} has no such array", hint=f"available: {available}"
+            ) from error
         except (ValueError, OSError, EOFError, BadZipFile) as error:
             raise DataError(
                 f"{key}={name}: {path} cannot be read: {error}",
@@ -151,8 +154,10 @@ class Arrays:
         if self.layout is None:
             return inputs
         if inputs.ndim != len(self.layout):
-            message = f"data.source.layout={self.layout}: the inputs have shape {tuple(inputs.shape)}"
-            raise DataError(message, hint="data.source.layout=null leaves them as they are")
+            raise DataError(
+                f"data.source.layout={self.layout}: the inputs have shape {tuple(inputs.shape)}",
+                hint="data.source.layout=null leaves them as they are",
+            )
         return inputs[:, None] if self.layout == "NHW" else inputs.permute(0, 3, 1, 2)
 
 

@@ -100,8 +100,10 @@ def _read_pair(
         sample = dataset[index]
     except (RuntimeError, ValueError) as error:
         where = f" ({frame})" if (frame := user_frame(error)) else ""
-        message = f"{key}: sample {index} cannot be read: {' '.join(str(error).split())}{where}"
-        raise DataError(message, hint="the same command with --debug shows the traceback") from error
+        raise DataError(
+            f"{key}: sample {index} cannot be read: {' '.join(str(error).split())}{where}",
+            hint="the same command with --debug shows the traceback",
+        ) from error
     if isinstance(sample, Mapping):
         names = list(sample)
         try:
@@ -143,5 +145,7 @@ def _tensor(values: Any) -> Tensor:
     try:
         return torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
     except TypeError as error:
-        message = f"data.source.dataset: expected numbers as targets, got {type(values).__name__}"
-        raise DataError(message, hint="number the classes from 0 in the data set") from error
+        raise DataError(
+            f"data.source.dataset: expected numbers as targets, got {type(values).__name__}",
+            hint="number the classes from 0 in the data set",
+        ) from error

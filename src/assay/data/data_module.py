@@ -180,8 +180,10 @@ class DataModule(L.LightningDataModule):
             request_split_columns(self.source, self.split)
             splits = self._read(self.split, compare=not isinstance(self.source, StaticSpec))
             if self.balance == "sampler" and not splits.task.by_class:
-                message = f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}"
-                raise DataError(message, hint="data.balance=none")
+                raise DataError(
+                    f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}",
+                    hint="data.balance=none",
+                )
             self.splits = splits
             self._check_division()
             splits.check(self.batch_size if self.drop_last is True else 1)
@@ -227,8 +229,9 @@ class DataModule(L.LightningDataModule):
             is_own_data = "all" not in splits.rows or splits.digest == digest
             self.tested = subset or ("test" if is_own_data else "all")
             if not len(splits.rows[self.tested]):
-                message = f"data: the source has no {self.tested} subset"
-                raise DataError(message, hint="choose another one: --split train")
+                raise DataError(
+                    f"data: the source has no {self.tested} subset", hint="choose another one: --split train"
+                )
             if isinstance(samples := splits.data[self.tested], Samples):
                 check_inputs(self.tested, samples)
             trained.check(self._first(self.tested, "eval"))
@@ -289,11 +292,15 @@ class DataModule(L.LightningDataModule):
         """Refuse what a stream cannot be with."""
         is_streamed = self.splits.stream is not None
         if is_streamed and self.balance == "sampler":
-            message = "data.balance=sampler: samples that are streamed cannot be drawn one by one"
-            raise DataError(message, hint="data.balance=weights")
+            raise DataError(
+                "data.balance=sampler: samples that are streamed cannot be drawn one by one",
+                hint="data.balance=weights",
+            )
         if is_streamed and self.drop_last is not True:
-            message = f"data.drop_last={str(self.drop_last).lower()}: expected true with a stream"
-            raise DataError(message, hint="data.drop_last=true")
+            raise DataError(
+                f"data.drop_last={str(self.drop_last).lower()}: expected true with a stream",
+                hint="data.drop_last=true",
+            )
 
     # -- batches ---------------------------------------------------------------------------------------------
 

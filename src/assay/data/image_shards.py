@@ -145,8 +145,10 @@ class ImageShards(ShardSource):
         except (TypeError, ValueError) as error:
             shard = self._reader.shard_of(block).name
             where = f"row {number} (rows count from 0, over all shards) of {shard},"
-            message = f"data.source.path={self._path}: {where} cannot be read as an image: {error}"
-            raise DataError(message, hint="write the shards without it") from error
+            raise DataError(
+                f"data.source.path={self._path}: {where} cannot be read as an image: {error}",
+                hint="write the shards without it",
+            ) from error
 
     def _read_sample(
         self, numbers: NDArray[np.int64], contents: Sequence[bytes] | None, targets: Tensor, index: int

@@ -374,8 +374,10 @@ class ShardReader:
         try:
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            message = f"data.source.path={self.path}: the shards differ in a column: {error}"
-            raise DataError(message, hint="write all with the same types") from error
+            raise DataError(
+                f"data.source.path={self.path}: the shards differ in a column: {error}",
+                hint="write all with the same types",
+            ) from error
 
     def count(self, name: str, values: Callable[[int], Any]) -> list[dict[Any, int]]:
         """How often each value of a block occurs: all are read, once, and the index keeps the result."""
@@ -395,8 +397,10 @@ class ShardReader:
         values: pd.Series[Any] = self.read(block, np.arange(self.rows[block]), [name]).column(0).to_pandas()
         if missing := int(values.isna().sum()):
             shard = self.shard_of(block).name
-            message = f"{key}={name}: {missing:,} rows of {shard} have no value"
-            raise DataError(message, hint="write the shards without such rows")
+            raise DataError(
+                f"{key}={name}: {missing:,} rows of {shard} have no value",
+                hint="write the shards without such rows",
+            )
         return values
 
     def count_classes(self, name: str, where: str = "", choose: Any = None) -> dict[Any, int]:
@@ -406,8 +410,10 @@ class ShardReader:
             column = self.read_column(block, name, "data.source.target")
             for value in column.drop_duplicates().tolist():
                 if not isinstance(value, bool | int | float | str):
-                    kind = f"data.source.target={name}: expected numbers or texts, got {value!r:.80}"
-                    raise DataError(kind, hint="write the shards with such a column")
+                    raise DataError(
+                        f"data.source.target={name}: expected numbers or texts, got {value!r:.80}",
+                        hint="write the shards with such a column",
+                    )
             return column if choose is None else column[choose(block)]
 
         totals: dict[Any, int] = {}
@@ -505,8 +511,9 @@ def find_column(reader: ShardReader, option: str, asked: str, usual: Sequence[st
         what = (
             f"has no column {found!r}" if asked != "auto" else f"has none of the columns {', '.join(usual)}"
         )
-        message = f"data.source.{option}={asked}: {reader.path} {what}"
-        raise DataError(message, hint=f"columns: {', '.join(names[:20])}")
+        raise DataError(
+            f"data.source.{option}={asked}: {reader.path} {what}", hint=f"columns: {', '.join(names[:20])}"
+        )
     return found
 
 

@@ -72,8 +72,10 @@ class Division:
         self.note = ""
         if self._layout.any():
             if by_group:
-                message = f"{self._key}={self._column}: the names of shards say which subset each is in"
-                raise DataError(message, hint=f"{self._key}=null")
+                raise DataError(
+                    f"{self._key}={self._column}: the names of shards say which subset each is in",
+                    hint=f"{self._key}=null",
+                )
             tally = [[*by_shard.values()].count(code) for code in range(3)]
             said = ", ".join(
                 f"{number} {name}" for name, number in zip(SUBSETS, tally, strict=True) if number
@@ -343,8 +345,10 @@ class ShardSource(ABC):
                         f"{name} are used; data.source.eval_rows=null takes them all",
                     )
         if not sampled:
-            message = f"data.source.path={self._path}: no row is for training"
-            raise DataError(message, hint="lower data.source.val and data.source.test")
+            raise DataError(
+                f"data.source.path={self._path}: no row is for training",
+                hint="lower data.source.val and data.source.test",
+            )
         self.notes += (
             f"data: {counts['train']:,} training samples are streamed from "
             f"{pluralize(len(reader.shards), 'shard')}, shuffled within windows of {window:,}; statistics of "

@@ -113,12 +113,15 @@ def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
         name = next((name for name in wanted if name in names), "")
         if not name and len(names) != 1:
-            message = f"{path} has {len(names)} arrays: {', '.join(names[:10])}"
-            raise DataError(message, hint=f"name the array to predict {wanted[0]}")
+            raise DataError(
+                f"{path} has {len(names)} arrays: {', '.join(names[:10])}",
+                hint=f"name the array to predict {wanted[0]}",
+            )
         return read_array(path, name or names[0])
     except (ValueError, OSError, EOFError, BadZipFile, NoArrayError) as error:
-        message = f"{path} cannot be read: {error}"
-        raise DataError(message, hint="save plain numbers with numpy.save or numpy.savez") from error
+        raise DataError(
+            f"{path} cannot be read: {error}", hint="save plain numbers with numpy.save or numpy.savez"
+        ) from error
 
 
 def read_header(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -199,8 +199,10 @@ class FittedPreprocessing:
         if task.by_class and trained_task.by_class:
             task = trained_task  # how many classes new samples have is not how many the model knows
         if task is not trained_task:
-            message = f"data: the task is {task.name}, but the model was trained for {self.spec.task}"
-            raise DataError(message, hint=f"data.source.task={self.spec.task}, or data of the same kind")
+            raise DataError(
+                f"data: the task is {task.name}, but the model was trained for {self.spec.task}",
+                hint=f"data.source.task={self.spec.task}, or data of the same kind",
+            )
         self.notes.clear()
         names = tuple(source.class_names)
         targets = {subset: data.targets for subset, data in given.items()}
@@ -233,13 +235,17 @@ class FittedPreprocessing:
         heads = parse_heads(names)
         known = parse_heads(self.spec.class_names)
         if [head.name for head in heads] != [head.name for head in known]:
-            message = "data: the targets and their order differ from those that the model was trained on"
-            raise DataError(message, hint=f"targets: {', '.join(head.name for head in known)}")
+            raise DataError(
+                "data: the targets and their order differ from those that the model was trained on",
+                hint=f"targets: {', '.join(head.name for head in known)}",
+            )
         renumbered = {subset: values.clone() for subset, values in targets.items()}
         for new, head in zip(heads, known, strict=True):
             if bool(new.class_names) != bool(head.class_names):
-                message = f"data: the target {head.name!r} has another type than in training"
-                raise DataError(message, hint="name the same targets as in training")
+                raise DataError(
+                    f"data: the target {head.name!r} has another type than in training",
+                    hint="name the same targets as in training",
+                )
             if head.class_names:
                 labels = {subset: values[:, new.column].long() for subset, values in targets.items()}
                 labels = self._renumber_classes(new.class_names, head.class_names, labels)
@@ -276,8 +282,10 @@ class FittedPreprocessing:
         if strange := [name for name in names if name not in self.spec.class_names]:
             raise _unknown_error("label", strange, self.spec.class_names)
         if lacking := [name for name in self.spec.class_names if name not in names]:
-            message = f"data: the label {lacking[0]!r} is missing, which the model was trained on"
-            raise DataError(message, hint=f"labels: {', '.join(self.spec.class_names)}")
+            raise DataError(
+                f"data: the label {lacking[0]!r} is missing, which the model was trained on",
+                hint=f"labels: {', '.join(self.spec.class_names)}",
+            )
         order = torch.tensor([names.index(name) for name in self.spec.class_names])
         return {subset: values.index_select(1, order) for subset, values in targets.items()}
 
@@ -285,8 +293,10 @@ class FittedPreprocessing:
         if not isinstance(data, Unfitted):
             return data
         if self.encoder is None:
-            message = "data: got a table of raw columns, but the model was trained on an array of numbers"
-            raise DataError(message, hint="give data of the kind that the run was trained on")
+            raise DataError(
+                "data: got a table of raw columns, but the model was trained on an array of numbers",
+                hint="give data of the kind that the run was trained on",
+            )
         unknown = getattr(self.encoder, "unknown", None)
         self.notes.extend(unknown(data.raw) if unknown is not None else ())
         return replace(data, encoder=self.encoder)

@@ -75,8 +75,10 @@ def request_split_columns(source: Source, split: Split) -> None:
         columns = {**columns, "data.split.dedup": "true"}
     if columns and info_of(source).divides_itself:
         key, name = next(iter(columns.items()))
-        message = f"{key}={name}: this source divides its texts itself; its samples are not independent"
-        raise DataError(message, hint=f"{key}=null fold=null; data.source.split_by sets how they are divided")
+        raise DataError(
+            f"{key}={name}: this source divides its texts itself; its samples are not independent",
+            hint=f"{key}=null fold=null; data.source.split_by sets how they are divided",
+        )
     if hasattr(source, "split_columns"):
         source.split_columns = split.columns
 
@@ -140,8 +142,10 @@ class Splits:
         """Refuse what cannot be trained on."""
         num_train = self.num_train
         if num_train < 2:
-            message = f"data: {num_train} training sample(s) after the split; training needs at least two"
-            raise DataError(message, hint="add samples, or lower data.split.val and data.split.test")
+            raise DataError(
+                f"data: {num_train} training sample(s) after the split; training needs at least two",
+                hint="add samples, or lower data.split.val and data.split.test",
+            )
         shape = self.data["train"].targets.shape[1:]
         for subset, data in self.data.items():
             if isinstance(data, Samples) and (subset == "train" or data is not self.data["train"]):
@@ -156,8 +160,10 @@ class Splits:
             targets["train"] = torch.tensor(self.stream.class_counts).nonzero()[:, 0]
         self.task.check_subsets(targets, self.class_names)
         if num_train < batch_size:  # last: too few may follow from what is wrong above
-            message = f"data.batch_size={batch_size}: there are only {num_train} training samples"
-            raise DataError(message, hint=f"data.batch_size={num_train}, or data.drop_last=false")
+            raise DataError(
+                f"data.batch_size={batch_size}: there are only {num_train} training samples",
+                hint=f"data.batch_size={num_train}, or data.drop_last=false",
+            )
 
     def note_lacking(self, subset: str) -> list[str]:
         """Name the classes or labels without a sample in a subset."""
@@ -305,8 +311,10 @@ def _check_stream(stream: ShardStream | None, split: Split, thin_classes: float 
     chosen = {"data.split.folds": split.folds, "data.split.dedup": split.dedup or None}
     for key, value in {**chosen, "data.thin_classes": thin_classes}.items():
         if stream is not None and value is not None:
-            message = f"{key}={value}: samples that are streamed cannot be chosen one by one"
-            raise DataError(message, hint=f"{key}=null{' fold=null' if split.folds else ''}")
+            raise DataError(
+                f"{key}={value}: samples that are streamed cannot be chosen one by one",
+                hint=f"{key}=null{' fold=null' if split.folds else ''}",
+            )
 
 
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
@@ -357,8 +365,10 @@ def _check_subsets(parts: Mapping[str, Data]) -> None:
             raise DataError(f"data: {name} has no samples", hint="add some, or do not name it in data.source")
         num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
         if num_inputs != num_targets:
-            message = f"data: {name} has {num_inputs} inputs and {num_targets} targets"
-            raise DataError(message, hint="check which files or arrays data.source names")
+            raise DataError(
+                f"data: {name} has {num_inputs} inputs and {num_targets} targets",
+                hint="check which files or arrays data.source names",
+            )
 
 
 def check_inputs(subset: str, data: Samples) -> None:

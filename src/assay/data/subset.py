@@ -47,8 +47,10 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
     units = len(divisible) if groups is None else len(np.unique(groups[indices]))
     if units < folds:
         what = "samples" if groups is None else "groups"
-        message = f"{key}: expected at most the number of {what} that can be divided, {units:,}"
-        raise DataError(message, hint="lower data.split.folds")
+        raise DataError(
+            f"{key}: expected at most the number of {what} that can be divided, {units:,}",
+            hint="lower data.split.folds",
+        )
     seeded = {"n_splits": folds, "shuffle": True, "random_state": split.seed}
     if groups is not None:
         if np.bincount(classes).max() < folds:
@@ -65,8 +67,10 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
         fold = divisible[cuts[number][1]]
     remaining, taken = _keep_classes(indices, fold, labels, groups)
     if not len(taken) or not len(remaining):
-        message = f"{key}: fold {split.fold} is empty: there are too few groups, or some are too large"
-        raise DataError(message, hint="lower data.split.folds")
+        raise DataError(
+            f"{key}: fold {split.fold} is empty: there are too few groups, or some are too large",
+            hint="lower data.split.folds",
+        )
     return remaining, taken
 
 
@@ -127,8 +131,9 @@ def hold_out_groups(
     owners = groups[indices]
     hint = f"data.split.{subset}=0, or data.split.group=null"
     if (number := len(np.unique(owners))) < 2:
-        message = f"data.split.{subset}: all of the {len(indices):,} samples left are in one group"
-        raise DataError(message, hint=hint)
+        raise DataError(
+            f"data.split.{subset}: all of the {len(indices):,} samples left are in one group", hint=hint
+        )
     size = min(math.ceil(fraction * number), number - 1)
     draws = GroupShuffleSplit(n_splits=_DRAWS, test_size=size, random_state=seed)
     cuts = [taken for _, taken in draws.split(indices, groups=owners)]
@@ -145,8 +150,7 @@ def hold_out_groups(
         remaining, taken = _keep_classes(indices, places, labels, groups)
         if len(taken):
             return remaining, taken
-    message = f"data.split.{subset}: each group has the only training samples of a class"
-    raise DataError(message, hint=hint)
+    raise DataError(f"data.split.{subset}: each group has the only training samples of a class", hint=hint)
 
 
 def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
@@ -155,8 +159,10 @@ def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subse
     order = np.argsort(values, kind="stable")
     cuts = np.flatnonzero(values[order][1:] != values[order][:-1]) + 1
     if not len(cuts):
-        message = f"data.split.{subset}: {len(indices)} sample(s), all of one time, are left to cut it from"
-        raise DataError(message, hint=f"data.split.{subset}=0, or another column: data.split.time=COLUMN")
+        raise DataError(
+            f"data.split.{subset}: {len(indices)} sample(s), all of one time, are left to cut it from",
+            hint=f"data.split.{subset}=0, or another column: data.split.time=COLUMN",
+        )
     cut = cuts[np.abs(cuts - (1 - fraction) * len(indices)).argmin()]
     return np.sort(indices[order[:cut]]), np.sort(indices[order[cut:]])
 
@@ -179,13 +185,17 @@ def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
     elif not isinstance(data, Unfitted) and data.names:
         values = _values_of_names(data.names, key, name)
     else:
-        message = f"{key}={name}: this data has neither columns beside its inputs nor file names to split by"
-        raise DataError(message, hint=f"{key}=null draws samples at random")
+        raise DataError(
+            f"{key}={name}: this data has neither columns beside its inputs nor file names to split by",
+            hint=f"{key}=null draws samples at random",
+        )
     if (missing := values.isna().to_numpy()).any():
         row = values.index[int(missing.argmax())]
         count = int(missing.sum())
-        message = f"{key}={name}: no value in row {row} (rows count from 0; {count} of {len(values)} rows)"
-        raise DataError(message, hint="fill them in, or leave such rows out of the file")
+        raise DataError(
+            f"{key}={name}: no value in row {row} (rows count from 0; {count} of {len(values)} rows)",
+            hint="fill them in, or leave such rows out of the file",
+        )
     return values
 
 
@@ -539,8 +549,10 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
 def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> tuple[dict[str, Rows], str]:
     """Leave what `find_copies` counts out of training; val and test stay, so that scores can be compared."""
     if (hashes := _hashes(all_data)) is None:
-        message = "data.split.dedup=true: these samples are read one by one, and cannot be compared"
-        raise DataError(message, hint="data.split.dedup=false")
+        raise DataError(
+            "data.split.dedup=true: these samples are read one by one, and cannot be compared",
+            hint="data.split.dedup=false",
+        )
     train = rows["train"]
     words = _words(all_data["train"], train)
     is_copy = np.zeros(len(train), dtype=bool)

@@ -406,8 +406,10 @@ class Table:
         if len(rows) < len(frame):
             rows = parse_remaining(frame, rows, [*categories, *texts], dialect["decimal"])
         if not len(rows):
-            message = f"data.source.target={','.join(self.targets)}: no row of {path} has a value there"
-            raise DataError(message, hint="choose another column")
+            raise DataError(
+                f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
+                hint="choose another column",
+            )
         if number := len(frame) - len(rows):
             subject = f"{pluralize(number, 'row')} of {len(frame):,} without a target"
             self._notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
@@ -430,8 +432,10 @@ class Table:
         key = f"data.source.text={name}"
         blank = blank_texts(frame[name])
         if is_number(frame[name]) and frame[name].notna().any():
-            message = f"{key}: the column holds numbers, not texts"
-            raise DataError(message, hint="choose another column; data=table predicts from numbers")
+            raise DataError(
+                f"{key}: the column holds numbers, not texts",
+                hint="choose another column; data=table predicts from numbers",
+            )
         if blank.all():
             subject = describe_subset(subset)
             raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
@@ -555,8 +559,10 @@ class Table:
         if mark and task_of(task).by_class:
             self._notes.append(f"the target {self.targets[0]!r} seems to have {labels}")
         if task_of(task).by_class and len(self.targets) > 1:
-            message = f"data.source.target: {len(self.targets)} columns for a {task} task, which has one"
-            raise DataError(message, hint="data.source.task=multilabel, or data.source.task=regression")
+            raise DataError(
+                f"data.source.target: {len(self.targets)} columns for a {task} task, which has one",
+                hint="data.source.task=multilabel, or data.source.task=regression",
+            )
         return task
 
 

@@ -216,8 +216,9 @@ class TextFiles:
         files = self._files()
         texts, digest, notes = read_texts(files, self._where, skips=self._skips)
         if not texts:
-            message = f"{self._where}: all of {pluralize(len(files), 'file')} are empty"
-            raise DataError(message, hint="name others")
+            raise DataError(
+                f"{self._where}: all of {pluralize(len(files), 'file')} are empty", hint="name others"
+            )
         subsets = self._divide(texts) if self.divides else {"all": texts}
         sizes = ", ".join(
             f"{name} {sum(len(piece.text) for piece in some):,}" for name, some in subsets.items()
@@ -241,8 +242,10 @@ class TextFiles:
         check_path(self._root, self.info.paths[0], "data.source.root")
         files = find_files(self._root, self._pattern or "**/*")
         if not files:
-            message = f"{self._where}: there is no such file in {self._root.absolute()}"
-            raise DataError(message, hint="data.source.pattern='**/*' finds all that are not hidden")
+            raise DataError(
+                f"{self._where}: there is no such file in {self._root.absolute()}",
+                hint="data.source.pattern='**/*' finds all that are not hidden",
+            )
         return files
 
     def _split_method(self, texts: Sequence[Text]) -> str:
@@ -263,15 +266,19 @@ class TextFiles:
                     subsets[name] = texts_in_folder
                     shares[name] = 0.0
             if sum(map(len, subsets.values())) < len(texts) or "train" not in subsets:
-                message = f"{self._where}: expected files in the folders train, val and test only"
-                raise DataError(message, hint="data.source.split_by=files")
+                raise DataError(
+                    f"{self._where}: expected files in the folders train, val and test only",
+                    hint="data.source.split_by=files",
+                )
             texts = subsets["train"]  # what has no folder is a share of it
             how = "files" if len(texts) >= _FEW_FILES else "tail"
         cut = split_by_files(texts, shares, self._seed) if how == "files" else split_by_tail(texts, shares)
         lacking = [name for name in _SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
         if lacking and how == "files":
-            message = f"{self._where}: {pluralize(len(texts), 'file')} are too few: {lacking[0]} gets none"
-            raise DataError(message, hint="data.source.split_by=tail cuts the text itself")
+            raise DataError(
+                f"{self._where}: {pluralize(len(texts), 'file')} are too few: {lacking[0]} gets none",
+                hint="data.source.split_by=tail cuts the text itself",
+            )
         return {**subsets, **cut}
 
     def _samples(self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str) -> Samples:

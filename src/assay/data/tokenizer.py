@@ -159,8 +159,10 @@ def _library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        message = "data: texts need the package tokenizers, which is not installed"
-        raise DataError(message, hint="pip install 'assay[text]'") from error
+        raise DataError(
+            "data: texts need the package tokenizers, which is not installed",
+            hint="pip install 'assay[text]'",
+        ) from error
     return tokenizers
 
 
@@ -286,8 +288,10 @@ class TextEncoder:
             self._source = source
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             why = error if isinstance(error, ValueError) else "it has no vocabulary of tokens and ids"
-            message = f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}"
-            raise DataError(message, hint="choose other weights") from error
+            raise DataError(
+                f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}",
+                hint="choose other weights",
+            ) from error
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Train the tokenizer, or use the pretrained one."""

@@ -242,8 +242,10 @@ def configured_scale(by: Any) -> Scale | None:
 def check_scale(inputs: Tensor, scale: Scale | None) -> Scale | None:
     """The mean and std that are given, where they fit the samples."""
     if scale and scale[0] and not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
-        message = f"data.transform.normalize: the inputs are {inputs.dtype}, which cannot be normalised"
-        raise DataError(message, hint="data.transform.normalize=null")
+        raise DataError(
+            f"data.transform.normalize: the inputs are {inputs.dtype}, which cannot be normalised",
+            hint="data.transform.normalize=null",
+        )
     if scale is not None and len(scale[0]) not in (0, 1, inputs.shape[1]):
         raise DataError(
             f"data.transform.normalize: {len(scale[0])} values for inputs of {inputs.shape[1]} channel(s)",

@@ -373,8 +373,10 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             similar = did_you_mean(name, known, "; ")
             more = ", …" if len(known) > 20 else ""
             key = option if option.startswith("data.") else f"data.source.{option}"
-            message = f"{key}: {path} has no column {name!r}{similar}"
-            raise DataError(message, hint=f"columns: {', '.join(known[:20])}{more}")
+            raise DataError(
+                f"{key}: {path} has no column {name!r}{similar}",
+                hint=f"columns: {', '.join(known[:20])}{more}",
+            )
 
 
 _FEW_CLASSES = 20
@@ -532,8 +534,9 @@ def choose_features(
         names = getattr(options, option) or []
         check_columns(frame, names, path, option)
         if both := [name for name in names if name in options.targets]:
-            message = f"data.source.{option}: {both[0]!r} is the target"
-            raise DataError(message, hint=f"leave it out of {option}")
+            raise DataError(
+                f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
+            )
     named = frame.columns if options.features is None else options.features
     chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
     chosen.kinds = {
@@ -547,8 +550,10 @@ def choose_features(
     chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
     if not chosen.names and not problems:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
-        message = f"data.source.features: no column is left to predict from{why}"
-        raise DataError(message, hint="add a column, or keep one: data.source.keep=[NAME]")
+        raise DataError(
+            f"data.source.features: no column is left to predict from{why}",
+            hint="add a column, or keep one: data.source.keep=[NAME]",
+        )
     numbers = {
         name: parse_amounts(frame[name], form) for name, form in chosen.forms.items() if is_amount(form)
     }

@@ -610,8 +610,10 @@ def _read_excel(path: str | Path, key: str, options: Mapping[str, Any]) -> pd.Da
         warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
         names = [str(name) for name in book.sheet_names]
         if sheet is None and len(names) > 1:
-            message = f"{key} has {len(names)} sheets: {', '.join(names[:10])}"
-            raise DataError(message, hint=format_override("data.source.sheet", names[0]))
+            raise DataError(
+                f"{key} has {len(names)} sheets: {', '.join(names[:10])}",
+                hint=format_override("data.source.sheet", names[0]),
+            )
         cells: Any = {"dtype": object, "keep_default_na": False, "na_values": [""]}
         rows: Any = {"header": None if options["header"] is False else 0, "skiprows": options["skip_rows"]}
         try:
