@@ -86,7 +86,7 @@ def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[
         data.setup()
         rows = data.splits.rows
         near = sum((row + 60 if row < 60 else row - 60) in set(rows["train"]) for row in rows["test"])
-        told = [note for note in data.notes if "nearly the same" in note]
+        told = [note for note in data.notes if "also in training" in note]
         assert bool(told) is is_told
         assert not told or f"{near} of 16 in test" in told[0]
 
@@ -101,7 +101,7 @@ def test_texts_of_signs_alone_are_copies_of_their_like_only(
     data = data_module(Table(str(tmp_path / "signs.csv"), "kind", text="text"), split=split)
     data.setup()
     assert sum(map(len, data.splits.rows.values())) == 60
-    assert not [note for note in data.notes if "nearly the same" in note]
+    assert not [note for note in data.notes if "also in training" in note]
 
 
 @pytest.mark.timeout(20)

@@ -302,20 +302,19 @@ def write_tars(folder: Path, *, as_json: bool = False) -> None:
 
 
 def write_hugging_face(folder: Path) -> None:
-    """As `Dataset.save_to_disk` writes it: streams of Arrow, with the names of classes in the schema."""
+    """As `Dataset.to_parquet` writes it: with the names of classes in the schema."""
     folder.mkdir(exist_ok=True)
     features = {"label": {"names": ["red", "green", "blue"], "_type": "ClassLabel"}}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     schema = pa.schema([("image", kind), ("label", pa.int64())], metadata=metadata)
     for shard in range(2):
-        with pa.ipc.new_stream(str(folder / f"data-0000{shard}-of-00002.arrow"), schema) as stream:
-            for start in range(90 * shard, 90 * shard + 90, 30):
-                rows = [
-                    {"image": {"bytes": picture(number), "path": None}, "label": number % 3}
-                    for number in range(start, start + 30)
-                ]
-                stream.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+        rows = [
+            {"image": {"bytes": picture(number), "path": None}, "label": number % 3}
+            for number in range(90 * shard, 90 * shard + 90)
+        ]
+        table = pa.Table.from_pylist(rows, schema=schema)
+        pq.write_table(table, folder / f"data-0000{shard}-of-00002.parquet", row_group_size=30)
 
 
 def write_parquet_pictures(folder: Path) -> None:
@@ -324,8 +323,8 @@ def write_parquet_pictures(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), folder / "pictures.parquet", row_group_size=32)
 
 
-WRITERS = {"tar": write_tars, "arrow": write_hugging_face, "parquet": write_parquet_pictures}
-NAMES = {"tar": ("0", "1", "2"), "arrow": ("red", "green", "blue"), "parquet": ("b", "g", "r")}
+WRITERS = {"tar": write_tars, "hugging_face": write_hugging_face, "parquet": write_parquet_pictures}
+NAMES = {"tar": ("0", "1", "2"), "hugging_face": ("red", "green", "blue"), "parquet": ("b", "g", "r")}
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from assay.data.types import Floats, Rows
+
 
 _COVERS: Final = 0.4
 """Share of ink from which on a pixel is the digit's."""
@@ -81,8 +83,8 @@ class DigitsSegmentation:
     def _scene(
         self,
         draw: np.random.Generator,
-        digits: NDArray[np.float64],
-        classes: NDArray[np.int64],
+        digits: Floats,
+        classes: Rows,
         photographs: Sequence[NDArray[np.uint8]],
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         size = self._size

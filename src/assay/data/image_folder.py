@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from assay.data.types import Strings
+
 
 @final
 class ImageFolder(PictureFolder):
@@ -122,7 +124,7 @@ class ImageFolder(PictureFolder):
         name = path.removeprefix(prefix) if path.startswith(prefix) else os.path.relpath(path, self._root)
         return Picture(name.replace(os.sep, "/"), path, label)
 
-    def _note_others(self, suffixes: Sequence[str]) -> None:
+    def _note_others(self, suffixes: Strings) -> None:
         if suffixes:
             counts = ", ".join(f"{count} × {suffix}" for suffix, count in Counter(suffixes).most_common(5))
             self._note(f"files whose names are not those of images are left out: {counts}")

@@ -32,18 +32,18 @@ from assay.task.task_of import infer_task
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.data.images import Decoding
+    from assay.data.types import Rows
 
 
 @final
 class ImageShards(ShardSource):
-    """Pictures and their classes in tars of WebDataset, Parquet or Arrow files; a window at a time is read.
+    """Pictures and their classes in tars of WebDataset or Parquet files; a window at a time is read.
 
     Args:
-        path: A folder of .tar, .parquet or .arrow files (also of Hugging Face's `save_to_disk`), one such
+        path: A folder of .tar or .parquet files (also of Hugging Face's `to_parquet`), one such
             file, or a URL of either. In a tar, a picture such as 0017.jpg has a 0017.cls or 0017.json beside
             it. Names such as train-00000.tar or test/0.tar say which subset a shard is.
         image: The column of encoded pictures; `auto`: by its usual names.
@@ -151,7 +151,7 @@ class ImageShards(ShardSource):
             ) from error
 
     def _read_sample(
-        self, numbers: NDArray[np.int64], contents: Sequence[bytes] | None, targets: Tensor, index: int
+        self, numbers: Rows, contents: Sequence[bytes] | None, targets: Tensor, index: int
     ) -> tuple[Tensor, Tensor]:
         content = None if contents is None else contents[index]
         return self.picture(int(numbers[index]), content), targets[index]
@@ -167,6 +167,6 @@ class ImageShards(ShardSource):
         return image
 
     @override
-    def _decode(self, table: Any, numbers: NDArray[np.int64]) -> tuple[list[Tensor], Tensor]:
+    def _decode(self, table: Any, numbers: Rows) -> tuple[list[Tensor], Tensor]:
         pairs = zip(numbers.tolist(), self._contents(table), strict=True)
         return [self.picture(*pair) for pair in pairs], self._targets(table)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from assay.data.types import Strings
+
 _CHUNK: Final = 32
 _FEW: Final = 1000
 """Fewer files are scanned so quickly that nothing is cached."""
@@ -60,7 +62,7 @@ def read_bytes(path: str) -> bytes:
     return content
 
 
-def scan_files(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int]]) -> list[FileScan]:
+def scan_files(paths: Strings, take: Callable[[bytes, int], tuple[int, int]]) -> list[FileScan]:
     """Read every file once, by as many threads as there are cores."""
 
     def look(index: int) -> FileScan:
@@ -82,7 +84,7 @@ def scan_files(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int
 
 
 def scan_images(
-    root: Path, paths: Sequence[str], verify: Callable[[bytes, int], tuple[int, int]]
+    root: Path, paths: Strings, verify: Callable[[bytes, int], tuple[int, int]]
 ) -> list[FileScan]:
     """Verify every file, and cache the result for intact files."""
     if len(paths) < _FEW:
@@ -118,7 +120,7 @@ class _State(NamedTuple):
     num_bytes: int = 0
 
 
-def _states(root: Path, paths: Sequence[str]) -> list[_State]:
+def _states(root: Path, paths: Strings) -> list[_State]:
     prefix = f"{root}{os.sep}"
     states = []
     for path in paths:
@@ -164,7 +166,7 @@ _SUFFIX: Final = ".pixels"
 _BLOCK: Final = 1 << 16
 
 
-def can_cache(paths: Sequence[str], num_bytes: int) -> bool:
+def can_cache(paths: Strings, num_bytes: int) -> bool:
     """Whether decoding these files takes so long, and so little room, that the pictures are kept."""
     if not paths or num_bytes > cache_limit():
         return False
@@ -173,7 +175,7 @@ def can_cache(paths: Sequence[str], num_bytes: int) -> bool:
 
 def decode_once(
     root: Path,
-    paths: Sequence[str],
+    paths: Strings,
     form: str,
     shape: tuple[int, int, int, int],
     decode: Callable[[Tensor, Sequence[int]], list[FileScan]],

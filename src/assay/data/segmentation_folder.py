@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.data.types import Strings
+
 
 _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 """Those that keep values as they are: a JPEG would make others of them."""
@@ -91,7 +93,7 @@ NUM_VALUES: Final = 256
 
 def find_classes(
     counts: NDArray[np.int32],
-    class_names: Sequence[str] | None,
+    class_names: Strings | None,
     values: Sequence[int] | None,
     ignore_value: int | None,
 ) -> tuple[tuple[str, ...], Tensor, str]:
@@ -268,7 +270,7 @@ class SegmentationFolder(PictureFolder):
         ]
         return "\n".join([*lines, str(self._table.tolist())])
 
-    def _pixels(self, names: Sequence[str]) -> Tensor:
+    def _pixels(self, names: Strings) -> Tensor:
         """Pixels of each class, int32 `[N, C]`, which stand for masks that are read later."""
         counts = np.array([self._counts[name] for name in names]).reshape(-1, NUM_VALUES)
         columns = [counts[:, self._table.numpy() == label].sum(1) for label in range(len(self.class_names))]

@@ -1,4 +1,4 @@
-"""Data in shards: Parquet, Arrow and tar files, their index, and rows of them. No torch."""
+"""Data in shards: Parquet and tar files, their index, and rows of them. No torch."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from assay.files.atomic import write_text
 from assay.files.checksum import digest_of, is_json_intact, seal_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    import pandas as pd
-    from numpy.typing import NDArray
+    from assay.data.types import Frame, Rows, Strings, Values
 
-    Rows = NDArray[np.int64]
 
 PICTURE: Final = "image"
 """The column of a tar's pictures."""
@@ -40,7 +38,6 @@ _OPEN: Final = 16
 """Shards that are kept open."""
 _FEWEST_BLOCKS: Final = 16
 """From which a sample is drawn, where there are so many."""
-_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 _TAGS: Final = ("ETag", "etag", "md5Hash", "content_md5")
 """What storages call a hash of an object's contents."""
 _TIMES: Final = ("mtime", "LastModified", "updated", "created")
@@ -55,7 +52,7 @@ class Shard(msgspec.Struct, frozen=True):
         size: Of the file in bytes.
         stamp: Differs once the file is changed: its time, or the ETag of a URL.
         sha256: Of the contents; of a URL that has an ETag, of that.
-        rows: Of each block: a Parquet file's row group, an Arrow file's record batch, a whole tar.
+        rows: Of each block: a Parquet file's row group, a whole tar.
         num_bytes: Of the rows once they are decompressed.
         offsets: Of a tar: where each sample's files lie, int64 `[N, 4]` in base64.
     """
@@ -84,12 +81,11 @@ def _explain(path: str, name: str = "") -> Iterator[None]:
         raise
     except Exception as error:  # pyarrow and the storages raise whatever comes to them
         reason = " ".join(str(error).split()) or type(error).__name__
-        hint = (
-            "restore it from a copy"
-            if name and "://" not in path
-            else "check the address and its credentials"
-        )
-        hint = "install the package that reads such URLs" if isinstance(error, ImportError) else hint
+        hint = "check the address and its credentials"
+        if isinstance(error, ImportError):
+            hint = "install the package that reads such URLs"
+        elif name and "://" not in path:
+            hint = "restore it from a copy"
         raise DataError(f"{where}: {reason[:300]}", hint=hint) from error
 
 
@@ -159,8 +155,7 @@ class _Folder:
         full = self._full_name(name)
         if self.is_remote:
             return pa.PythonFile(self._files.open(full, "rb"), mode="r")
-        # Only what is not decoded is mapped: it would end the process, were the file cut off meanwhile.
-        return pa.memory_map(full) if name.endswith(".arrow") else pa.OSFile(full)
+        return pa.OSFile(full)
 
     def index_file(self) -> Path:
         """Where the index lies: not beside the data, as a config may name any folder."""
@@ -184,7 +179,7 @@ class _Parquet:
         self.schema = self._file.schema_arrow
         self._cursors: dict[tuple[str, ...], tuple[int, int, Any, Any]] = {}
 
-    def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
+    def read(self, block: int, rows: Rows, columns: Strings) -> Any:
         """Rows, ascending; going on from where the last call ended where that is possible."""
         import pyarrow as pa
 
@@ -205,38 +200,6 @@ class _Parquet:
             batch = next(batches)
         self._cursors[tuple(columns)] = block, start, batch, batches
         return pa.Table.from_batches(pieces)
-
-
-@final
-class _Arrow:
-    """Record batches of a file or a stream, mapped into memory."""
-
-    is_random = True
-
-    def __init__(self, file: Any, _: str) -> None:
-        import pyarrow as pa
-
-        try:
-            reader = pa.ipc.open_file(file)
-            self._batch: Callable[[int], Any] = reader.get_batch
-            self.rows = [reader.get_batch(at).num_rows for at in range(reader.num_record_batches)]
-        except pa.ArrowInvalid:
-            file.seek(0)
-            reader = pa.ipc.open_stream(file)
-            batches = list(reader)
-            self._batch = batches.__getitem__
-            self.rows = [batch.num_rows for batch in batches]
-            file.seek(file.size() - len(_END_OF_STREAM))
-            if file.read(len(_END_OF_STREAM)) != _END_OF_STREAM:
-                raise ValueError("the stream ends early") from None
-        self.schema = reader.schema
-        self.num_bytes = file.size()
-
-    def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
-        """Rows of a record batch."""
-        import pyarrow as pa
-
-        return pa.Table.from_batches([self._batch(block)]).select(list(columns)).take(pa.array(rows))
 
 
 @final
@@ -289,7 +252,7 @@ class _Tar:
             return {name: one for name, one in json.loads(text).items() if not isinstance(one, dict | list)}
         return {"cls": int(text) if text.isdigit() else text.decode()}
 
-    def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
+    def read(self, block: int, rows: Rows, columns: Strings) -> Any:
         """Samples, wherever they lie."""
         del block
         import pyarrow as pa
@@ -304,7 +267,7 @@ class _Tar:
         return pa.table({name: values[name] for name in columns})
 
 
-_FORMATS: Final[Mapping[str, Any]] = {".parquet": _Parquet, ".arrow": _Arrow, ".tar": _Tar}
+_FORMATS: Final[Mapping[str, Any]] = {".parquet": _Parquet, ".tar": _Tar}
 
 
 @final
@@ -329,15 +292,16 @@ class ShardReader:
         self._process = os.getpid()
         self._index = self._read_index()
         self.shards = self._index.shards
-        self._places = [
-            (at, block)
+        counts = {
+            (at, block): rows
             for at, shard in enumerate(self.shards)
             for block, rows in enumerate(shard.rows)
             if rows
-        ]
-        if not self._places:
+        }
+        if not counts:
             raise DataError(f"data.source.path={path}: no shard has a row")
-        self.rows = np.array([self.shards[at].rows[block] for at, block in self._places], np.int64)
+        self._places = [*counts]
+        self.rows = np.array([*counts.values()], np.int64)
         self.starts = np.cumsum(self.rows) - self.rows
         self.schema, self.is_random = self._open(0).schema, bool(self._open(0).is_random)
 
@@ -354,7 +318,7 @@ class ShardReader:
         lines = "\n".join(f"{shard.sha256} {shard.name}" for shard in self.shards)
         return hashlib.sha256(lines.encode()).hexdigest()
 
-    def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
+    def read(self, block: int, rows: Rows, columns: Strings) -> Any:
         """Columns of some rows of a block, which are ascending, as a table of pyarrow's."""
         at, within = self._places[block]
         with _explain(self.path, self.shards[at].name):
@@ -366,7 +330,7 @@ class ShardReader:
             raise DataError(f"{where} has no column {lacking[0]!r}", hint="write all with the same columns")
         return table
 
-    def read_all(self, chosen: Iterable[tuple[int, Rows]], columns: Sequence[str]) -> Any:
+    def read_all(self, chosen: Iterable[tuple[int, Rows]], columns: Strings) -> Any:
         """The same of several blocks, in a type that holds what each has in a column."""
         import pyarrow as pa
 
@@ -392,9 +356,9 @@ class ShardReader:
             self._save()
         return [dict(tally) for tally in self._index.counts[name]]
 
-    def read_column(self, block: int, name: str, key: str) -> pd.Series[Any]:
+    def read_column(self, block: int, name: str, key: str) -> Values:
         """A column of a block, in which each row has to have a value."""
-        values: pd.Series[Any] = self.read(block, np.arange(self.rows[block]), [name]).column(0).to_pandas()
+        values: Values = self.read(block, np.arange(self.rows[block]), [name]).column(0).to_pandas()
         if missing := int(values.isna().sum()):
             shard = self.shard_of(block).name
             raise DataError(
@@ -427,16 +391,14 @@ class ShardReader:
         rows = self.rows if available is None else available
         blocks = np.flatnonzero(rows)
         number = _FEWEST_BLOCKS
-        chosen = blocks
         while number < len(blocks):
             chosen = blocks[np.linspace(0, len(blocks) - 1, number).round().astype(int)]
             if rows[chosen].sum() >= 2 * wanted:
-                break
-            chosen = blocks
-            number = 2 * number
-        return [*map(int, chosen)]
+                return chosen.tolist()
+            number *= 2
+        return blocks.tolist()
 
-    def first_rows(self, columns: Sequence[str], most: int = 20_000) -> pd.DataFrame:
+    def first_rows(self, columns: Strings, most: int = 20_000) -> Frame:
         """Rows of blocks that are spread over all."""
         blocks = self.spread(most)
         each = -(-most // max(1, len(blocks)))
@@ -503,7 +465,7 @@ class ShardReader:
             self.note = f"data.source.path={self.path}: the index of the shards is {file}"
 
 
-def find_column(reader: ShardReader, option: str, asked: str, usual: Sequence[str]) -> str:
+def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) -> str:
     """The column that is asked for, or one of a usual name."""
     names = list(reader.schema.names)
     found = asked if asked != "auto" else next((name for name in usual if name in names), asked)

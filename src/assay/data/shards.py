@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from assay.data.batch_order import BatchOrder
     from assay.data.samples import Stream, Unfitted
     from assay.data.transforms import Transforms
+    from assay.data.types import Rows, Strings
 
-    Rows = NDArray[np.int64]
 
 SUBSETS: Final = ("train", "val", "test")
 _WINDOW_BYTES: Final = 1 << 26
@@ -144,7 +144,7 @@ class Division:
 
 
 def _subset_of_name(name: str) -> int:
-    """Of a shard such as train/0.parquet, my_test-00000-of-00002.arrow or val.parquet; else training."""
+    """Of a shard such as train/0.parquet, my_test-00000-of-00002.parquet or val.parquet; else training."""
     words = re.split(r"[-_./]", name.casefold())
     return next((SUBSETS.index(SUBSET_WORDS[word]) for word in words if word in SUBSET_WORDS), 0)
 
@@ -370,6 +370,6 @@ class ShardSource(ABC):
                     totals[value] = totals.get(value, 0) - (number if code in division.cut else 0)
         return totals
 
-    def _check_names(self, names: Sequence[str], option: str) -> None:
+    def _check_names(self, names: Strings, option: str) -> None:
         """Refuse names of columns that shards do not have."""
         check_columns(pd.DataFrame(columns=list(self._reader.schema.names)), names, self._path, option)

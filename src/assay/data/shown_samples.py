@@ -15,13 +15,13 @@ from assay.quoting import to_utf8
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.data.data_module import DataModule
     from assay.data.normalize import Normalize
     from assay.data.subset import Subset
+    from assay.data.types import Frame, Strings
 
 
 def eval_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -39,10 +39,10 @@ def sample_names(data: DataModule) -> list[str]:
     return [to_utf8(samples.names[row]) for row in rows] if samples.names else list(map(str, rows))
 
 
-def feature_names(data: DataModule) -> Sequence[str]:
+def feature_names(data: DataModule) -> Strings:
     """What each value of a flat input is called; empty where that is unknown."""
-    encoded: Sequence[str] = getattr(data.encoder, "feature_names", ())
-    names: Sequence[str] = getattr(data.splits.data[data.tested], "columns", ())
+    encoded: Strings = getattr(data.encoder, "feature_names", ())
+    names: Strings = getattr(data.splits.data[data.tested], "columns", ())
     return encoded or names
 
 
@@ -75,7 +75,7 @@ class RenderedSample(NamedTuple):
 
 
 def show(
-    subset: Subset, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
+    subset: Subset, positions: Sequence[int], seed: int, raw: Frame | None, columns: Strings
 ) -> list[RenderedSample]:
     """Samples of a subset, transformed as the model gets them and not normalised."""
     samples = _read(subset, positions, seed)
@@ -118,7 +118,7 @@ def show_augmented(
     return [RenderedSample(*pair) for pair in zip(pictures, rows, strict=True)]
 
 
-def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[str]) -> list[RenderedSample]:
+def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Strings) -> list[RenderedSample]:
     """Samples beside what a model made of them: pictures side by side, rows with a column for each."""
     both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
     shown = []
@@ -165,7 +165,7 @@ def _png(inputs: torch.Tensor, low: float, high: float) -> bytes | None:
     return file.getvalue()
 
 
-def _row(inputs: torch.Tensor, columns: Sequence[str]) -> dict[str, Any] | None:
+def _row(inputs: torch.Tensor, columns: Strings) -> dict[str, Any] | None:
     if inputs.ndim != 1 or not 0 < len(inputs) <= _MOST_COLUMNS:
         return None
     names = columns if len(columns) == len(inputs) else map(str, range(len(inputs)))
@@ -174,7 +174,7 @@ def _row(inputs: torch.Tensor, columns: Sequence[str]) -> dict[str, Any] | None:
     return dict(zip(names, values, strict=True))
 
 
-def _rows(raw: pd.DataFrame) -> list[dict[str, Any] | None]:
+def _rows(raw: Frame) -> list[dict[str, Any] | None]:
     if len(raw.columns) > _MOST_COLUMNS:
         return [None] * len(raw)
     records = raw.astype(object).where(raw.notna(), None).to_dict("records")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from assay.data.types import Strings
+
 
 @final
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def read_array(root: Path, name: str) -> NDArray[Any]:
     return array
 
 
-def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
+def read_inputs(path: Path, wanted: Strings) -> NDArray[Any]:
     """The array of a .npy file, mapped into memory, or of a .npz archive the only one or the one wanted."""
     try:
         if path.suffix.lower() == ".npy":

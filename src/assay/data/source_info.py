@@ -172,7 +172,7 @@ _BUILT_IN: Final = {
         (SourcePath("root", "one folder per class: root/<class>/*.jpg"),), _find_folder_task, "pictures"
     ),
     "assay.data.image_shards.ImageShards": SourceInfo(
-        (SourcePath("path", "a folder of .tar, .parquet or .arrow files", "file or folder", or_url=True),),
+        (SourcePath("path", "a folder of .tar or .parquet files", "file or folder", or_url=True),),
         _find_shards_task,
         "pictures",
     ),
@@ -188,7 +188,7 @@ _BUILT_IN: Final = {
         learned=_OF_TABLES,
     ),
     "assay.data.table_shards.TableShards": SourceInfo(
-        (SourcePath("path", "a folder of .parquet or .arrow files", "file or folder", or_url=True),),
+        (SourcePath("path", "a folder of .parquet files", "file or folder", or_url=True),),
         _find_shards_task,
         "table",
         has_encoder=True,

@@ -18,11 +18,12 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor
 
     from assay.data.samples import Source, Stream
+    from assay.data.types import Strings
 
     _Data = Samples | Stream | Unfitted
 
@@ -230,7 +231,7 @@ class FittedPreprocessing:
             name: self._with_encoder(replace(data, targets=targets[name])) for name, data in given.items()
         }
 
-    def _renumber_heads(self, names: Sequence[str], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _renumber_heads(self, names: Strings, targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Targets as columns, classes numbered as the model numbers them."""
         heads = parse_heads(names)
         known = parse_heads(self.spec.class_names)
@@ -254,7 +255,7 @@ class FittedPreprocessing:
         return renumbered
 
     def _renumber_classes(
-        self, names: Sequence[str], trained_names: Sequence[str], targets: Mapping[str, Tensor]
+        self, names: Strings, trained_names: Strings, targets: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         indices = {name: index for index, name in enumerate(trained_names)}
         present = {int(label) for values in targets.values() for label in torch.unique(values)}
@@ -316,7 +317,7 @@ class FittedPreprocessing:
             )
 
 
-def _unknown_error(kind: str, names: Sequence[str], known: Sequence[str]) -> DataError:
+def _unknown_error(kind: str, names: Strings, known: Strings) -> DataError:
     more = f", and {len(names) - 5} more" if len(names) > 5 else ""
     return DataError(
         f"data: the model does not know the {kind} {', '.join(map(repr, names[:5]))}{more}",

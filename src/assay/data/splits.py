@@ -31,14 +31,14 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source, Stream
     from assay.data.shards import ShardStream
     from assay.data.spec import FittedPreprocessing
+    from assay.data.types import Rows, Strings
     from assay.task.task import Task
 
     Data = Samples | Stream | Unfitted
@@ -114,7 +114,7 @@ class Splits:
     task: Task
     class_names: tuple[str, ...]
     data: Mapping[str, Samples | Stream]
-    rows: Mapping[str, NDArray[np.int64]]
+    rows: Mapping[str, Rows]
     encoder: Encoder | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -212,13 +212,13 @@ class Splits:
         return digest.hexdigest()
 
 
-def _labels(source: Source, task: Task, targets: Tensor) -> NDArray[np.int64] | None:
+def _labels(source: Source, task: Task, targets: Tensor) -> Rows | None:
     """Classes `[N]`, or labels `[N, L]`, to divide samples by; not by which of two classes is positive."""
     if isinstance(task, Multilabel):
         return (targets >= 0.5).long().numpy()
     if not task.by_class or targets.ndim > 1:
         return None
-    labels: NDArray[np.int64] = targets.numpy()
+    labels: Rows = targets.numpy()
     return 1 - labels if getattr(source, "is_reversed", False) else labels
 
 
@@ -295,10 +295,10 @@ def read_splits(
 
 def _compare_subsets(
     all_data: Mapping[str, Data],
-    rows: Mapping[str, NDArray[np.int64]],
+    rows: Mapping[str, Rows],
     split: Split,
-    labels: NDArray[np.int64] | None,
-    class_names: Sequence[str],
+    labels: Rows | None,
+    class_names: Strings,
 ) -> list[str]:
     notes = list[str]()
     if labels is not None and class_names:
@@ -334,7 +334,7 @@ def _replace_task(current: Task, asked: str) -> Task:
     return task
 
 
-def _encode(subsets: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[str, Samples | Stream]:
+def _encode(subsets: Mapping[str, Data], train: Rows | None) -> dict[str, Samples | Stream]:
     encoded: dict[str, Samples | Stream] = {}
     for subset, data in subsets.items():  # the training subset comes first
         if not isinstance(data, Unfitted):

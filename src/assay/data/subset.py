@@ -26,14 +26,14 @@ from assay.errors import DataError
 from assay.quoting import format_override, join_first
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.data.transforms import Transforms
+    from assay.data.types import Rows, Strings, Values
 
-    Rows = NDArray[np.int64]
     Data = Samples | Stream | Unfitted
 
 
@@ -153,7 +153,7 @@ def hold_out_groups(
     raise DataError(f"data.split.{subset}: each group has the only training samples of a class", hint=hint)
 
 
-def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
+def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) -> tuple[Rows, Rows]:
     """Take the latest samples away; samples of one time stay together."""
     values = times.iloc[indices].to_numpy()
     order = np.argsort(values, kind="stable")
@@ -174,7 +174,7 @@ SUBSET_WORDS: Final = {
 }
 
 
-def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
+def values_of(data: Data, key: str, name: str) -> Values:
     """A value for each sample."""
     if name in data.split_values:
         values = pd.Series(data.split_values[name])
@@ -199,7 +199,7 @@ def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
     return values
 
 
-def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[Any]:
+def _values_of_names(names: Strings, key: str, pattern: str) -> Values:
     hint = f"such as {key}='\"([^/_]+)_[^/]*$\"', for what stands before a _ in {names[0]!r}"
     try:
         values = pd.Series(names, dtype=object).str.extract(pattern)
@@ -211,7 +211,7 @@ def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[
             f"with one group in parentheses, got {values.shape[1]}",
             hint=hint,
         )
-    matches: pd.Series[Any] = values[0]
+    matches: Values = values[0]
     if (missing := matches.isna()).any():
         raise DataError(
             f"{key}={pattern}: matches nothing in {names[int(missing.argmax())]!r} ({int(missing.sum())} of "
@@ -221,12 +221,12 @@ def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[
     return matches
 
 
-def parse_times(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
+def parse_times(values: Values, key: str, name: str) -> Values:
     """Times that can be ordered: numbers as they are, texts as dates."""
     if values.dtype.kind in "iufM":
         return values
     texts = values.astype(str).str.strip()
-    times: pd.Series[Any]
+    times: Values
     if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
         times = pd.to_numeric(texts)
         return times
@@ -240,7 +240,7 @@ def parse_times(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     return times
 
 
-def parse_subsets(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
+def parse_subsets(values: Values, key: str, name: str) -> NDArray[np.str_]:
     """`train`, `val` or `test` for each sample."""
     subsets = values.astype(str).str.strip().str.casefold().map(SUBSET_WORDS)
     if (wrong := subsets.isna().to_numpy()).any():
@@ -469,26 +469,26 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
 
 
 def note_small_classes(
-    labels: Rows, class_names: Sequence[str], rows: Mapping[str, Rows], given: Collection[str], split: Split
+    labels: Rows, class_names: Strings, rows: Mapping[str, Rows], given: Collection[str], split: Split
 ) -> list[str]:
     """Note which classes of the training data a subset lacks that was drawn from it."""
     drawn = [subset for subset in ("val", "test") if subset not in given and len(rows[subset])]
     if split.time is not None or split.column is not None:
         return []
-    numbers = range(len(class_names))
     counts = {
         subset: np.bincount(_members(labels, rows[subset])[1], minlength=len(class_names))
         for subset in ("train", *drawn)
     }
     lacking: dict[tuple[int, ...], list[str]] = {}
     for subset in drawn:
-        absent = [number for number in numbers if counts["train"][number] and not counts[subset][number]]
+        absent = np.flatnonzero((counts["train"] > 0) & (counts[subset] == 0))
         lacking.setdefault(tuple(absent), []).append(subset)
     kind = "classes" if labels.ndim == 1 else "labels"
     why = "too few samples" if split.group is None else "samples in too few groups"
     total = np.sum(list(counts.values()), 0)
     return [
-        f"data.split: {kind} with {why} to be in {' and '.join(subsets)}: {len(absent)} of {len(numbers)}, "
+        f"data.split: {kind} with {why} to be in {' and '.join(subsets)}: "
+        f"{len(absent)} of {len(class_names)}, "
         + join_first([f"{class_names[number]!r} ({total[number]:,})" for number in absent])
         for absent, subsets in lacking.items()
         if absent
@@ -506,44 +506,34 @@ _SHARED = 0.1
 
 
 def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str]:
-    """Note how many samples of val and test are in training, or, for texts, nearly so."""
+    """Note how many samples of val and test are in training."""
     if (hashes := _hashes(all_data)) is None:
         return []
     pools = {subset: subset if subset in all_data else "train" for subset in rows}
     inputs = {subset: hashes[pools[subset]][own] for subset, own in rows.items()}
     equal = []
-    near = []
 
     def pairs(subset: str, places: Rows) -> list[tuple[int, int]]:
         targets = all_data[pools[subset]].targets[torch.as_tensor(rows[subset][places])]
         return list(zip(inputs[subset][places].tolist(), hash_rows(targets).tolist(), strict=True))
 
+    def name(subset: str, place: int) -> str:
+        names: Strings = getattr(all_data[pools[subset]], "names", ())
+        row = rows[subset][place]
+        return names[row] if names else f"row {row}"
+
     for subset in ("val", "test"):
         shared = np.flatnonzero(np.isin(inputs[subset], inputs["train"]))
-        originals = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
         if len(shared):
+            originals = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
             training_pairs = set(pairs("train", originals))
-            own = pairs(subset, shared)
-            twin = originals[np.flatnonzero(inputs["train"][originals] == own[0][0])[0]]
+            same = sum(pair in training_pairs for pair in pairs(subset, shared))
+            twin = int((inputs["train"] == inputs[subset][shared[0]]).argmax())
             equal.append(
-                f"{len(shared):,} of {len(inputs[subset]):,} in {subset} "
-                f"({sum(pair in training_pairs for pair in own):,} with the same target; such as "
-                f"{_sample_name(all_data[pools[subset]], rows[subset][shared[0]])}, "
-                f"like {_sample_name(all_data['train'], rows['train'][twin])})"
+                f"{len(shared):,} of {len(inputs[subset]):,} in {subset} ({same:,} with the same target; "
+                f"such as {name(subset, shared[0])}, like {name('train', twin)})"
             )
-    words = {subset: _words(all_data[pools[subset]], own) for subset, own in rows.items()}
-    for subset in [name for name in ("val", "test") if words[name] is not None]:
-        is_near = np.isin(words[subset], words["train"]) & ~np.isin(inputs[subset], inputs["train"])
-        if is_near.any():
-            place = int(is_near.argmax())
-            twin = int((words["train"] == words[subset][place]).argmax())
-            near.append(
-                f"{is_near.sum():,} of {len(is_near):,} in {subset} "
-                f"(such as {_sample_name(all_data[pools[subset]], rows[subset][place])}, "
-                f"like {_sample_name(all_data['train'], rows['train'][twin])})"
-            )
-    copies = {COPIES: equal, "are nearly the same as some in training": near}
-    return [f"data: samples that {where}: {' and '.join(of)}; {_HINT}" for where, of in copies.items() if of]
+    return [f"data: samples that {COPIES}: {' and '.join(equal)}; {_HINT}"] if equal else []
 
 
 def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> tuple[dict[str, Rows], str]:
@@ -554,27 +544,11 @@ def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> 
             hint="data.split.dedup=false",
         )
     train = rows["train"]
-    words = _words(all_data["train"], train)
-    is_copy = np.zeros(len(train), dtype=bool)
-    for subset in ("val", "test"):
-        pool = subset if subset in all_data else "train"
-        is_copy |= np.isin(hashes["train"][train], hashes[pool][rows[subset]])
-        if words is not None:
-            is_copy |= np.isin(words, _words(all_data[pool], rows[subset]))
+    held_out = [hashes.get(subset, hashes["train"])[rows[subset]] for subset in ("val", "test")]
+    is_copy = np.isin(hashes["train"][train], np.concatenate(held_out))
     left_out = f"{is_copy.sum():,} of {len(train):,} training samples are left out"
-    told = f"data.split.dedup=true: {left_out}, as they are (nearly) in val or test, too"
-    return {**rows, "train": train[~is_copy]}, told
-
-
-def _words(data: Data, rows: Rows) -> Any:
-    """A number for each text, equal where case and punctuation alone differ; None for other data."""
-    column = getattr(data.encoder, "column", None) if isinstance(data, Unfitted) else None
-    if column is None:
-        return None
-    texts = map(str, data.raw[column].iloc[rows])  # type: ignore[union-attr]
-    return np.array(
-        [hash(" ".join(_WORD.findall(text.casefold())) or text) for text in texts], dtype=np.int64
-    )
+    note = f"data.split.dedup=true: {left_out}, as they are in val or test, too"
+    return {**rows, "train": train[~is_copy]}, note
 
 
 def note_ignored_columns(
@@ -604,28 +578,34 @@ def note_ignored_columns(
     return notes
 
 
-def _time_range(times: pd.Series[Any]) -> str:
+def _time_range(times: Values) -> str:
     ends = times.sort_values(key=None if times.dtype.kind in "iufM" else lambda texts: texts.astype(str))
     return " to ".join(str(end).removesuffix(" 00:00:00") for end in (ends.iloc[0], ends.iloc[-1]))
 
 
 def _hashes(all_data: Mapping[str, Data]) -> dict[str, Rows] | None:
-    """A number for each sample, equal where the samples are; None where they are not at hand."""
-    raw: list[Any] = [data.raw for data in all_data.values() if isinstance(data, Unfitted)]
-    if raw:
-        if len(raw) < len(all_data) or not all(isinstance(frame, pd.DataFrame | pd.Series) for frame in raw):
+    """A number for each sample, equal where the samples are; None where they are not at hand.
+
+    Texts are equal where case and punctuation alone differ.
+    """
+    training = all_data["train"]
+    if isinstance(training, Unfitted):
+        raw: list[Any] = [getattr(data, "raw", None) for data in all_data.values()]
+        if not all(isinstance(frame, pd.DataFrame | pd.Series) for frame in raw):
             return None
         joined = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
+        if (column := getattr(training.encoder, "column", None)) is not None:
+            joined = joined[column].map(lambda text: " ".join(_WORD.findall(str(text).casefold())) or text)
         numbers = pd.util.hash_pandas_object(joined, index=False).to_numpy().view(np.int64)
         ends = np.cumsum([len(frame) for frame in raw])[:-1]
         return dict(zip(all_data, np.split(numbers, ends), strict=True))
-    encoded = {subset: data for subset, data in all_data.items() if not isinstance(data, Unfitted)}
-    if not all(data.hashes for data in encoded.values()):  # numbers of one kind alone can be compared
-        encoded = {subset: replace(data, hashes=()) for subset, data in encoded.items()}
-    numbered = {
-        subset: hashes for subset, data in encoded.items() if (hashes := hash_samples(data)) is not None
+    are_hashed = all(getattr(data, "hashes", ()) for data in all_data.values())
+    numbered: dict[str, Any] = {
+        # Numbers of one kind alone can be compared.
+        subset: hash_samples(data if are_hashed else replace(data, hashes=()))  # type: ignore[call-arg, arg-type]
+        for subset, data in all_data.items()
     }
-    return numbered if len(numbered) == len(encoded) else None
+    return None if any(numbers is None for numbers in numbered.values()) else numbered
 
 
 def hash_samples(data: Samples | Stream) -> Rows | None:
@@ -642,8 +622,3 @@ def hash_rows(tensor: Tensor) -> Rows:
         plain = block.reshape(len(block), -1).contiguous().view(torch.uint8).numpy()
         numbers += [hash(row.tobytes()) for row in plain]
     return np.array(numbers, dtype=np.int64)
-
-
-def _sample_name(data: Data, row: int) -> str:
-    names: Sequence[str] = getattr(data, "names", ())
-    return names[row] if names else f"row {row}"

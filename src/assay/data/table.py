@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -33,6 +34,7 @@ from assay.data.tabular.column_kind import (
 from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category_texts
 from assay.data.tabular.table_file import (
     AUTO,
+    PLAIN,
     as_integers,
     is_csv,
     parse_remaining,
@@ -52,10 +54,10 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.data.tokenizer import Kind
+    from assay.data.types import Bools, Floats, Frame, Strings, Values
 
 
 @final
@@ -110,7 +112,7 @@ class TableTargets:
         self.notes.append(f"predicted side by side: {', '.join(kinds)}")
         return tuple(outputs)
 
-    def encode(self, frame: pd.DataFrame) -> Tensor:
+    def encode(self, frame: Frame) -> Tensor:
         """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else."""
         columns = []
         for name in self._names:
@@ -129,7 +131,7 @@ class TableTargets:
             )
         return torch.from_numpy(exact.astype(np.int64))
 
-    def _numbers(self, column: pd.Series[Any]) -> NDArray[np.float64]:
+    def _numbers(self, column: Values) -> Floats:
         try:
             exact = column.to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -157,7 +159,7 @@ def _is_class(positive: str | float | bool | None, name: str) -> bool:
     return name == text
 
 
-def class_columns(task: str, names: Sequence[str], frame: pd.DataFrame) -> list[str]:
+def class_columns(task: str, names: Strings, frame: Frame) -> list[str]:
     """The targets that are classes, not numbers."""
     if task_of(task).has_heads:
         return [name for name in names if not is_real(frame[name], name)[0]]
@@ -298,7 +300,7 @@ class Table:
         if skip_rows < 0:
             raise ValueError(f"skip_rows={skip_rows}: expected an int >= 0")
         self._label_separator, self._label_column = label_separator, "".join(self.targets[:1])
-        self.known_labels: Sequence[str] = ()
+        self.known_labels: Strings = ()
         self._impute = missing == "impute"
         self._max_categories = max_categories
         self._positive = positive
@@ -349,7 +351,7 @@ class Table:
             encoder.target_forms = forms
             if is_csv(path):
                 dialect = resolve_options(path, self.file_options)
-                encoder.csv = {key: str(dialect[key]) for key in ("separator", "decimal")}
+                encoder.csv = {key: str(dialect[key]) for key in PLAIN}
         hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
@@ -370,14 +372,12 @@ class Table:
         subsets = {}
         for subset, frame in frames.items():
             raw = frame[chosen.names]
-            encoded = targets.encode(frame)
-            rows = _row_names(frame)
             times = {name: self._as_times(frame[name]) for name in named if name in frame}
-            subsets[subset] = Unfitted(raw, encoded, encoder, rows, times, hints)
+            subsets[subset] = Unfitted(raw, targets.encode(frame), encoder, _row_names(frame), times, hints)
         return subsets
 
     def _choose_features(
-        self, frame: pd.DataFrame, path: str, categories: Sequence[str], problem: DataError | None
+        self, frame: Frame, path: str, categories: Strings, problem: DataError | None
     ) -> Features:
         """The features; what is wrong with them and with the target is told together."""
         asked = self._asked_of_columns
@@ -388,7 +388,7 @@ class Table:
         self._notes += chosen.notes
         return chosen
 
-    def _read_subset(self, subset: str, path: str, texts: Sequence[str]) -> pd.DataFrame:
+    def _read_subset(self, subset: str, path: str, texts: Strings) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _path_option(subset)
         categories = self._asked_of_columns.categories
@@ -396,7 +396,7 @@ class Table:
         dialect = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {dialect[key]!r}"
-            for key, plain in (("separator", ","), ("decimal", "."))
+            for key, plain in PLAIN.items()
             if self.file_options[key] == AUTO and dialect[key] != plain
         ]
         if unusual:
@@ -415,23 +415,22 @@ class Table:
             self._notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
         for name in self.targets:
             if (wrong := _missing(rows[name])).any():
-                row = int(rows.index[int(wrong.argmax())])
-                number = int(wrong.sum())
                 mend = "data.source.missing=impute, or " if rows[name].isna().any() else ""
                 raise DataError(
-                    f"data: the target column {name!r} has no finite value in row {row} (rows count from 0)",
-                    hint=f"{mend}leave such rows out ({number} of {len(wrong)})",
+                    f"data: the target column {name!r} has no finite value in row "
+                    f"{rows.index[wrong.argmax()]} (rows count from 0)",
+                    hint=f"{mend}leave such rows out ({wrong.sum()} of {len(wrong)})",
                 )
         for name in texts:
             check_columns(rows, [name], path, option if self.fitted is not None else "text")
             rows = self._drop_blank_texts(rows, name, subset)
         return rows
 
-    def _drop_blank_texts(self, frame: pd.DataFrame, name: str, subset: str) -> pd.DataFrame:
+    def _drop_blank_texts(self, frame: Frame, name: str, subset: str) -> Frame:
         """The rows that have a text."""
         key = f"data.source.text={name}"
         blank = blank_texts(frame[name])
-        if is_number(frame[name]) and frame[name].notna().any():
+        if is_number(frame[name]) and not blank.all():
             raise DataError(
                 f"{key}: the column holds numbers, not texts",
                 hint="choose another column; data=table predicts from numbers",
@@ -443,7 +442,7 @@ class Table:
             self._notes.append(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
         return frame[~blank]
 
-    def _describe_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
+    def _describe_gaps(self, subset: str, frame: Frame, chosen: Features) -> None:
         missing = {name: gaps for name in chosen.names if (gaps := _missing(frame[name])).any()}
         if not missing:
             return
@@ -452,20 +451,20 @@ class Table:
             for name in missing
         }
         filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
-        rows = int(np.logical_or.reduce(list(missing.values())).sum())
+        rows = np.logical_or.reduce([*missing.values()]).sum()
         self._notes.append(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
             f"values, which are filled in: {join_names(filled)}; data.source.missing=error refuses them"
         )
 
-    def _as_times(self, column: pd.Series[Any]) -> pd.Series[Any]:
+    def _as_times(self, column: Values) -> Values:
         """Dates written as 31.12.2024 as such, so that they can be ordered; anything else as it is."""
         if not is_number(column) and column.dtype.kind != "M" and kind_of(column)[0] == "date":
             with suppress(DataError):
                 return parse_dates(column, find_format(column, self._asked_of_columns.day_first))
         return column
 
-    def _check_split_columns(self, frame: pd.DataFrame, path: str) -> list[str]:
+    def _check_split_columns(self, frame: Frame, path: str) -> list[str]:
         """Columns that divide the samples and are not features."""
         options = self._asked_of_columns
         split_names = list[str]()
@@ -474,21 +473,21 @@ class Table:
             if name in self.targets:
                 raise DataError(f"{key}: {name!r} is the target", hint="name another column")
             if options.features is None and name not in (*options.keep, *options.exclude):
-                note = f"{key}={name}: it divides the samples and is not a feature"
-                self._notes.append(
-                    f"{note}; to use it as one as well: {format_override('data.source.keep', [name])}"
-                )
                 split_names.append(name)
+                self._notes.append(
+                    f"{key}={name}: it divides the samples and is not a feature; to use it as one as well: "
+                    + format_override("data.source.keep", [name])
+                )
         return split_names
 
-    def _parse_targets(self, frames: Iterable[pd.DataFrame], forms: dict[str, str]) -> None:
+    def _parse_targets(self, frames: Iterable[Frame], forms: dict[str, str]) -> None:
         """Numbers in place of targets such as $29.93, where they are not to be classes."""
         asked = None if self._asked == "auto" else task_of(self._asked)
         if self._label_separator is None and (asked is None or asked.has_real_targets or asked.has_heads):
             for frame in frames:
                 self._notes += parse_targets(frame, self.targets, forms)
 
-    def _find_subset_columns(self, frame: pd.DataFrame) -> list[str]:
+    def _find_subset_columns(self, frame: Frame) -> list[str]:
         """Columns of words such as train and test, which are no features."""
         asked = self._asked_of_columns
         others = (*self.targets, *asked.keep, *asked.exclude, *self.split_columns.values())
@@ -507,7 +506,7 @@ class Table:
                 )
         return names
 
-    def _divide_labels(self, frames: Mapping[str, pd.DataFrame], mark: str) -> dict[str, pd.DataFrame]:
+    def _divide_labels(self, frames: Mapping[str, Frame], mark: str) -> dict[str, Frame]:
         """A column of 0 and 1 for each label in place of the target's."""
         name = self._label_column
         if not self.known_labels and not any(
@@ -518,32 +517,29 @@ class Table:
                 f"data.source.label_separator={mark}: no cell of {name!r} contains it",
                 hint=format_override("data.source.label_separator", found) if found else "leave it out",
             )
-        dummies = {
-            subset: frame[name].astype(str).str.split(mark, regex=False).explode().str.strip()
-            for subset, frame in frames.items()
+        around = rf"\s*{re.escape(mark)}\s*"
+        texts = {subset: frame[name].astype(str).str.strip() for subset, frame in frames.items()}
+        marks = {
+            subset: column.str.replace(around, mark, regex=True).str.get_dummies(mark)
+            for subset, column in texts.items()
         }
-        named = {label for labels in dummies.values() for label in labels if label}
-        self.targets = sorted(named.union(self.known_labels))
-        taken = [
-            label for frame in frames.values() for label in self.targets if label in frame and label != name
-        ]
+        self.targets = sorted({*self.known_labels}.union(*marks.values()))
+        others = {name: frame.drop(columns=self._label_column) for name, frame in frames.items()}
+        taken = [label for frame in others.values() for label in self.targets if label in frame]
         if taken or len(self.targets) < 2:
-            message = (
+            wrong = (
                 f"a column is called {taken[0]!r} as well"
                 if taken
                 else f"expected labels, got {self.targets}"
             )
-            raise DataError(
-                f"data.source.label_separator={mark}: {message}", hint="rename it, or leave it out"
-            )
-        divided = {}
-        for subset, frame in frames.items():
-            marks = pd.get_dummies(dummies[subset], dtype=np.int64).groupby(level=0, sort=False).max()
-            columns = marks.reindex(index=frame.index, columns=self.targets, fill_value=0)
-            divided[subset] = frame.drop(columns=name).join(columns)
-        return divided
+            hint = "rename it, or leave it out"
+            raise DataError(f"data.source.label_separator={mark}: {wrong}", hint=hint)
+        return {
+            subset: frame.join(marks[subset].reindex(columns=self.targets, fill_value=0))
+            for subset, frame in others.items()
+        }
 
-    def _find_task(self, frame: pd.DataFrame) -> str:
+    def _find_task(self, frame: Frame) -> str:
         if self._label_separator is not None:
             return Multilabel.name
         mark = find_label_separator(frame[self.targets[0]]) if len(self.targets) == 1 else ""
@@ -566,7 +562,7 @@ class Table:
         return task
 
 
-def find_label_separator(target: pd.Series[Any]) -> str:
+def find_label_separator(target: Values) -> str:
     """What stands between labels of a target: fewer of them make up all of its texts; empty for classes."""
     if not isinstance(target.dtype, pd.StringDtype):
         return ""
@@ -579,7 +575,7 @@ def find_label_separator(target: pd.Series[Any]) -> str:
     return ""
 
 
-def declared_categories(frame: pd.DataFrame, asked: ColumnOptions) -> list[str]:
+def declared_categories(frame: Frame, asked: ColumnOptions) -> list[str]:
     """Features that the file itself says are categories."""
     names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
     return [name for name in names if name not in (*asked.targets, *asked.categories)]
@@ -600,7 +596,7 @@ def _path_option(subset: str) -> str:
     return "test_path" if subset == "test" else "path"
 
 
-def choose_task(asked: str, frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
+def choose_task(asked: str, frame: Frame, targets: Strings) -> tuple[str, str]:
     """The task that is asked for, else the one of the target columns, and a note where that is ambiguous."""
     if asked != "auto":
         return asked, ""
@@ -622,7 +618,7 @@ def _as_names(value: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
+def read_columns(frame: Frame, forms: Mapping[str, str], categories: Strings) -> None:
     """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
     for name, form in forms.items():
         if is_amount(form) or form == TIME:
@@ -639,15 +635,13 @@ def read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequ
             frame[name] = frame[name].astype(object)
 
 
-def _row_names(frame: pd.DataFrame) -> Sequence[str]:
+def _row_names(frame: Frame) -> Strings:
     """Numbers of the rows in their file, where some were left out; else none are needed."""
     is_complete = frame.empty or int(frame.index[-1]) == len(frame) - 1
     return () if is_complete else list(map(str, frame.index))
 
 
-def _missing(column: pd.Series[Any]) -> NDArray[np.bool_]:
+def _missing(column: Values) -> Bools:
     """Where a column has no value, or an infinite one."""
-    missing = column.isna().to_numpy()
-    if pd.api.types.is_float_dtype(column):
-        missing = missing | np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return missing
+    infinite = column.isin([np.inf, -np.inf]) if is_number(column) else False
+    return (column.isna() | infinite).to_numpy()

@@ -31,8 +31,9 @@ from assay.task.task_of import infer_task, task_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.data.types import Frame, Rows
 
 
 _MOST_CATEGORIES: Final = 100
@@ -40,13 +41,13 @@ _MOST_CATEGORIES: Final = 100
 
 @final
 class TableShards(ShardSource):
-    """Rows of Parquet or Arrow files, of which a window at a time is in memory.
+    """Rows of Parquet files, of which a window at a time is in memory.
 
     Columns become numbers as in `assay.data.table.Table`; what that needs to know is learned from a sample of
     the training rows; missing values are filled in. Classes are counted over all rows.
 
     Args:
-        path: A folder of .parquet or .arrow files (also of Hugging Face's `save_to_disk`), one such file, or
+        path: A folder of .parquet files (also of Hugging Face's `to_parquet`), one such file, or
             a URL of either. Names such as train-00000.parquet or test/0.parquet say which subset a shard is.
         target: As in `Table`.
         features: As in `Table`.
@@ -147,10 +148,10 @@ class TableShards(ShardSource):
             subsets[name] = Unfitted(raw, targets, encoder, [*map(str, frame.index)])
         return subsets
 
-    def _frame(self, table: Any, numbers: NDArray[np.int64]) -> pd.DataFrame:
+    def _frame(self, table: Any, numbers: Rows) -> Frame:
         return settle(from_arrow(table, plain=self.targets)).set_axis(pd.Index(numbers), axis=0)
 
-    def _encode_targets(self, frame: pd.DataFrame) -> Tensor:
+    def _encode_targets(self, frame: Frame) -> Tensor:
         for name in self.targets:
             if (missing := frame[name].isna()).any():
                 row = frame.index[int(missing.to_numpy().argmax())]
@@ -163,7 +164,7 @@ class TableShards(ShardSource):
         return self._encoded.encode(frame)
 
     @override
-    def _decode(self, table: Any, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def _decode(self, table: Any, numbers: Rows) -> tuple[Tensor, Tensor]:
         frame = self._frame(table, numbers)
         read_columns(frame, self._features.forms, self._options.categories)
         return self._encoder.transform(frame[self._features.names]), self._encode_targets(frame)

@@ -16,10 +16,11 @@ from assay.errors import DataError, first_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import pandas as pd
     import tokenizers
     from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.data.types import Frame, Rows, Strings
 
 
 def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
@@ -113,7 +114,7 @@ class Tokenizer:
         vocabulary = self.backend.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode(self, texts: Strings) -> list[list[int]]:
         """Token ids of each text."""
         return [row.ids for row in self.backend.encode_batch_fast(list(map(_replace_surrogates, texts)))]
 
@@ -176,7 +177,7 @@ def check_tokenizer(kind: str, vocab_size: int) -> None:
 
 
 def _backend(
-    kind: Kind, vocabulary: dict[str, int], merges: Sequence[Sequence[str]], lowercase: bool
+    kind: Kind, vocabulary: dict[str, int], merges: Sequence[Strings], lowercase: bool
 ) -> tokenizers.Tokenizer:
     _library()
     from tokenizers import Tokenizer as Backend
@@ -212,7 +213,7 @@ class Bytes:
     token_bytes: Sequence[int] = (0, *[1] * (_NUM_BYTES - 1))
     """How many bytes each id stands for; none: the end of a text."""
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Strings) -> list[NDArray[np.int32]]:
         """Token ids of each text."""
         return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
 
@@ -263,7 +264,7 @@ class TextEncoder:
         self._asked = tokenizer
         self._pretrained: Tokenizer | None = None
         self._source = ""
-        self._lengths: list[NDArray[np.int64]] | None = None
+        self._lengths: list[Rows] | None = None
 
     @property
     def column(self) -> str:
@@ -293,7 +294,7 @@ class TextEncoder:
                 hint="choose other weights",
             ) from error
 
-    def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
+    def fit(self, raw: Frame, rows: Rows) -> None:
         """Train the tokenizer, or use the pretrained one."""
         texts = raw[self.column].iloc[rows]
         kind: Kind = "word" if len(texts) < _FEW else "bpe"
@@ -301,7 +302,7 @@ class TextEncoder:
         self.tokenizer = self._pretrained or Tokenizer.train(map(self._clip, texts), **options)
         self._lengths = []
 
-    def transform(self, raw: pd.DataFrame) -> Tensor:
+    def transform(self, raw: Frame) -> Tensor:
         """Int64 `[N, max_length]`, each row filled up with zeros; each has at least one token."""
         ids = torch.zeros(len(raw), self.max_length, dtype=torch.int64)
         lengths = np.zeros(len(raw), dtype=np.int64)
@@ -347,7 +348,7 @@ class TextEncoder:
             )
         return tuple(notes)
 
-    def unknown(self, raw: pd.DataFrame) -> list[str]:
+    def unknown(self, raw: Frame) -> list[str]:
         """A sentence on texts of which the training texts lack most words, or that do not fit."""
         return describe_unusual(self.odd(self.transform(raw)), raw.index)
 

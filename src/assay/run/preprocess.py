@@ -31,7 +31,7 @@ from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.table_encoder import check_trained_columns, describe_unusual, judge_rows
-from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, prepare_rows, table_chunks
+from assay.data.tabular.table_file import AUTO, find_options, prepare_rows, table_chunks
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms, stack
 from assay.errors import AssayError, ConfigError, DataError
@@ -484,15 +484,18 @@ def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple
 def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     encoder = preprocess.fitted_encoder()
     options = find_options(path, preprocess.file_options)
-    names = [] if is_texts(path, encoder) else columns_of(path, **options)
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
-    unused = [name for name in names if name not in used]
-    more = ", …" if len(unused) > _NAMED else ""
-    note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}" if unused else ""
-    note += "; --keep NAME copies such a column to the output" if unused and not preprocess.keep else ""
+    note: str | None = None
     # Of texts, which may be long, as many as the model takes at a time.
     rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, preprocess.keep, **options):
+        if note is None:
+            unused = [str(name) for name in chunk if name not in used]
+            more = ", …" if len(unused) > _NAMED else ""
+            note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}" if unused else ""
+            note += (
+                "; --keep NAME copies such a column to the output" if unused and not preprocess.keep else ""
+            )
         samples, errors, odd = preprocess.encoded(chunk, options["decimal"])
         yield Block(
             [str(path)] * len(chunk),

@@ -12,7 +12,8 @@ from assay.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pandas import Series
+
+    from assay.data.types import Values
 
 _SIGNS: Final = (
     "$ USD,US$ USD,€ EUR,£ GBP,¥ JPY,₹ INR,RS INR,RS. INR,R$ BRL,A$ AUD,C$ CAD,CA$ CAD,HK$ HKD,ZŁ PLN,KČ CZK,"
@@ -84,7 +85,7 @@ def are_codes(texts: list[str]) -> bool:
     return len(digits) == 1 and max(digits) > 6 and all(re.fullmatch(r"\d+( \d+)+", text) for text in texts)
 
 
-def find_amount(column: Series[Any]) -> str:
+def find_amount(column: Values) -> str:
     """How the numbers of a column are written: the decimal sign, then the unit, such as `.USD` or `,%`."""
     texts = [str(value).strip() for value in column.dropna().unique()]
     amounts = {text: amount for text in texts if (amount := split_amount(text)) is not None}
@@ -123,7 +124,7 @@ def _choose_decimal(numbers: list[str], unit: str) -> str:
     return "," if has_points and unit in _CURRENCIES.values() else "."
 
 
-def find_words(column: Series[Any]) -> list[str]:
+def find_words(column: Values) -> list[str]:
     """Texts of a column that may stand for a missing value: without a digit."""
     return [text for text in map(str, column.dropna().unique()) if not re.search(r"\d", text)]
 
@@ -133,7 +134,7 @@ def is_amount(form: str) -> bool:
     return form[:1] in (".", ",")
 
 
-def parse_amounts(column: Series[Any], form: str) -> Series[Any]:
+def parse_amounts(column: Values, form: str) -> Values:
     """Float64; NaN for what is not written in the form."""
     decimal = form[0]
     unit = form[1:]
@@ -175,7 +176,7 @@ def is_time(text: str) -> bool:
     return _TIME_TEXT.fullmatch(text) is not None
 
 
-def parse_times(column: Series[Any]) -> Series[Any]:
+def parse_times(column: Values) -> Values:
     """Times of day on the first of January 1970; NaT for anything else."""
     texts = column.astype(object).where(column.notna(), None).map(str, na_action="ignore").astype("string")
     parts = texts.where(texts.str.fullmatch(_TIME_TEXT)).str.extract(_TIME, flags=re.I)

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from pandas import Series
+
+    from assay.data.types import Floats, Frame, Strings, Values
 
 
 Kind = Literal["number", "amount", "category", "date", "time", "duration", "id", "text", "empty", "nested"]
@@ -86,7 +87,7 @@ _DENSE = 1.25
 _EPOCH_SECONDS = (10**8, 10**13)
 
 
-def kind_of(column: Series[Any]) -> tuple[Kind, str]:
+def kind_of(column: Values) -> tuple[Kind, str]:
     """What a column holds, and in words why it cannot be predicted from as it is; no words where it can."""
     # What a model learns from ids, free text and empty columns holds for the rows it has seen alone. Text
     # that looks like numbers is unclear: as categories the numbers would be lost.
@@ -104,7 +105,7 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
     return _kind_of_text(str(column.name), values.astype(str))
 
 
-def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
+def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
     """Columns that say which rows belong together (`group`), or from when a row is (`time`)."""
     hints = dict[str, str]()
     periods = list[str]()
@@ -129,19 +130,19 @@ def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> d
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
 
 
-def is_number(column: Series[Any]) -> bool:
+def is_number(column: Values) -> bool:
     """Whether a column holds numbers, or yes and no."""
     return bool(pd.api.types.is_numeric_dtype(column))
 
 
-def is_nested(column: Series[Any]) -> bool:
+def is_nested(column: Values) -> bool:
     """Whether cells hold several values, or bytes."""
     if column.dtype != object:
         return False
     return any(isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column)
 
 
-def find_sentinel(column: Series[Any]) -> str:
+def find_sentinel(column: Values) -> str:
     """A number such as 999 or 1e30 far from all others, or the only one below 0; else empty.
 
     It is likely to stand for a missing value.
@@ -161,13 +162,13 @@ def find_sentinel(column: Series[Any]) -> str:
     return ""
 
 
-def find_sign(column: Series[Any]) -> str:
+def find_sign(column: Values) -> str:
     """The only text of signs alone, such as `?`: likely a missing value; else empty."""
     signs = [str(text) for text in column.dropna().unique() if _SIGNS.fullmatch(str(text).strip())]
     return signs[0] if len(signs) == 1 and column.nunique() > 2 else ""
 
 
-def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
+def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
     if pd.api.types.is_bool_dtype(values) or values.nunique() <= _FEW:
         return "number", ""
     numbers = values.to_numpy(dtype=np.float64)
@@ -190,7 +191,7 @@ def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
     return ("date", f"points in time such as {int(numbers[0])}") if is_time else ("number", "")
 
 
-def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
+def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     unique = values.unique()
     sample = [str(value).strip() for value in unique[:_SAMPLE]]
     example = f"such as {sample[0][:40]!r}"
@@ -209,9 +210,7 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
     return ("category", "") if few else _kind_of_words(name, values, unique, sample)
 
 
-def _kind_of_words(
-    name: str, values: Series[Any], unique: NDArray[Any], sample: list[str]
-) -> tuple[Kind, str]:
+def _kind_of_words(name: str, values: Values, unique: NDArray[Any], sample: list[str]) -> tuple[Kind, str]:
     example = f"such as {sample[0][:40]!r}"
     if _ID_NAME.search(name):
         return "id", f"ids by its name, {len(unique):,} different values {example}"
@@ -246,7 +245,7 @@ _MILLISECONDS: Final = 10**11
 """Points in time from here on are no seconds: the year 5138."""
 
 
-def find_form(column: pd.Series[Any], kind: str, day_first: bool | None = None) -> str:
+def find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
     """How the values of a column are written, which is one of `FORMED`."""
     if kind == "nested":
         raise DataError(f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}")
@@ -263,7 +262,7 @@ def find_form(column: pd.Series[Any], kind: str, day_first: bool | None = None) 
     return TIME
 
 
-def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
+def find_format(column: Values, day_first: bool | None = None) -> str:
     """How the dates of a column are written: `ISO8601`, a format of `strptime`, or the unit `s` or `ms`."""
     values = pd.Series(column.dropna().unique())
     if column.dtype.kind == "M":
@@ -306,66 +305,56 @@ def _has_day_first(form: str) -> bool:
     return "%m" not in form or form.index("%d") < form.index("%m")
 
 
-def parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
+def parse_dates(column: Values, form: str) -> Values:
     """Points in time without a zone, in UTC where they have one; NaT for what cannot be read."""
     if form == TIME and column.dtype.kind != "M":
         return parse_times(column)
     dates = _parse_dates(column, form)
-    if form.startswith("%") and (odd := dates.isna() & column.notna()).any():
-        iso = column.where(odd & column.astype(str).str.match(_ISO_DAY))
+    if form.startswith("%") and (dates.isna() & column.notna()).any():
+        iso = column.where(column.astype(str).str.match(_ISO_DAY))
         dates = dates.fillna(_parse_dates(iso.astype(object), ISO))
     return dates
 
 
-def _parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
+def _parse_dates(column: Values, form: str) -> Values:
     """As `as_dates`; NaT for what is not written in the format."""
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True).dt.tz_localize(None)
-    present = column.notna()
-    dates: pd.Series[Any]
+    options: dict[str, Any] = {"unit": form}
     if form in ("s", "ms"):
-        unit: Any = form
-        numbers = pd.to_numeric(column.where(present), errors="coerce")
-        dates = pd.to_datetime(numbers.astype(np.float64), unit=unit, utc=True, errors="coerce")
+        values = pd.to_numeric(column, errors="coerce").astype(np.float64)
     else:
         # Numbers among texts are no dates, though 20240105 reads as one; alone they may be.
         masked = (int, float) if form != "%Y%m%d" else ()
-        texts = [None if isinstance(value, masked) else _as_text(value) for value in column]
-        series = pd.Series(texts, column.index, dtype=object)
-        dates = pd.to_datetime(series, format=form, utc=True, errors="coerce")
+        texts = [None if isinstance(value, masked) else as_text(value).strip() for value in column]
+        values = pd.Series(texts, column.index, dtype=object)
+        options = {"format": form}
+    dates: Values = pd.to_datetime(values, utc=True, errors="coerce", **options)
     return dates.dt.tz_localize(None).astype("datetime64[us]")
 
 
-def _as_text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+def as_text(value: Any) -> str:
+    """A value as text; 1.0 is 1, for a column of integers with a gap is one of floats."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def days_since_1970(dates: pd.Series[Any]) -> NDArray[np.float64]:
+def days_since_1970(dates: Values) -> Floats:
     """Days with their fractions, NaN for a missing date."""
     return np.asarray((dates.to_numpy() - _EPOCH) / _DAY, dtype=np.float64)
 
 
-def date_parts(days: NDArray[np.float64], parts: Sequence[str], start: float) -> NDArray[np.float64]:
+def date_parts(days: Floats, parts: Strings, start: float) -> Floats:
     """The numbers that a model sees of dates, `[N, len(parts)]`; NaN for a missing date."""
     if not parts:
         return days[:, None]
-    microseconds = pd.Series(np.round(days * 86_400e6)).astype("Int64")
-    dates = pd.to_datetime(microseconds, unit="us").dt
-    share = days % 1
-    computed: dict[str, Callable[[], NDArray[np.float64]]] = {
-        "elapsed": lambda: days - start,
-        "hours": lambda: 24 * share,
-        "sine": lambda: np.sin(2 * np.pi * share),
-        "cosine": lambda: np.cos(2 * np.pi * share),
-    }
-    columns = [
-        computed[part]() if part in computed else getattr(dates, part).to_numpy(np.float64, na_value=np.nan)
-        for part in parts
-    ]
-    return np.column_stack(columns)
+    dates = pd.to_datetime(pd.Series(np.round(days * 86_400e6)).astype("Int64"), unit="us").dt
+    turn = 2 * np.pi * (days % 1)
+    computed = {"elapsed": days - start, "hours": days % 1 * 24, "sine": np.sin(turn), "cosine": np.cos(turn)}
+    columns = [computed[part] if part in computed else getattr(dates, part) for part in parts]
+    return np.column_stack(columns).astype(np.float64)
 
 
-def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: str) -> None:
+def check_columns(frame: Frame, names: Strings, path: str, option: str) -> None:
     """Refuse names of columns that a table does not have."""
     known = list(frame.columns)
     for name in names:
@@ -385,21 +374,18 @@ _FEW_SAMPLES = 10
 """Of a class on average, below which so many classes are more than make sense."""
 
 
-def drop_missing_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
+def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
     """The rows that have all targets, with their index; integers that gaps made floats are such again."""
-    missing = frame[list(targets)].isna().any(axis=1)
-    if not missing.any():
-        return frame
-    complete = frame[~missing].copy()
+    complete = frame.dropna(subset=list(targets))
     for name in targets:
-        if frame[name].isna().any():
+        if len(complete) < len(frame) and frame[name].isna().any():
             values = complete[name].infer_objects()
             is_integral = pd.api.types.is_float_dtype(values) and bool((values == np.floor(values)).all())
             complete[name] = values.astype(np.int64) if is_integral and np.isfinite(values).all() else values
     return complete
 
 
-def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
+def task_of_columns(frame: Frame, targets: Strings) -> tuple[str, str]:
     """The task of the target columns, and a note where it is ambiguous."""
     frame = drop_missing_targets(frame, targets)
     judged = [is_real(frame[name], name) for name in targets]
@@ -411,7 +397,7 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, s
     return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes
 
 
-def parse_targets(frame: pd.DataFrame, targets: Sequence[str], forms: dict[str, str]) -> list[str]:
+def parse_targets(frame: Frame, targets: Strings, forms: dict[str, str]) -> list[str]:
     """Replace the targets that are amounts by numbers, whose forms are added; the notes on them."""
     notes = []
     for name in targets:
@@ -433,14 +419,14 @@ def parse_targets(frame: pd.DataFrame, targets: Sequence[str], forms: dict[str, 
     return notes
 
 
-def describe_amount(column: pd.Series[Any], form: str) -> str:
+def describe_amount(column: Values, form: str) -> str:
     """How a column of amounts is read, by an example."""
     example = column.dropna().iloc[:1]
     value = float(parse_amounts(example, form).iloc[0])
     return f"{column.name} ({str(example.iloc[0])[:40]!r} is {value:.15g})"
 
 
-def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
+def is_real(values: Values, name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that is ambiguous."""
     if is_nested(values):
         raise DataError(f"data.source.target={name}: the column holds {kind_of(values)[1]}")
@@ -470,15 +456,15 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     return True, note
 
 
-def _note_on_spelling(values: pd.Series[Any], name: str, what: str = "classes") -> str:
-    spellings: dict[str, list[str]] = {}
-    for value in map(str, values.dropna().unique()):
-        spellings.setdefault(value.strip().casefold(), []).append(value)
-    alike = ", ".join(map(repr, next((some for some in spellings.values() if len(some) > 1), ())))
-    return f"{what} of {name!r} differ only in case or spaces: {alike}" if alike else ""
+def _note_on_spelling(values: Values, name: str, what: str = "classes") -> str:
+    texts = pd.Series(values.dropna().unique(), dtype=object).astype(str)
+    for _, alike in texts.groupby(texts.str.strip().str.casefold(), sort=False):
+        if len(alike) > 1:
+            return f"{what} of {name!r} differ only in case or spaces: {', '.join(map(repr, alike))}"
+    return ""
 
 
-def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
+def _check_classes(values: Values, name: str, different: int) -> None:
     kind, why = kind_of(values)
     example = str(values.iloc[0])[:40] if len(values) else ""
     key = f"data.source.target={name}"
@@ -507,11 +493,11 @@ class ColumnOptions:
     """Column options of a config; see `assay.data.table.Table`."""
 
     targets: list[str]
-    features: Sequence[str] | None = None
-    exclude: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    categories: Sequence[str] = ()
-    na_values: Sequence[str] = ()
+    features: Strings | None = None
+    exclude: Strings = ()
+    keep: Strings = ()
+    categories: Strings = ()
+    na_values: Strings = ()
     day_first: bool | None = None
 
 
@@ -527,7 +513,7 @@ class Features:
 
 
 def choose_features(
-    frame: pd.DataFrame, options: ColumnOptions, path: str, problems: Sequence[DataError] = ()
+    frame: Frame, options: ColumnOptions, path: str, problems: Sequence[DataError] = ()
 ) -> Features:
     """Choose the feature columns by what each column holds; what is wrong is told beside other problems."""
     for option in ("features", "exclude", "keep", "categories"):
@@ -560,48 +546,46 @@ def choose_features(
     parsed = frame.assign(**numbers)
     problems += _check_leaks(parsed, options, chosen)
     if problems:
-        messages = [text for problem in problems if (text := problem.message.removeprefix("data: "))]
-        hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
-        told = "; ".join(messages)
+        told = "; ".join(filter(None, [problem.message.removeprefix("data: ") for problem in problems]))
         prefix = "" if told.startswith("data.") else "data: "
+        hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
         raise DataError(prefix + told, hint="; ".join(hints))
     _note_forms(frame, options, chosen)
     _add_notes(parsed, options, chosen)
     return chosen
 
 
-def _find_forms(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+def _find_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
     """Learn how amounts, dates and times are written; the columns that are not written in one way."""
-    problems: list[DataError] = []
-    failed: list[str] = []
+    failed: dict[str, DataError] = {}
+    amounts: list[str] = []
     words: list[str] = []
     for name in chosen.names:
         kind = chosen.kinds.get(name, ("category", ""))[0]
-        is_category = kind == "amount" and (name in asked.keep or asked.features is not None)
-        if kind not in FORMED:
-            continue
         try:
-            chosen.forms[name] = find_form(frame[name], kind, asked.day_first)
+            if kind in FORMED:
+                chosen.forms[name] = find_form(frame[name], kind, asked.day_first)
         except DataError as error:
-            if is_category:
-                continue
-            failed.append(name)
-            problems.append(error)
-            words += find_words(frame[name]) if kind == "amount" else []
+            if kind == "amount":
+                if name in asked.keep or asked.features is not None:
+                    continue  # a category
+                amounts.append(name)
+                words += find_words(frame[name])
+            failed[name] = error
     if not failed:
         return []
+    hints = []
     if words:
         missing = _override(asked, "na_values", *dict.fromkeys(words[:NAMED]))
-        problems.append(DataError("", hint=f"{missing} where that means a missing value"))
-    keep = [name for name in failed if chosen.kinds[name][0] == "amount"]
+        hints.append(f"{missing} where that means a missing value")
     ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
-    if keep:
-        them = "it" if len(keep) == 1 else "them"
-        ways += f", {_override(asked, 'keep', *keep)} takes {them} as categories"
-    return [*problems, DataError("", hint=ways)]
+    if amounts:
+        them = "it" if len(amounts) == 1 else "them"
+        ways += f", {_override(asked, 'keep', *amounts)} takes {them} as categories"
+    return [*failed.values(), *(DataError("", hint=hint) for hint in (*hints, ways))]
 
 
-def _leave_out_unfit(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
+def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     left_out: dict[str, str] = {}
     for name, (kind, why) in chosen.kinds.items():
         if name in asked.keep or kind == "nested":
@@ -612,15 +596,16 @@ def _leave_out_unfit(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features
             left_out[name] = why
     if left_out:
         reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
-        able = next((name for name in left_out if not frame[name].isna().all()), "")
-        keep = f"; to use one: {_override(asked, 'keep', able)}" if able else ""
-        if text := next((name for name in left_out if chosen.kinds[name][0] == "text"), ""):
-            keep += f"; to learn from texts: data=text_table {format_override('data.source.text', text)}"
+        keep = ""
+        if able := [name for name in left_out if not frame[name].isna().all()]:
+            keep = f"; to use one: {_override(asked, 'keep', able[0])}"
+        if texts := [name for name in left_out if chosen.kinds[name][0] == "text"]:
+            keep += f"; to learn from texts: data=text_table {format_override('data.source.text', texts[0])}"
         chosen.notes.append(f"left out of the features: {reasons}{keep}")
         chosen.names = [name for name in chosen.names if name not in left_out]
 
 
-def _note_forms(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
+def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     forms = chosen.forms
     if amounts := [name for name, form in forms.items() if is_amount(form)]:
         examples = join_names([describe_amount(frame[name], forms[name]) for name in amounts])
@@ -638,17 +623,16 @@ def _note_forms(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> 
         )
 
 
-def _describe_dates(column: Series[Any], form: str) -> str:
+def _describe_dates(column: Values, form: str) -> str:
     example = f"{column.name} such as {str(column.dropna().iloc[0])[:40]!r}"
     return f"{example} ({form})" if "%" in form else example
 
 
-def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
+def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     texts = [name for name in chosen.names if chosen.kinds.get(name, ("category", ""))[0] == "category"]
     chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
     numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
-    padded = [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]
-    if padded:
+    if padded := [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]:
         chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_names(padded)}")
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     codes |= {name: find_sign(frame[name]) for name in texts}
@@ -659,8 +643,7 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
         chosen.notes.append(
             f"possible codes of missing values: {join_names(counts)}; where they mean that: {option}"
         )
-    few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
-    if few:
+    if few := [name for name in chosen.names if name in numeric and _is_few_integers(frame[name])]:
         values = join_names([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
             f"integers with few values are taken as numbers: {values}; as categories: "
@@ -668,25 +651,25 @@ def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> N
         )
 
 
-def _count(column: Series[Any], code: str) -> int:
+def _count(column: Values, code: str) -> int:
     is_code = column == float(code) if is_number(column) else column.astype(str) == code
     return int(is_code.sum())
 
 
-def join_names(texts: Sequence[str]) -> str:
+def join_names(texts: Strings) -> str:
     """The first of some columns, and how many more there are."""
     more = f", and {len(texts) - NAMED} more columns" if len(texts) > NAMED else ""
     return f"{', '.join(texts[:NAMED])}{more}"
 
 
-def _is_few_integers(column: pd.Series[Any]) -> bool:
+def _is_few_integers(column: Values) -> bool:
     if not is_number(column) or pd.api.types.is_bool_dtype(column):
         return False
     values = column.dropna()
     return 2 < values.nunique() <= _FEW and bool((values == values.round()).all())
 
 
-def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
     """The columns that equal a target; notes on those that decide it in another way."""
     names = [name for name in chosen.names if name not in asked.keep]
     for target in asked.targets:

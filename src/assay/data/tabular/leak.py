@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from math import lgamma
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-    from pandas import Series
+
+    from assay.data.types import Bools, Floats, Frame, Strings, Values
 
 _ROWS: Final = 20
 """Below this many, one column may follow another by chance."""
@@ -28,7 +27,7 @@ _VALLEY: Final = 1.25
 """Of drawn tables this finds 97 % of the thresholds, and 0.4 % of the classes that lie apart."""
 
 
-def find_leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str, str]:
+def find_leak(frame: Frame, features: Strings, target: str) -> tuple[str, str]:
     """The first feature that equals the target, and how; two empty texts if there is none."""
     for name in features:
         both = frame[[name, target]].dropna()
@@ -37,7 +36,7 @@ def find_leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tupl
     return "", ""
 
 
-def _describe_relation(feature: Series[Any], target: Series[Any]) -> str:
+def _describe_relation(feature: Values, target: Values) -> str:
     different = target.nunique()
     if different < 2:
         return ""
@@ -54,7 +53,7 @@ def _describe_relation(feature: Series[Any], target: Series[Any]) -> str:
     return f"each of its {different} values stands for one of the target" if len(pairs) == different else ""
 
 
-def find_hints(frame: pd.DataFrame, features: Sequence[str], target: str) -> dict[str, str]:
+def find_hints(frame: Frame, features: Strings, target: str) -> dict[str, str]:
     """Features that decide the target without being equal to it, and how."""
     frame = frame[frame[target].notna()]
     sample = frame.iloc[:: max(1, len(frame) // _MOST_ROWS)]
@@ -66,7 +65,7 @@ def find_hints(frame: pd.DataFrame, features: Sequence[str], target: str) -> dic
     return hints
 
 
-def _describe_hint(feature: Series[Any], target: Series[Any]) -> str:
+def _describe_hint(feature: Values, target: Values) -> str:
     classes = pd.factorize(target)[0]
     if len(target) < _ROWS or classes.max() < 1:
         return ""
@@ -88,7 +87,7 @@ def _describe_hint(feature: Series[Any], target: Series[Any]) -> str:
     return _describe_groups(pd.factorize(values)[0], classes)
 
 
-def _describe_gaps(missing: NDArray[np.bool_], classes: NDArray[np.intp], target: Series[Any]) -> str:
+def _describe_gaps(missing: Bools, classes: NDArray[np.intp], target: Values) -> str:
     """Of a column that has no value in the rows of one target value, and in no others, or the reverse."""
     if not missing.any() or missing.all() or _log_ways(np.bincount(missing)) < -_BY_CHANCE:
         return ""
@@ -113,9 +112,7 @@ def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:
     return f"each of its {len(counts):,} values occurs with one class of the target alone"
 
 
-def _describe_threshold(
-    numbers: NDArray[np.float64], classes: NDArray[np.intp], borders: NDArray[np.intp]
-) -> str:
+def _describe_threshold(numbers: Floats, classes: NDArray[np.intp], borders: NDArray[np.intp]) -> str:
     """Of a number that is cut into the classes.
 
     Classes that lie apart by nature have few rows between them, a valley at the border; one that is drawn
@@ -130,7 +127,7 @@ def _describe_threshold(
     return f"the target changes where it passes {middles}"
 
 
-def _is_valley(numbers: NDArray[np.float64], first: int, border: int, end: int) -> bool:
+def _is_valley(numbers: Floats, first: int, border: int, end: int) -> bool:
     """Whether values lie farther apart at a border than on both of its sides; also of too few to tell."""
     fewest = min(border - first, end - border)
     if fewest < _FEWEST:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.data.types import Bools, Floats, Frame, Rows, Strings, Values
+
 
 _MARKED: Final = 10
 """Training rows that lack a number or a date, from which on that is a feature of its own."""
@@ -68,13 +70,13 @@ class Column:
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
         return tuple(column_kind.date_parts(fill, self.parts, self.start)[0].tolist())
 
-    def is_far_off(self, values: pd.Series[Any]) -> NDArray[np.bool_]:
+    def is_far_off(self, values: Values) -> Bools:
         """Where numbers or dates lie outside of those of training by more than these differ."""
         if self.span is None:
             return np.zeros(len(values), dtype=bool)
         numbers = values.to_numpy() if self.kind == "number" else column_kind.days_since_1970(values)
         low, high = self.span
-        far: NDArray[np.bool_] = (numbers < 2 * low - high) | (numbers > 2 * high - low)
+        far: Bools = (numbers < 2 * low - high) | (numbers > 2 * high - low)
         return far & np.isfinite(numbers)
 
     @property
@@ -89,17 +91,17 @@ class Column:
     @property
     def wanted(self) -> str:
         """What a value of it is, for messages."""
+        if is_amount(self.form):
+            return f"a number such as {format_amount(12.5, self.form)}"
         if self.kind != "date":
-            return (
-                f"a number such as {format_amount(12.5, self.form)}" if is_amount(self.form) else "a number"
-            )
+            return "a number"
         if self.form == TIME:
             return "a time of day such as 13:08"
         examples = {column_kind.ISO: "2024-12-31", "s": "1735603200", "ms": "1735603200000"}
         return f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
 
 
-def check_trained_columns(columns: Sequence[Column], names: Sequence[str], where: str = "data") -> None:
+def check_trained_columns(columns: Sequence[Column], names: Strings, where: str = "data") -> None:
     """Refuse a table that lacks a column that a model was trained on, or has it twice."""
     if missing := [column.name for column in columns if column.name not in names]:
         named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
@@ -134,38 +136,45 @@ class TableEncoder:
         self.csv: dict[str, str] = {}
         self.target_forms: dict[str, str] = {}
 
-    def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
+    def fit(self, raw: Frame, rows: Rows) -> None:
         """Learn the categories, and the values to fill in."""
         training = raw.iloc[rows]
         columns = []
         for name in map(str, raw.columns):
             form = self._forms.get(name, "")
+            column = training[name]
             if is_amount(form):
-                columns.append(self._learn_number(name, parse_amounts(training[name], form), form))
-            elif form or pd.api.types.is_datetime64_any_dtype(raw[name]):
-                columns.append(self._learn_date(name, training[name]))
+                columns.append(self._learn_number(name, parse_amounts(column, form), form))
+            elif form or pd.api.types.is_datetime64_any_dtype(column):
+                columns.append(self._learn_date(name, column))
+            elif is_number(column):
+                columns.append(self._learn_number(name, column))
             else:
-                learn = self._learn_number if is_number(raw[name]) else self._learn_category
-                columns.append(learn(name, training[name]))
+                columns.append(self._learn_category(name, column))
         self.columns = tuple(columns)
 
-    def _learn_number(self, name: str, column: pd.Series[Any], form: str = "") -> Column:
+    def _learn_number(self, name: str, column: Values, form: str = "") -> Column:
         numbers = _to_floats(column)
         present = numbers[~np.isnan(numbers)]
         fill = float(np.median(present)) if len(present) else 0.0
+        return self._scalar(name, "number", numbers, fill, form=form, shift=_find_shift(present))
+
+    def _scalar(self, name: str, kind: Any, numbers: Floats, fill: float, **learned: Any) -> Column:
+        """A column of numbers, or of days since 1970, of which NaN is missing."""
+        present = numbers[~np.isnan(numbers)]
         gaps = len(numbers) - len(present)
+        span = (float(present.min()), float(present.max())) if len(present) else None
         return Column(
             name,
-            "number",
+            kind,
             fill if self._impute else None,
-            form=form,
             gaps=gaps > 0,
-            span=_span(present),
+            span=None if learned["form"] == TIME else span,
             marks_gaps=self._impute and gaps >= _MARKED,
-            shift=_find_shift(present),
+            **learned,
         )
 
-    def _learn_category(self, name: str, column: pd.Series[Any]) -> Column:
+    def _learn_category(self, name: str, column: Values) -> Column:
         # By their number, and of equally many by their name. That a value is missing may say something, too.
         texts = category_texts(column)
         gaps = bool(column.isna().any())
@@ -179,7 +188,7 @@ class TableEncoder:
         fill = ("" if gaps else next(iter(names), "")) if self._impute else None
         return Column(name, "category", fill, codes, other, gaps=gaps)
 
-    def _learn_date(self, name: str, column: pd.Series[Any]) -> Column:
+    def _learn_date(self, name: str, column: Values) -> Column:
         """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
         form = self._forms.get(name, column_kind.ISO)
         days = column_kind.days_since_1970(column_kind.parse_dates(column, form))
@@ -189,20 +198,11 @@ class TableEncoder:
         values = column_kind.date_parts(present, parts, start)
         varying = [part for i, part in enumerate(parts) if len(np.unique(values[:, i])) > 1]
         fill = float(present[(len(present) - 1) // 2]) if len(present) else 0.0  # a date that there is
-        gaps = len(days) - len(present)
-        return Column(
-            name,
-            "date",
-            fill if self._impute else None,
-            parts=tuple(varying) or parts[-1:],
-            start=start,
-            form=form,
-            gaps=gaps > 0,
-            span=None if form == TIME else _span(present),
-            marks_gaps=self._impute and gaps >= _MARKED,
+        return self._scalar(
+            name, "date", days, fill, form=form, start=start, parts=tuple(varying) or parts[-1:]
         )
 
-    def transform(self, raw: pd.DataFrame) -> Tensor:
+    def transform(self, raw: Frame) -> Tensor:
         """Float32 `[N, F]`: numbers and dates in the table's order, their marks of gaps, then categories."""
         check_trained_columns(self.columns, [str(name) for name in raw.columns])
         judged = judge_rows(raw, self.columns)
@@ -215,10 +215,8 @@ class TableEncoder:
             )
         return self.encode(judged.frame)
 
-    def encode(self, judged: pd.DataFrame) -> Tensor:
+    def encode(self, judged: Frame) -> Tensor:
         """As `transform`, of rows that `judge_rows` has taken."""
-        if not len(judged):
-            return torch.zeros(0, len(self.feature_names))
         numbers, marked, categories = self._in_order()
         encoded = [_encode(judged[column.name], column) for column in numbers]
         encoded += [_find_gaps(judged[column.name]) for column in marked]
@@ -232,8 +230,8 @@ class TableEncoder:
         """What each of the F inputs is called: its column, and of which category or part it is."""
         numbers, marked, categories = self._in_order()
         marks = [f"{column.name} is missing" for column in marked]
-        first, last = ([name for one in some for name in one.names] for some in (numbers, categories))
-        return [*first, *marks, *last]
+        names = [[name for column in columns for name in column.names] for columns in (numbers, categories)]
+        return [*names[0], *marks, *names[1]]
 
     def _in_order(self) -> tuple[list[Column], list[Column], list[Column]]:
         """Numbers and dates, those of them whose gaps have a feature of their own, and categories."""
@@ -241,7 +239,7 @@ class TableEncoder:
         marked = [column for column in numbers if column.marks_gaps]
         return numbers, marked, [column for column in self.columns if column.kind == "category"]
 
-    def unknown(self, raw: pd.DataFrame) -> list[str]:
+    def unknown(self, raw: Frame) -> list[str]:
         """A sentence on rows that differ from the training rows."""
         return describe_unusual(judge_rows(raw, self.columns).warnings, raw.index)
 
@@ -260,15 +258,11 @@ class TableEncoder:
         return encoder
 
 
-def _span(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    return (float(values.min()), float(values.max())) if len(values) else None
-
-
 _PRECISE: Final = 1e-4
 """Of a deviation, which rounding to 32 bits may cost at most."""
 
 
-def _find_shift(values: NDArray[np.float64]) -> float:
+def _find_shift(values: Floats) -> float:
     """What is subtracted before numbers become 32 bits, which of 1.7e9 and more keep no units."""
     if not len(values):
         return 0.0
@@ -277,41 +271,39 @@ def _find_shift(values: NDArray[np.float64]) -> float:
     return float(f"{np.median(values):.12g}") if deviation and lost > _PRECISE * deviation else 0.0
 
 
-def _to_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
+def _to_floats(column: Values) -> Floats:
     """Float64, NaN where a value is missing or infinite."""
-    values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)
 
 
-def _find_gaps(values: pd.Series[Any]) -> NDArray[np.float64]:
+def _find_gaps(values: Values) -> Floats:
     """1 where a number or a date is missing or infinite, else 0."""
     numbers = column_kind.days_since_1970(values) if values.dtype.kind == "M" else _to_floats(values)
     return np.isnan(numbers).astype(np.float64)
 
 
-def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Categories as text; 1.0 is 1, for a column of integers with a gap is one of floats."""
+def category_texts(column: Values) -> Values:
+    """Categories as text; 1.0 is 1."""
     if isinstance(column.dtype, pd.StringDtype):
         return column.dropna().astype(object)
-    return column.dropna().map(
-        lambda value: str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    )
+    return column.dropna().map(column_kind.as_text)
 
 
-def _distinct_texts(column: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
+def _distinct_texts(column: Values) -> tuple[NDArray[np.intp], list[str]]:
     """Each row's place among the categories that occur, -1 where it has none, and these as text."""
     is_text = isinstance(column.dtype, pd.StringDtype)
     places, texts = pd.factorize(column if is_text else category_texts(column).reindex(column.index))
     return places, [str(text) for text in texts]
 
 
-def _encode(values: pd.Series[Any], learned: Column) -> NDArray[Any]:
+def _encode(values: Values, learned: Column) -> NDArray[Any]:
     if learned.kind == "category":
         places, texts = _distinct_texts(values)
         unknown = -1 if learned.other is None else learned.other
         # The last one is for those that are missing, whose place is -1.
         codes = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
-        hot: NDArray[np.bool_] = codes[places][:, None] == np.arange(learned.width)
+        hot: Bools = codes[places][:, None] == np.arange(learned.width)
         return hot.astype(np.float32)
     if learned.kind == "date":
         days = column_kind.days_since_1970(values)
@@ -334,21 +326,17 @@ _SHOWN = 40
 class JudgedRows:
     """A table with errors and warnings per row."""
 
-    frame: pd.DataFrame
+    frame: Frame
     errors: dict[int, str] = field(default_factory=dict)
     warnings: dict[int, str] = field(default_factory=dict)
 
 
-def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str = ".") -> JudgedRows:
+def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -> JudgedRows:
     """Find the rows that an encoder refuses, and those that differ from training."""
     judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
     for learned in columns:
-        column = frame[learned.name].reset_index(drop=True)
-        if learned.kind in ("number", "date"):
-            values, missing = _judge_values(judged, learned, column, decimal)
-        else:
-            values = column
-            missing = column.isna().to_numpy()
+        values = column = frame[learned.name].reset_index(drop=True)
+        missing = column.isna().to_numpy()
         if learned.kind == "text":
             missing = blank_texts(column)
             foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
@@ -356,6 +344,8 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
             _note(judged.warnings, foreign, column, sentence)
         elif learned.kind == "category":
             _judge_categories(judged, learned, column)
+        else:
+            values, missing = _judge_values(judged, learned, column, decimal)
         if learned.fill is None:
             sentence = "text" if learned.kind == "text" else "value"
             _note(judged.errors, missing, column, f"has no {sentence}")
@@ -366,12 +356,10 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
     return judged
 
 
-def _judge_values(
-    judged: JudgedRows, learned: Column, column: pd.Series[Any], decimal: str
-) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
+def _judge_values(judged: JudgedRows, learned: Column, column: Values, decimal: str) -> tuple[Values, Bools]:
     """Numbers or dates, and where they are missing."""
     of_date = learned.kind == "date"
-    values: pd.Series[Any]
+    values: Values
     if of_date:
         values = column_kind.parse_dates(column, learned.form)
     elif is_amount(learned.form):
@@ -392,7 +380,7 @@ def _judge_values(
     return values, missing
 
 
-def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any]) -> None:
+def _judge_categories(judged: JudgedRows, learned: Column, column: Values) -> None:
     places, distinct = _distinct_texts(column)
     unknown = np.array([*(text not in learned.codes for text in distinct), False])[places]
     if not unknown.any():
@@ -407,7 +395,7 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any
     known = {text.strip().casefold(): text for text in learned.codes}
     alike = texts.str.strip().str.casefold().map(known).fillna("").to_numpy()
     for text in np.unique(alike[odd]):  # empty for what is like none
-        known_as = f" (it has {str(text)!r})".replace("{", "{{").replace("}", "}}") if text else ""
+        known_as = f" (it has {str(text)!r})" if text else ""
         sentence = f"is {{}}, which no training row has{known_as}: it counts {counts}"
         _note(judged.warnings, odd & (alike == text), column, sentence)
 
@@ -421,24 +409,23 @@ def describe_unusual(odd: Mapping[int, str], rows: Sequence[Any] | pd.Index[Any]
     return [f"{some}, first row {rows[position]} (rows count from 0): {why}"]
 
 
-def blank_texts(texts: pd.Series[Any]) -> NDArray[np.bool_]:
+def blank_texts(texts: Values) -> Bools:
     """Which texts are missing, or are nothing but white space."""
-    blank: NDArray[np.bool_] = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
+    blank: Bools = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
     return blank
 
 
-def _note(noted: dict[int, str], wrong: NDArray[np.bool_], column: pd.Series[Any], sentence: str) -> None:
+def _note(noted: dict[int, str], wrong: Bools, column: Values, sentence: str) -> None:
     for row in np.flatnonzero(wrong):
-        message = f"{column.name!r} {sentence.format(repr(str(column.iloc[row])[:_SHOWN]))}"
+        message = f"{column.name!r} {sentence.replace('{}', repr(str(column.iloc[row])[:_SHOWN]), 1)}"
         noted[int(row)] = f"{noted[int(row)]}; {message}" if int(row) in noted else message
 
 
-def _numbers(column: pd.Series[Any], decimal: str) -> pd.Series[float]:
+def _numbers(column: Values, decimal: str) -> Values:
     """Float64; NaN for what is no number."""
     if is_number(column):
         return column.astype(np.float64)
-    texts = column.astype(object).where(column.notna(), None)
-    points = texts.map(lambda value: use_decimal_point(str(value).strip(), decimal), na_action="ignore")
+    points = column.map(lambda value: use_decimal_point(str(value).strip(), decimal), na_action="ignore")
     values = pd.to_numeric(points, errors="coerce").astype(np.float64)
     # A column of yes and no in which another text stands, too.
     return points.map(TRUTH_VALUES).astype(np.float64) if values.isna().all() else values

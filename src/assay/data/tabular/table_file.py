@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import lzma
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from assay.data.tabular.table_encoder import Column
+    from assay.data.types import Frame, Strings, Values
 
     class ColumnEncoder(Protocol):
         """Of a table or of texts."""
@@ -49,9 +49,9 @@ AUTO: Final = "auto"
 _ARROW: Final = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather"}
 SEPARATORS: Final = ";\t|,"
 """The comma comes last: texts hold it more often than the others."""
-_PLAIN: Final = {"separator": ",", "decimal": "."}
+PLAIN: Final = {"separator": ",", "decimal": "."}
 FILE_OPTIONS: Final[dict[str, Any]] = {
-    **dict.fromkeys(_PLAIN, AUTO),
+    **dict.fromkeys(PLAIN, AUTO),
     "encoding": "utf-8",
     "na_values": AUTO,
     "sheet": None,
@@ -96,8 +96,6 @@ def _count_fields(path: str | Path, options: Mapping[str, Any]) -> Iterator[tupl
 def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
     resolved = dict(options)
-    if is_csv(path):
-        _check_encoding(path, options.get("encoding", "utf-8"))
     if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
         encoding = resolved.get("encoding", "utf-8")
         with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
@@ -107,16 +105,7 @@ def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, A
             resolved["separator"] = _find_separator(lines)
         if resolved["decimal"] == AUTO:
             resolved["decimal"] = _find_decimal(lines, resolved["separator"])
-    return {**resolved, **{key: default for key, default in _PLAIN.items() if resolved.get(key) == AUTO}}
-
-
-def _check_encoding(path: str | Path, encoding: str) -> None:
-    """Refuse UTF-16 that is not read as such: its zeros are characters of other encodings."""
-    with get_handle(path, "rb", is_text=False, compression="infer") as opened:
-        start: bytes = opened.handle.read(2)
-    is_wide = start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or start[:2].count(b"\0") == 1
-    if is_wide and not encoding.lower().startswith(("utf-16", "utf_16", "utf16", "utf-32")):
-        raise UnicodeDecodeError(encoding, start, 0, len(start), "it seems to be UTF-16")
+    return {**resolved, **{key: default for key, default in PLAIN.items() if resolved.get(key) == AUTO}}
 
 
 def is_csv(path: str | Path) -> bool:
@@ -134,14 +123,14 @@ def is_json_lines(path: str | Path) -> bool:
     return str(path).lower().endswith((".jsonl", ".ndjson"))
 
 
-def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
+def _rows(lines: Strings, separator: str) -> list[list[str]]:
     if separator == r"\s+":
         return [line.split() for line in lines]
     rows = list(csv.reader(lines, delimiter=separator))
     return rows[:-1] if len(lines) == _LINES and len(rows) > 1 else rows  # the last may be cut off
 
 
-def _find_separator(lines: Sequence[str]) -> str:
+def _find_separator(lines: Strings) -> str:
     shares: dict[str, float] = {}
     below_title: dict[str, float] = {}
     for separator in SEPARATORS:
@@ -155,7 +144,7 @@ def _find_separator(lines: Sequence[str]) -> str:
     return max(shares, key=lambda separator: shares[separator], default=",")
 
 
-def _find_decimal(lines: Sequence[str], separator: str) -> str:
+def _find_decimal(lines: Strings, separator: str) -> str:
     if separator == ",":
         return "."
     header, *rows = _rows(lines, separator) or [[]]
@@ -193,11 +182,11 @@ def read_table(
     path: str,
     option: str = "path",
     *,
-    columns: Sequence[str] | None = None,
-    texts: Sequence[str] = (),
+    columns: Strings | None = None,
+    texts: Strings = (),
     notes: list[str] | None = None,
     **options: Any,
-) -> pd.DataFrame:
+) -> Frame:
     """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`.
 
     Equal values have equal dtypes, whatever the file, see `settle`. Sentences on words that may stand for a
@@ -243,7 +232,7 @@ def read_table(
     return frame
 
 
-def settle(frame: pd.DataFrame, na_values: str | Sequence[str] | None = None) -> pd.DataFrame:
+def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
     """Bring columns to the dtypes that follow from their values, without typed `na_values` and empty texts.
 
     Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
@@ -251,47 +240,37 @@ def settle(frame: pd.DataFrame, na_values: str | Sequence[str] | None = None) ->
     """
     texts = [] if na_values is None else ["", *(() if na_values == AUTO else na_values)]
     numbers = [float(text) for text in texts if reads_as_number(text)]
-    columns: dict[Any, pd.Series[Any]] = {}
+    columns: dict[Any, Values] = {}
     for name, raw in frame.items():
-        has_objects = raw.dtype == object and not is_nested(raw)
-        column = raw if has_objects else _settle(raw)
+        column = raw if raw.dtype == object else _settle(raw)
         absent = numbers if is_number(column) else [*texts, *numbers]
-        if absent and (has_objects or column.dtype != object) and (missing := column.isin(absent)).any():
+        if absent and not is_nested(column) and (missing := column.isin(absent)).any():
             column = column.mask(missing)
-        columns[name] = _settle_objects(column) if has_objects else column
+        columns[name] = _settle(column) if raw.dtype == object else column
     return pd.DataFrame(columns, index=frame.index, copy=False)
 
 
-def _settle(column: pd.Series[Any]) -> pd.Series[Any]:  # noqa: PLR0911 - one for each kind of dtype
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.ArrowDtype):
-        import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+def _settle(column: Values) -> Values:
+    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
-        array: Any = column.array
-        plain = _from_arrow(pa.chunked_array(array.__arrow_array__())).set_axis(column.index)
-        plain.name = column.name
-        return _settle(plain)
+    dtype: Any = column.dtype
     if isinstance(dtype, pd.SparseDtype):
-        return pd.Series(np.asarray(column), column.index, name=column.name)
-    if isinstance(dtype, pd.CategoricalDtype):
-        categories = _settle(pd.Series(dtype.categories))
+        column = pd.Series(np.asarray(column), column.index, name=column.name)
+    elif isinstance(dtype, pd.ArrowDtype) or (not isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
+        plain = _from_arrow(pa.chunked_array([pa.array(column.array)]))
+        column = pd.Series(plain.array, column.index, name=column.name)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        categories = _settle(column.cat.categories.to_series())
         if categories.dtype.kind in "mM":
             return column.astype(categories.dtype)
         renamed = column.cat.rename_categories(category_texts(categories).astype(str).tolist())
         return renamed if is_number(categories) else _as_texts(renamed)
-    if isinstance(dtype, pd.StringDtype):
+    if isinstance(column.dtype, pd.StringDtype):
         return _as_texts(column)
-    if dtype.kind == "O" and isinstance(dtype, np.dtype):
-        return _settle_objects(column)
-    if pd.api.types.is_extension_array_dtype(dtype) and dtype.kind in "biuf":
-        if dtype.kind == "f":
-            floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            return pd.Series(floats, column.index, name=column.name)
-        return column if column.isna().any() else column.astype(dtype.numpy_dtype)
-    return column
+    return _settle_objects(column) if column.dtype == object else column
 
 
-def _settle_objects(column: pd.Series[Any]) -> pd.Series[Any]:
+def _settle_objects(column: Values) -> Values:
     values = column.dropna()
     kind = infer_dtype(values)
     if kind in ("empty", "floating", "mixed-integer-float", "decimal"):
@@ -311,28 +290,25 @@ def _settle_objects(column: pd.Series[Any]) -> pd.Series[Any]:
     return _as_texts(category_texts(values).reindex(column.index))
 
 
-def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
+def _as_texts(column: Values) -> Values:
     return column.dropna().astype(str).reindex(column.index) if column.isna().any() else column.astype(str)
 
 
-def from_arrow(table: Any, plain: Sequence[str] = ()) -> pd.DataFrame:
+def from_arrow(table: Any, plain: Strings = ()) -> Frame:
     """A table of pyarrow's, to be settled; what pandas kept as a category is one, except `plain` columns."""
-    about = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
-    categorical = {
-        str(entry["name"]) for entry in about.get("columns", ()) if entry["pandas_type"] == "categorical"
-    }
-    index = [name for name in about.get("index_columns", ()) if isinstance(name, str)]
-    names = [*index, *(name for name in table.column_names if name not in index)]
+    about = json.loads((table.schema.metadata or {}).get(b"pandas", "{}"))
+    kinds = {str(entry["name"]): entry["pandas_type"] for entry in about.get("columns", ())}
+    index = [name for name in about.get("index_columns", ()) if name in table.column_names]
     columns = {}
-    for name in names:
-        if name in table.column_names and not (name in index and name.startswith("__index_level_")):
+    for name in dict.fromkeys([*index, *table.column_names]):
+        if name not in index or not name.startswith("__index_level_"):
             column = _from_arrow(table.column(name))
-            is_category = name in categorical and name not in plain
+            is_category = kinds.get(name) == "categorical" and name not in plain
             columns[name] = column.astype("category") if is_category else column
     return pd.DataFrame(columns, index=range(table.num_rows))
 
 
-def _from_arrow(column: Any) -> pd.Series[Any]:
+def _from_arrow(column: Any) -> Values:
     """A column of pyarrow's, in which integers stay exact beside gaps."""
     import pyarrow as pa
 
@@ -342,13 +318,13 @@ def _from_arrow(column: Any) -> pd.Series[Any]:
         return _from_arrow(column.cast(whole))
     if column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         name = {"bool": "boolean"}.get(str(kind), str(kind).replace("u", "U").replace("int", "Int"))
-        nullable: pd.Series[Any] = column.to_pandas(types_mapper=lambda _: pd.api.types.pandas_dtype(name))
+        nullable: Values = column.to_pandas(types_mapper=lambda _: pd.api.types.pandas_dtype(name))
         return nullable
-    settled: pd.Series[Any] = column.to_pandas(date_as_object=False)
+    settled: Values = column.to_pandas(date_as_object=False)
     return settled
 
 
-def parse_texts(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
+def parse_texts(texts: Values, decimal: str) -> Values:
     """Numbers, or yes and no, where a CSV file of these texts alone holds such; else the texts."""
     present = texts.dropna()
     if present.empty or present.str.match(_CODE).any():
@@ -361,9 +337,7 @@ def parse_texts(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
     return texts
 
 
-def parse_remaining(
-    whole: pd.DataFrame, rows: pd.DataFrame, texts: Sequence[str], decimal: str
-) -> pd.DataFrame:
+def parse_remaining(whole: Frame, rows: Frame, texts: Strings, decimal: str) -> Frame:
     """Numbers in columns that other cells than numbers make text only in rows that were left out."""
     for name in rows.columns:
         if name in texts or not isinstance(rows[name].dtype, pd.StringDtype):
@@ -375,35 +349,34 @@ def parse_remaining(
 
 
 def _find_words(
-    raw: pd.DataFrame, frame: pd.DataFrame, decimal: str | None, texts: Sequence[str]
-) -> tuple[dict[str, pd.Series[Any]], set[str]]:
+    raw: Frame, frame: Frame, decimal: str | None, texts: Strings
+) -> tuple[dict[str, Values], set[str]]:
     """The words for missing values in each column, and the columns that hold numbers or dates beside them.
 
     Of these columns the words are removed from `frame`.
     """
-    words: dict[str, pd.Series[Any]] = {}
+    words: dict[str, Values] = {}
     numeric = set[str]()
-    for name in frame.columns:
-        if not isinstance(frame[name].dtype, pd.StringDtype) or not (found := frame[name].isin(WORDS)).any():
+    for name, column in frame.items():
+        if not isinstance(column.dtype, pd.StringDtype) or not (found := column.isin(WORDS)).any():
             continue
-        words[name] = frame[name][found]
-        rest = frame[name].mask(found)
-        parsed = rest
+        words[str(name)] = column[found]
+        rest = parsed = column.mask(found)
         if decimal is not None:
             parsed = parse_texts(rest, decimal)
         elif raw[name].dtype == object:  # of an Excel or JSON file, or of Python: numbers beside words
             parsed = _settle_objects(raw[name].mask(rest.isna()))
         if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
-            numeric.add(name)
+            numeric.add(str(name))
             frame[name] = rest if name in texts else parsed
     return words, numeric
 
 
 def _take_words(
-    frame: pd.DataFrame,
-    words: Mapping[str, pd.Series[Any]],
+    frame: Frame,
+    words: Mapping[str, Values],
     numeric: set[str],
-    na_values: str | Sequence[str],
+    na_values: str | Strings,
 ) -> list[str]:
     """Remove words from columns of text where those of numbers have them as well; sentences on all of them.
 
@@ -413,34 +386,26 @@ def _take_words(
     marks = {word for name in numeric for word in words[name]} if na_values == AUTO else set[str]()
     removed = list[str]()
     values = list[str]()
-    possible = list[str]()
+    possible = [] if na_values == AUTO else list(na_values)
     keep = ""
     for name, found in words.items():
         for word, number in found.value_counts().items():
-            counted = f"{name} ({word!r}, {pluralize(number, 'row')})"
-            if name not in numeric and word not in marks:
-                values.append(counted)
-                possible.append(str(word))
-                continue
-            removed.append(counted)
-            if name not in numeric:
-                frame[name] = frame[name].mask(frame[name] == word)
-                keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
-    sentences = []
-    if removed:
-        sentences.append(f"read as missing: {join_names(removed)}{keep}")
+            is_missing = name in numeric or word in marks
+            (removed if is_missing else values).append(f"{name} ({word!r}, {pluralize(number, 'row')})")
+            possible += [] if is_missing else [str(word)]
+        if name not in numeric and found.isin(marks).any():
+            frame[name] = frame[name].mask(frame[name].isin(marks))
+            keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
+    sentences = [f"read as missing: {join_names(removed)}{keep}"] if removed else []
     if values:
-        typed = [] if na_values == AUTO else list(na_values)
-        hint = format_override("data.source.na_values", [*typed, *dict.fromkeys(possible)])
+        hint = format_override("data.source.na_values", [*dict.fromkeys(possible)])
         sentences.append(
             f"read as a value, not as missing: {join_names(values)}; if it means missing: {hint}"
         )
     return sentences
 
 
-def prepare_rows(
-    frame: pd.DataFrame, columns: Sequence[Column], na_values: str | Sequence[str]
-) -> pd.DataFrame:
+def prepare_rows(frame: Frame, columns: Sequence[Column], na_values: str | Strings) -> Frame:
     """Rows for an encoder that has learned: dtypes, words and categories as those of its training rows."""
     frame = settle(frame[[column.name for column in columns]], na_values)
     for learned in columns:
@@ -455,7 +420,7 @@ def prepare_rows(
     return frame
 
 
-def as_integers(texts: pd.Series[Any]) -> pd.Series[Any]:
+def as_integers(texts: Values) -> Values:
     """Categories as text, 1.0 as 1: pandas writes integers as floats where one is missing."""
     return texts.str.replace(_INTEGRAL, r"\1", regex=True)
 
@@ -481,9 +446,9 @@ def _read_whole(
     path: str | Path,
     key: str,
     options: Mapping[str, Any],
-    columns: Sequence[str] | None = None,
-    _: Sequence[str] = (),
-) -> pd.DataFrame:
+    columns: Strings | None = None,
+    _: Strings = (),
+) -> Frame:
     """Read a file that is not a CSV."""
     name = str(path).lower()
     if name.endswith(".xlsx"):
@@ -506,24 +471,24 @@ def _open_arrow(path: str | Path) -> Any:
 
 
 def _read_csv(
-    path: str, key: str, options: Mapping[str, Any], columns: Sequence[str] | None, texts: Sequence[str]
-) -> pd.DataFrame:
+    path: str, key: str, options: Mapping[str, Any], columns: Strings | None, texts: Strings
+) -> Frame:
     names = _header(path, options)
     _check_unique(names, key, options)
     used = None if columns is None else lambda name: str(name) in columns
     forms = {**_csv_options(options, texts, names), "usecols": used}
     with _explain_widths(path, key, options):
-        frame: pd.DataFrame = pd.read_csv(path, **forms)
+        frame: Frame = pd.read_csv(path, **forms)
     _read_integers(frame, path, forms)
     if columns is None and len(frame) and frame.iloc[:, -1].isna().any():  # so pandas reads missing fields
         _check_widths(path, key, options)
     return frame
 
 
-def _read_integers(frame: pd.DataFrame, path: str, forms: Mapping[str, Any]) -> None:
+def _read_integers(frame: Frame, path: str, forms: Mapping[str, Any]) -> None:
     """Codes such as 01234, and large integers beside a gap, as they are written."""
-    rounded = [name for name in frame.columns if _is_rounded(frame[name])]
-    integers = [name for name in frame.columns if _are_integers(frame[name])]
+    rounded = [name for name, column in frame.items() if _is_rounded(column)]
+    integers = [name for name, column in frame.items() if _are_integers(column)]
     names = [*rounded, *integers] if integers and _has_leading_zeros(path, forms["sep"]) else rounded
     if not names:
         return
@@ -536,7 +501,7 @@ def _read_integers(frame: pd.DataFrame, path: str, forms: Mapping[str, Any]) -> 
             frame[name] = _settle_objects(digits.dropna().map(int).astype(object).reindex(frame.index))
 
 
-def _are_integers(column: pd.Series[Any]) -> bool:
+def _are_integers(column: Values) -> bool:
     if column.dtype.kind in "iu":
         return True
     return column.dtype.kind == "f" and column.hasnans and bool((column.dropna() % 1 == 0).all())
@@ -559,14 +524,14 @@ def _has_leading_zeros(path: str, separator: str) -> bool:
     return False
 
 
-def _is_rounded(column: pd.Series[Any]) -> bool:
+def _is_rounded(column: Values) -> bool:
     """Whether pandas may have read large integers beside a gap as floats, or as texts beside empty ones."""
     if pd.api.types.is_float_dtype(column):
         return bool(column.isna().any() and column.abs().max() >= _LARGE and (column.dropna() % 1 == 0).all())
     return isinstance(column.dtype, pd.StringDtype) and bool((column == "").any())
 
 
-def _csv_options(options: Mapping[str, Any], texts: Sequence[str], names: Sequence[str]) -> Any:
+def _csv_options(options: Mapping[str, Any], texts: Strings, names: Strings) -> Any:
     named = {} if options["header"] is not False else {"header": None, "names": names}
     na_values = [] if options["na_values"] == AUTO else options["na_values"]
     return {
@@ -604,7 +569,7 @@ def _header(path: str | Path, options: Mapping[str, Any]) -> list[str]:
     return [str(name) or f"Unnamed: {index}" for index, name in enumerate(first.iloc[0])]
 
 
-def _read_excel(path: str | Path, key: str, options: Mapping[str, Any]) -> pd.DataFrame:
+def _read_excel(path: str | Path, key: str, options: Mapping[str, Any]) -> Frame:
     sheet = options["sheet"]
     with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
         warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
@@ -617,7 +582,7 @@ def _read_excel(path: str | Path, key: str, options: Mapping[str, Any]) -> pd.Da
         cells: Any = {"dtype": object, "keep_default_na": False, "na_values": [""]}
         rows: Any = {"header": None if options["header"] is False else 0, "skiprows": options["skip_rows"]}
         try:
-            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **cells, **rows)
+            frame: Frame = pd.read_excel(book, sheet_name=sheet or names[0], **cells, **rows)
         except (KeyError, TypeError, SyntaxError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         return frame if options["header"] is not False else frame.add_prefix("c")
@@ -633,7 +598,7 @@ def _check_unique(names: Any, key: str, options: Mapping[str, Any] | None = None
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint=hint)
 
 
-def _check_header(path: str | Path, frame: pd.DataFrame, key: str, options: Mapping[str, Any]) -> None:
+def _check_header(path: str | Path, frame: Frame, key: str, options: Mapping[str, Any]) -> None:
     """Refuse a first row that is a title, or values."""
     names = list(map(str, frame.columns))
     if options["header"] != AUTO or not (is_csv(path) or str(path).lower().endswith(".xlsx")):
@@ -691,68 +656,54 @@ def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> Non
         )
 
 
-def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
-    """Whether each line of a file is a text."""
-    return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
-
-
 def find_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """How a table is read, with what was found in place of `auto`."""
     with _explain_errors(str(path), options.get("encoding", "utf-8")):
         return resolve_options(path, options)
 
 
-def columns_of(path: Path, **options: Any) -> list[str]:
-    """Names of the columns of a table, of which no more is read where that is possible."""
-    options = {**FILE_OPTIONS, **_PLAIN, **options}
-    with _explain_errors(str(path)):
-        if is_json_lines(path):
-            return list(next(_json_records(path, errors="replace"), {}))
-        if path.suffix.lower() in _ARROW:
-            return [str(name) for name in _open_arrow(path).schema.names]
-        if not is_csv(path):
-            return list(map(str, _read_whole(path, str(path), options).columns))
-        names = _header(path, options)
-        _check_unique(names, str(path))
-    return names
-
-
 def table_chunks(
-    path: Path, encoder: ColumnEncoder, size: int, keep: Sequence[str] = (), **options: Any
-) -> Iterator[pd.DataFrame]:
-    """Read what an encoder needs and columns to `keep`, chunk by chunk; the index numbers the rows."""
-    needed = [column.name for column in encoder.columns]
-    options = {**FILE_OPTIONS, **_PLAIN, **options}
-    of_texts = is_texts(path, encoder)
-    names = needed if of_texts else columns_of(path, **options)
-    check_trained_columns(encoder.columns, names, str(path))
-    if missing := [name for name in keep if name not in names]:
-        raise DataError(f"{path} has no column {missing[0]!r} to keep{did_you_mean(missing[0], names, '; ')}")
-    others = [name for name in keep if name not in needed]
-    needed = [*needed, *others]
-    texts = [*text_columns(encoder), *others]
-    frames: Iterator[pd.DataFrame]
+    path: Path, encoder: ColumnEncoder, size: int, keep: Strings = (), **options: Any
+) -> Iterator[Frame]:
+    """Read a table that has what an encoder needs and columns to `keep`; the index numbers the rows."""
+    start = 0
     with _explain_errors(str(path)):
-        if of_texts or is_json_lines(path):
-            if of_texts:
-                records = _text_records(path, needed[0], options["encoding"])
-            else:
-                records = _json_records(path, "replace")
-            chunks = iter(lambda: list(islice(records, size)), [])
-            frames = (pd.DataFrame(chunk, columns=needed, dtype=object) for chunk in chunks)
-        elif is_csv(path):
-            numeric = [column.name for column in encoder.columns if column.kind in ("number", "date")]
-            frames = _frames_of_csv(path, options, texts, numeric, size)
-        elif path.suffix.lower() in _ARROW:
-            frames = _frames_of_arrow(path, needed, size)
-        else:
-            whole = _read_whole(path, str(path), options)
-            whole = whole.set_axis(whole.columns.map(str), axis=1)
-            frames = (whole.iloc[row : row + size] for row in range(0, len(whole), size))
-        start = 0
-        for frame in frames:
+        for raw in _read_frames(path, encoder, size, keep, {**FILE_OPTIONS, **PLAIN, **options}):
+            frame = raw.set_axis(raw.columns.map(str), axis=1)
+            check_trained_columns(encoder.columns, list(frame), str(path))
+            if missing := [name for name in keep if name not in frame]:
+                similar = did_you_mean(missing[0], list(frame), "; ")
+                raise DataError(f"{path} has no column {missing[0]!r} to keep{similar}")
             yield settle(frame.set_axis(pd.RangeIndex(start, start + len(frame)), axis=0))
             start += len(frame)
+
+
+def _read_frames(
+    path: Path, encoder: ColumnEncoder, size: int, keep: Strings, options: Mapping[str, Any]
+) -> Iterator[Frame]:
+    needed = [column.name for column in encoder.columns]
+    is_texts = path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
+    if is_texts or is_json_lines(path):
+        records = _json_records(path, "replace")
+        if is_texts:
+            records = _text_records(path, needed[0], options["encoding"])
+        names: Any = None
+        while chunk := list(islice(records, size)):
+            frame = pd.DataFrame(chunk, columns=names, dtype=object)
+            names = frame.columns
+            yield frame
+    elif is_csv(path):
+        yield from _read_csv_frames(
+            path, [*text_columns(encoder), *set(keep).difference(needed)], size, options
+        )
+    elif path.suffix.lower() in _ARROW:
+        import pyarrow as pa
+
+        for batch in _open_arrow(path).to_batches(batch_size=size):
+            yield from_arrow(pa.Table.from_batches([batch]))
+    else:
+        whole = _read_whole(path, str(path), options)
+        yield from (whole.iloc[row : row + size] for row in range(0, len(whole), size))
 
 
 def text_columns(encoder: ColumnEncoder) -> list[str]:
@@ -760,19 +711,19 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
 
     One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
     """
-    texts = [column.name for column in encoder.columns if column.kind == "text"]
-    categories = [column for column in encoder.columns if column.kind == "category"]
-    return texts + [column.name for column in categories if not set(column.codes) <= {"True", "False"}]
+    return [
+        column.name
+        for column in encoder.columns
+        if column.kind == "text" or (column.kind == "category" and not set(column.codes) <= {"True", "False"})
+    ]
 
 
-def _frames_of_csv(
-    path: Path, options: Mapping[str, Any], texts: Sequence[str], numeric: Sequence[str], size: int
-) -> Iterator[pd.DataFrame]:
+def _read_csv_frames(path: Path, texts: Strings, size: int, options: Mapping[str, Any]) -> Iterator[Frame]:
     key = str(path)
-    is_checked = False
     names = _header(path, options)
+    _check_unique(names, key)
+    is_checked = False
     forms = _csv_options(options, texts, names)
-    forms["na_values"] = {name: [*forms["na_values"], *(WORDS if name in numeric else ())] for name in names}
     with pd.read_csv(path, encoding_errors="replace", chunksize=size, **forms) as reader:
         while True:
             with _explain_widths(path, key, options):
@@ -783,10 +734,3 @@ def _frames_of_csv(
                 _check_widths(path, key, options)
                 is_checked = True
             yield frame
-
-
-def _frames_of_arrow(path: Path, names: list[str], size: int) -> Iterator[pd.DataFrame]:
-    import pyarrow as pa
-
-    for batch in _open_arrow(path).to_batches(columns=names, batch_size=size):
-        yield from_arrow(pa.Table.from_batches([batch]))
