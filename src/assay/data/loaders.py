@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 from typing_extensions import override
@@ -151,9 +152,8 @@ def ignore_stop_signals(worker: int) -> None:
     del worker
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # a terminal, a launcher and a scheduler tell whole groups
-    for name in ("SIGINT", "SIGUSR1"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in (signal.SIGINT, getattr(signal, "SIGUSR1", signal.SIGINT)):
+        signal.signal(number, signal.SIG_IGN)
 
 
 @final
@@ -174,21 +174,17 @@ class KeyedDataset(Dataset[Any]):
             sample = self._dataset[row]
             if not self._transforms:
                 return sample
-            if isinstance(sample, dict):
-                names = [*sample][:2]
-                pair = self._transforms.pair(sample[names[0]], sample[names[1]], draw)
-                return {**sample, **dict(zip(names, pair, strict=True))}
-            inputs, targets, *extra = sample
-            return (*self._transforms.pair(inputs, targets, draw), *extra)
+            inputs, targets, *extra = sample.values() if isinstance(sample, dict) else sample
+            pair = (*self._transforms.pair(inputs, targets, draw), *extra)
+            return dict(zip(sample, pair, strict=True)) if isinstance(sample, dict) else pair
         except DataError as error:
             return error
 
 
 def collate(samples: list[Any]) -> Any:
     """As torch's `default_collate`; one `DataError` among the samples stands for them all."""
-    for sample in samples:
-        if isinstance(sample, DataError):
-            return sample
+    if failed := [sample for sample in samples if isinstance(sample, DataError)]:
+        return failed[0]
     try:
         return default_collate(samples)
     except (RuntimeError, TypeError) as error:
@@ -212,9 +208,9 @@ class Redrawn:
 def _draw_keys(subset: Subset, order: BatchOrder, position: Position) -> Iterator[list[tuple[int, int, int]]]:
     """Batches of keys that carry the epoch, so that workers need no other state."""
     epoch, start = position()
-    chosen = (order.batches(epoch, start, of=of) for of in (subset.rows, subset.keys))
-    for rows, keys in zip(*chosen, strict=True):
-        yield [(epoch, row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]
+    for at in order.batches(epoch, start):
+        keys = zip(subset.rows[at].tolist(), subset.keys[at].tolist(), strict=True)
+        yield [(epoch, *key) for key in keys]
 
 
 @final
@@ -259,12 +255,11 @@ def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iter
     if isinstance(subset.data, Stream) and subset.data.unlike:
         unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
         chosen = torch.cat([unlike, chosen])
-    rows = subset.rows[chosen].tolist()
-    keys = subset.keys[chosen].tolist()
+    keys = zip(subset.rows[chosen].tolist(), subset.keys[chosen].tolist(), strict=True)
     loader: DataLoader[Any] = DataLoader(
         KeyedDataset(subset.data, subset.transforms, seed),
         batch_size=_MOST_AT_ONCE,
-        sampler=[(0, row, key) for row, key in zip(rows, keys, strict=True)],
+        sampler=[(0, *key) for key in keys],
         collate_fn=list,
         num_workers=num_workers,
     )
@@ -309,8 +304,5 @@ def target_statistics(splits: Splits) -> Scale:
     real = [splits.task.standardizes(column, splits.class_names) for column in columns]
     if not any(real):
         return (), ()
-    mean, std = statistics(blocks(targets, torch.as_tensor(splits.rows["train"])))
-    return (
-        tuple(value if is_real else 0.0 for value, is_real in zip(mean, real, strict=True)),
-        tuple(value if is_real else 1.0 for value, is_real in zip(std, real, strict=True)),
-    )
+    mean, std = map(np.array, statistics(blocks(targets, torch.as_tensor(splits.rows["train"]))))
+    return tuple(np.where(real, mean, 0.0).tolist()), tuple(np.where(real, std, 1.0).tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,15 +43,15 @@ class TargetScale:
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         key = (like.device, dtype, like.ndim)
         if key not in self._ready:
-            mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self._mean, self._std))
-            self._ready[key] = _place(mean, like, dtype), _place(std, like, dtype)
+            self._ready[key] = _place(self._mean, like, dtype), _place(self._std, like, dtype)
         return self._ready[key]
 
 
-def _place(values: Tensor, like: Tensor, dtype: torch.dtype) -> Tensor:
+def _place(values: Any, like: Tensor, dtype: torch.dtype) -> Tensor:
     """A value for each channel or feature of a batch, on its device."""
     # Two steps, because some devices have no float64.
-    return values.view(-1, *[1] * max(0, like.ndim - 2)).to(dtype).to(like.device)
+    placed = torch.tensor(values, dtype=torch.float64).view(-1, *[1] * max(0, like.ndim - 2))
+    return placed.to(dtype).to(like.device)
 
 
 def target_scale(spec: Mapping[str, Any]) -> TargetScale:
@@ -109,16 +110,16 @@ class Normalize:
         """What was normalised in the unit from before; bytes as floats from 0 to 1."""
         if not self.mean:
             return inputs
-        mean, std = (_place(torch.tensor(values), inputs, torch.float32) for values in (self.mean, self.std))
-        return inputs * torch.where(std == 0, 1, std) + mean
+        std = _place(self.std, inputs, torch.float32)
+        return inputs * torch.where(std == 0, 1, std) + _place(self.mean, inputs, torch.float32)
 
     def _statistics(self, like: Tensor, dtype: torch.dtype, is_byte: bool) -> tuple[Tensor, Tensor]:
         key = (like.device, dtype, like.ndim, is_byte)
         if key not in self._ready:
-            mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.mean, self.std))
+            std = np.array(self.std)
             std[std == 0] = 1
             scale = 1 / (std * 255) if is_byte else 1 / std
-            self._ready[key] = _place(-mean / std, like, dtype), _place(scale, like, dtype)
+            self._ready[key] = _place(-np.array(self.mean) / std, like, dtype), _place(scale, like, dtype)
         return self._ready[key]
 
 
@@ -151,11 +152,9 @@ def _moments(block: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _byte_moments(block: Tensor) -> tuple[Tensor, Tensor]:
-    channels = [
-        torch.bincount(block[:, channel].flatten(), minlength=256) for channel in range(block.shape[1])
-    ]
-    counts = torch.stack(channels).to(torch.float64)
-    levels = torch.arange(256, dtype=torch.float64) / 255
+    channels = block.unbind(1)
+    counts = torch.stack([one.flatten().bincount(minlength=256) for one in channels]).double()
+    levels = torch.arange(256).double() / 255
     mean = (counts * levels).sum(1) / counts.sum(1)
     return mean, (counts * (levels - mean[:, None]).square()).sum(1)
 

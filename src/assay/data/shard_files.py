@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tarfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -140,8 +140,8 @@ class _Folder:
         """Size and stamp of a shard as they are now, and whether the stamp stands for its contents."""
         self._files.invalidate_cache()
         info = self._files.info(self._full_name(name))
-        tag, time = (next((str(info[key]) for key in keys if info.get(key)), "") for keys in (_TAGS, _TIMES))
-        return int(info["size"]), tag or time, bool(tag)
+        stamps = [(str(info[key]), key in _TAGS) for key in (*_TAGS, *_TIMES) if info.get(key)]
+        return int(info["size"]), *(stamps or [("", False)])[0]
 
     def hash(self, name: str) -> str:
         """SHA-256 of a shard."""
@@ -345,14 +345,9 @@ class ShardReader:
 
     def count(self, name: str, values: Callable[[int], Any]) -> list[dict[Any, int]]:
         """How often each value of a block occurs: all are read, once, and the index keeps the result."""
-        import pandas as pd
-
         if name not in self._index.counts:
-            found = [pd.Series(values(block)).value_counts(sort=False) for block in range(len(self.rows))]
-            found = [one[one > 0] for one in found]  # a category may be in no row
-            self._index.counts[name] = [
-                [*zip(one.index.tolist(), one.tolist(), strict=True)] for one in found
-            ]
+            tallies = [Counter(np.asarray(values(block)).tolist()) for block in range(len(self.rows))]
+            self._index.counts[name] = [[*tally.items()] for tally in tallies]
             self._save()
         return [dict(tally) for tally in self._index.counts[name]]
 
@@ -468,15 +463,13 @@ class ShardReader:
 def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) -> str:
     """The column that is asked for, or one of a usual name."""
     names = list(reader.schema.names)
-    found = asked if asked != "auto" else next((name for name in usual if name in names), asked)
-    if found not in names:
-        what = (
-            f"has no column {found!r}" if asked != "auto" else f"has none of the columns {', '.join(usual)}"
-        )
-        raise DataError(
-            f"data.source.{option}={asked}: {reader.path} {what}", hint=f"columns: {', '.join(names[:20])}"
-        )
-    return found
+    wanted = usual if asked == "auto" else [asked]
+    if found := [name for name in wanted if name in names]:
+        return found[0]
+    raise DataError(
+        f"data.source.{option}={asked}: {reader.path} has no column {' or '.join(map(repr, wanted))}",
+        hint=f"columns: {', '.join(names[:20])}",
+    )
 
 
 USUAL_PICTURES: Final = (PICTURE, "img", "picture", "jpg", "png")

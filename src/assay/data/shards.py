@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import torch
 
 from assay.data.shard_files import ShardReader
-from assay.data.subset import SUBSET_WORDS, parse_subsets
+from assay.data.subset import SUBSET_WORDS, SUBSETS, parse_subsets
 from assay.data.tabular.column_kind import check_columns
 from assay.data.transforms import stack
 from assay.errors import DataError, check_numbers
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from assay.data.types import Rows, Strings
 
 
-SUBSETS: Final = ("train", "val", "test")
 _WINDOW_BYTES: Final = 1 << 26
 _KEPT: Final = 512
 """Blocks for which it is kept which subset each row is in."""
@@ -76,18 +76,17 @@ class Division:
                     f"{self._key}={self._column}: the names of shards say which subset each is in",
                     hint=f"{self._key}=null",
                 )
-            tally = [[*by_shard.values()].count(code) for code in range(3)]
+            tally = np.bincount([*by_shard.values()], minlength=3)
             said = ", ".join(
                 f"{number} {name}" for name, number in zip(SUBSETS, tally, strict=True) if number
             )
             self.note = f"data: the names of shards divide them: {said}"
         self._drawn: dict[int, dict[int, int]] = {}
         self._kept: dict[int, NDArray[np.int8]] = {}
+        self.counts = np.where(self._layout[:, None] == np.arange(3), reader.rows[:, None], 0)
         if self._column:
             tallies = reader.count(self.name, self.keyed)
             self.counts = np.array([[tally.get(code, 0) for code in range(3)] for tally in tallies])
-        else:
-            self.counts = np.where(self._layout[:, None] == np.arange(3), reader.rows[:, None], 0)
         totals = self.counts.sum(0)
         self.cut = [] if by_group else [code for code in (2, 1) if not totals[code]]
         for code in self.cut:
@@ -111,8 +110,8 @@ class Division:
         for block, some in self._spread(code, total if most is None else min(most, total)):
             rows = np.flatnonzero(self.codes(block) == code)
             draws = np.random.default_rng(mix(self._seed, block, code))
-            drawn |= {block: np.sort(draws.permutation(rows)[:some])} if some else {}
-        return drawn
+            drawn[block] = np.sort(draws.permutation(rows)[:some])
+        return {block: rows for block, rows in drawn.items() if len(rows)}
 
     def codes(self, block: int) -> NDArray[np.int8]:
         """The subset of each row of a block, by its place in `SUBSETS`."""
@@ -136,11 +135,9 @@ class Division:
             subsets = parse_subsets(values, self._key, self._column)
             return np.array([SUBSETS.index(name) for name in subsets], np.int8)
         texts = values.astype(str).to_numpy(object)
-        key = f"{mix(self._seed):016x}"[:16]
-        places = pd.util.hash_array(texts, hash_key=key) / 2.0**64
+        places = pd.util.hash_array(texts, hash_key=f"{mix(self._seed):016x}"[:16]) / 2.0**64
         test = self._shares["test"]
-        val = self._shares["val"]
-        return np.where(places < test, 2, np.where(places < test + val, 1, 0)).astype(np.int8)
+        return np.select([places < test, places < test + self._shares["val"]], [2, 1]).astype(np.int8)
 
 
 def _subset_of_name(name: str) -> int:
@@ -190,13 +187,6 @@ class ShardStream:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last_window": (None, None)}
 
-    def _order_blocks(self, order: BatchOrder, epoch: int) -> tuple[Rows, Rows]:
-        """Blocks in the order of an epoch, and the position at which each one ends."""
-        blocks = np.flatnonzero(self._counts)
-        if order.shuffle:
-            blocks = np.random.default_rng(mix(order.seed, epoch)).permutation(blocks)
-        return blocks, np.cumsum(self._counts[blocks])
-
     def steps_per_window(self, order: BatchOrder) -> int:
         """Batches of all ranks together whose samples are drawn from one window."""
         return max(1, self.window // (order.batch_size * order.world_size))
@@ -223,7 +213,10 @@ class ShardStream:
 
     def _by_block(self, order: BatchOrder, epoch: int, positions: Rows) -> Iterator[tuple[int, Rows, Rows]]:
         """For each block: which of the positions lie in it, and at which of its rows, ascending."""
-        blocks, ends = self._order_blocks(order, epoch)
+        blocks = np.flatnonzero(self._counts)
+        if order.shuffle:
+            blocks = np.random.default_rng(mix(order.seed, epoch)).permutation(blocks)
+        ends = np.cumsum(self._counts[blocks])
         places = np.searchsorted(ends, positions, side="right")
         by_position = np.argsort(positions)
         for place in np.unique(places):
@@ -244,14 +237,6 @@ class ShardStream:
         numbers = np.concatenate([self._reader.starts[block] + rows for block, _, rows in found])
         return table.take(pa.array(back)), numbers[back]
 
-    def _window(self, order: BatchOrder, epoch: int, start: int, end: int) -> tuple[Any, Rows]:
-        key = order, epoch, start
-        if self._last_window[0] != key:
-            self._last_window = (None, None)  # before the next one is read
-            self._last_window = key, self._table(order, epoch, np.arange(start, end))
-        window: tuple[Any, Rows] = self._last_window[1]
-        return window
-
     def batches(
         self, order: BatchOrder, epoch: int, first: int, count: int, transforms: Transforms
     ) -> list[tuple[Tensor, Tensor]]:
@@ -260,17 +245,19 @@ class ShardStream:
         if self._reader.is_random:
             table, numbers = self._table(order, epoch, start + mine)
         else:  # read from its beginning, so the next batches need not be found again
-            window, numbers_in_window = self._window(order, epoch, start, end)
-            table = window.take(mine)
-            numbers = numbers_in_window[mine]
+            if self._last_window[0] != (key := (order, epoch, start)):
+                self._last_window = (None, None)  # before the next one is read
+                self._last_window = key, self._table(order, epoch, np.arange(start, end))
+            table, numbers = self._last_window[1]
+            table = table.take(mine)
+            numbers = numbers[mine]
         inputs, targets = self._decode(table, numbers)
         if isinstance(inputs, torch.Tensor):
             inputs, targets = transforms.pairs(inputs, targets, order.seed, epoch, torch.from_numpy(numbers))
         else:
             keyed = zip(inputs, targets, numbers.tolist(), strict=True)
-            pairs = [transforms.pair(one, target, (order.seed, epoch, key)) for one, target, key in keyed]
-            inputs = stack([one for one, _ in pairs])
-            targets = torch.stack([target for _, target in pairs])
+            pairs = [transforms.pair(*pair, (order.seed, epoch, number)) for *pair, number in keyed]
+            inputs, targets = map(stack, map(list, zip(*pairs, strict=True)))
         size = order.batch_size
         return [(inputs[at : at + size], targets[at : at + size]) for at in range(0, len(inputs), size)]
 
@@ -317,18 +304,18 @@ class ShardSource(ABC):
     def read(self) -> Mapping[str, Stream | Unfitted]:
         """A sample of the training rows, which stand for them all, and the subsets that are evaluated on."""
         self._reader = reader = ShardReader(self._path)
-        self.notes = (reader.note,) if reader.note else ()
         for key, name in self.split_columns.items():
             if key == "data.split.time":
                 raise DataError(f"{key}={name}: shards are not in order of time", hint=f"{key}=null")
             self._check_names([name], key)
         division = Division(reader, self._shares, self._seed, self._eval_rows, self.split_columns)
         self._division = division
-        self.notes += (division.note,) if division.note else ()
+        self.notes = tuple(filter(None, (reader.note, division.note)))
         trained, evaluated = self._choose_columns()
         size = max(1, sum(shard.num_bytes for shard in reader.shards) // int(reader.rows.sum()))
-        held = _WINDOW_ROWS if reader.is_random else max(64, _WINDOW_BYTES // size)
-        window = self._window or min(_WINDOW_ROWS, held)
+        window = self._window or _WINDOW_ROWS
+        if not (self._window or reader.is_random):
+            window = min(window, max(64, _WINDOW_BYTES // size))
         self.stream = ShardStream(reader, division, trained, self._decode, window=window, row_bytes=size)
         sampled = {}
         counts = dict(zip(SUBSETS, division.counts.sum(0).tolist(), strict=True))
@@ -364,10 +351,9 @@ class ShardSource(ABC):
         )
         for code in (1, 2):
             if SUBSETS[code] in sampled:
-                counts = sampled[SUBSETS[code]][0].column(name).to_pandas().value_counts()
-                counts = counts[counts > 0]  # a category may be in no row
-                for value, number in zip(counts.index.tolist(), counts.tolist(), strict=True):
-                    totals[value] = totals.get(value, 0) - (number if code in division.cut else 0)
+                values = sampled[SUBSETS[code]][0].column(name).to_pylist()
+                for value, number in Counter(values).items():
+                    totals[value] = totals.get(value, 0) - number * (code in division.cut)
         return totals
 
     def _check_names(self, names: Strings, option: str) -> None:

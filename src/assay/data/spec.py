@@ -208,7 +208,7 @@ class FittedPreprocessing:
         names = tuple(source.class_names)
         targets = {subset: data.targets for subset, data in given.items()}
         if task.learns_from_inputs:
-            if any(values.ndim != 1 for values in targets.values()) or names != self.spec.class_names:
+            if names != self.spec.class_names or any(values.ndim != 1 for values in targets.values()):
                 targets = {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
         elif task.has_real_targets:
             for subset, values in targets.items():
@@ -257,12 +257,11 @@ class FittedPreprocessing:
     def _renumber_classes(
         self, names: Strings, trained_names: Strings, targets: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        indices = {name: index for index, name in enumerate(trained_names)}
-        present = {int(label) for values in targets.values() for label in torch.unique(values)}
-        unknown = [name for label, name in enumerate(names) if name not in indices and label in present]
-        if unknown:
+        known = list(trained_names)
+        new = torch.tensor([known.index(name) if name in known else -1 for name in names])
+        present = torch.cat([*targets.values()]).unique()
+        if unknown := [names[label] for label in present if new[label] < 0]:
             raise _unknown_error("class", unknown, trained_names)
-        new = torch.tensor([indices.get(name, -1) for name in names])
         return {subset: new[values] for subset, values in targets.items()}
 
     def _match_masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -273,9 +272,9 @@ class FittedPreprocessing:
                 f"{', '.join(trained_names[:10])}",
                 hint=f"number and name them alike: data.source.class_names=[{','.join(trained_names)}]",
             )
-        missing = len(trained_names) - len(names)
+        missing = 0, len(trained_names) - len(names)
         return {  # of a stream they are the pixels of each class
-            subset: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
+            subset: torch.nn.functional.pad(values, missing) if values.ndim == 2 else values
             for subset, values in targets.items()
         }
 
@@ -304,15 +303,15 @@ class FittedPreprocessing:
 
     def check(self, first: Tensor) -> None:
         """Refuse samples that do not fit the model."""
-        shape = tuple(first.shape[1:])
-        expected = tuple(self.spec.input_shape)
+        shape = list(first.shape[1:])
+        expected = list(self.spec.input_shape)
         dtype = stored_type(first.dtype)
         trained = self.spec.input_dtype
         same_kind = dtype == trained or (first.is_floating_point() and "float" in trained)
         if shape != expected or not same_kind:
             raise DataError(
-                f"data: a sample has shape {list(shape)} and type {dtype}; the model was trained on "
-                f"{list(expected)} and {trained}",
+                f"data: a sample has shape {shape} and type {dtype}; the model was trained on "
+                f"{expected} and {trained}",
                 hint="give data of the form that the run was trained on",
             )
 

@@ -15,6 +15,7 @@ from assay.data.samples import Samples, Unfitted
 from assay.data.source_info import info_of
 from assay.data.spec import Spec
 from assay.data.subset import (
+    SUBSETS,
     Split,
     blocks,
     divide,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from assay.data.samples import Encoder, Source, Stream
     from assay.data.shards import ShardStream
     from assay.data.spec import FittedPreprocessing
-    from assay.data.types import Rows, Strings
+    from assay.data.types import Rows
     from assay.task.task import Task
 
     Data = Samples | Stream | Unfitted
@@ -68,13 +69,9 @@ def _form(samples: Tensor) -> str:
 
 def request_split_columns(source: Source, split: Split) -> None:
     """Make a source provide the values that its samples are divided by."""
-    columns = split.columns
-    if split.folds:
-        columns = {**columns, "data.split.folds": str(split.folds)}
-    if split.dedup:
-        columns = {**columns, "data.split.dedup": "true"}
-    if columns and info_of(source).divides_itself:
-        key, name = next(iter(columns.items()))
+    chosen = {**split.columns, "data.split.folds": split.folds, "data.split.dedup": split.dedup and "true"}
+    if (typed := [item for item in chosen.items() if item[1]]) and info_of(source).divides_itself:
+        key, name = typed[0]
         raise DataError(
             f"{key}={name}: this source divides its texts itself; its samples are not independent",
             hint=f"{key}=null fold=null; data.source.split_by sets how they are divided",
@@ -168,10 +165,8 @@ class Splits:
     def note_lacking(self, subset: str) -> list[str]:
         """Name the classes or labels without a sample in a subset."""
         lacking = self.task.lacking(self.targets(subset), self.class_names) if len(self.rows[subset]) else []
-        if not lacking:
-            return []
         names = f"{self.task.unit[0]} {join_first(lacking)}"
-        return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"]
+        return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"] if lacking else []
 
     def describe(self, first: Tensor, mean: Numbers, std: Numbers, **others: Any) -> Spec:
         """The spec of these subsets."""
@@ -203,7 +198,7 @@ class Splits:
             return self.stream.digest
         digest = hashlib.sha256()
         contents: dict[int, str] = {}
-        for subset in ("train", "val", "test"):
+        for subset in SUBSETS:
             data = self.data[subset]
             if id(data) not in contents:
                 contents[id(data)] = data.digest()
@@ -257,8 +252,8 @@ def read_splits(
             raise
         # They cannot be the run's own: too few, or without the columns that those were divided by.
         rows = {subset: np.arange(len(data)) for subset, data in parts.items()}
-        rows |= {"train": np.arange(len(training))}
-        rows = {subset: rows.get(subset, np.arange(0)) for subset in ("train", "val", "test")}
+        rows["train"] = np.arange(len(training))
+        rows = {subset: rows.get(subset, np.arange(0)) for subset in SUBSETS}
         notes = []
     if split.folds:
         parts.pop("test", None)
@@ -276,9 +271,12 @@ def read_splits(
     all_data = {"train": training, **parts}
     if compare and trained is None:
         names = class_names[::-1] if getattr(source, "is_reversed", False) else class_names
-        notes += _compare_subsets(all_data, rows, split, labels, names)
+        if labels is not None and names:
+            notes += note_small_classes(labels, names, rows, all_data, split)
+        notes += find_copies(all_data, rows)
+        notes += note_ignored_columns(training, all_data, rows, folds=bool(split.folds))
     encoded = _encode(all_data, None if trained else rows["train"])
-    shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
+    shared = {subset: encoded.get(subset, encoded["train"]) for subset in SUBSETS}
     if trained and undivided:
         shared["all"] = encoded["train"]
         rows["all"] = np.arange(len(training))
@@ -288,23 +286,9 @@ def read_splits(
     shown = rows if wants_all else ("test",)
     frames: dict[str, Any] = {name: getattr(all_data.get(name, training), "raw", None) for name in shown}
     raw = {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")}
-    named = getattr(source, "targets", ()) if task.has_real_targets else ()
-    names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-    return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names, stream)
-
-
-def _compare_subsets(
-    all_data: Mapping[str, Data],
-    rows: Mapping[str, Rows],
-    split: Split,
-    labels: Rows | None,
-    class_names: Strings,
-) -> list[str]:
-    notes = list[str]()
-    if labels is not None and class_names:
-        notes = note_small_classes(labels, class_names, rows, all_data, split)
-    notes += find_copies(all_data, rows)
-    return notes + note_ignored_columns(all_data["train"], all_data, rows, folds=bool(split.folds))
+    targets = getattr(source, "targets", ()) if task.has_real_targets else ()
+    target_names = tuple(map(str, targets)) if isinstance(targets, list | tuple) else ()
+    return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), target_names, stream)
 
 
 def _check_stream(stream: ShardStream | None, split: Split, thin_classes: float | None) -> None:
@@ -320,8 +304,8 @@ def _check_stream(stream: ShardStream | None, split: Split, thin_classes: float 
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
     """The source's own; of classes for a trained model the model's, which may know more of them."""
     task = task_of(source.task)
-    trained_task = task_of(trained.spec.task) if trained is not None else task
-    return trained_task if task.by_class and trained_task.by_class else task
+    known = task if trained is None else task_of(trained.spec.task)
+    return known if task.by_class and known.by_class else task
 
 
 def _replace_task(current: Task, asked: str) -> Task:
@@ -340,10 +324,11 @@ def _encode(subsets: Mapping[str, Data], train: Rows | None) -> dict[str, Sample
         if not isinstance(data, Unfitted):
             encoded[subset] = data
             continue
+        encoder = data.encoder
         if subset == "train" and train is not None:
-            data.encoder.fit(data.raw, train)
-        inputs = data.encoder.transform(data.raw)
-        vocab_size = getattr(data.encoder, "vocab_size", 0)
+            encoder.fit(data.raw, train)
+        inputs = encoder.transform(data.raw)
+        vocab_size = getattr(encoder, "vocab_size", 0)
         lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
         encoded[subset] = Samples(
             inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
@@ -383,10 +368,10 @@ def check_inputs(subset: str, data: Samples) -> None:
         start = 0
         for block in blocks(tensor, torch.arange(len(tensor))) if tensor.is_floating_point() else ():
             # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
-            if not block.sum().isfinite() and not (finite := block.isfinite().flatten(1).all(1)).all():
+            if not block.sum().isfinite() and len(bad := (~block.isfinite()).nonzero()):
                 raise DataError(
                     f"data: the {kind} of the {subset} subset hold NaN or infinity, first in sample "
-                    f"{start + int((~finite).nonzero()[0])}",
+                    f"{start + int(bad[0, 0])}",
                     hint="leave such samples out, or fill in what is missing",
                 )
             start += len(block)

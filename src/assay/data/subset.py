@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> tuple[Rows, Rows]:
     """The samples without fold `split.fold` of `split.folds`, and that fold."""
     key = f"data.split.folds={split.folds}"
-    folds = int(split.folds or 0)
-    number = int(split.fold or 0)
+    folds = split.folds or 0
+    number = split.fold or 0
     classes = _classes(indices, labels)
     divisible, smallest = _divisible(classes)
     units = len(divisible) if groups is None else len(np.unique(groups[indices]))
@@ -167,6 +167,7 @@ def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) 
     return np.sort(indices[order[:cut]]), np.sort(indices[order[cut:]])
 
 
+SUBSETS: Final = ("train", "val", "test")
 SUBSET_WORDS: Final = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("test", "testing"), "test"),
@@ -190,10 +191,9 @@ def values_of(data: Data, key: str, name: str) -> Values:
             hint=f"{key}=null draws samples at random",
         )
     if (missing := values.isna().to_numpy()).any():
-        row = values.index[int(missing.argmax())]
-        count = int(missing.sum())
+        row = values.index[missing.argmax()]
         raise DataError(
-            f"{key}={name}: no value in row {row} (rows count from 0; {count} of {len(values)} rows)",
+            f"{key}={name}: no value in row {row} (rows count from 0; {missing.sum()} of {len(values)} rows)",
             hint="fill them in, or leave such rows out of the file",
         )
     return values
@@ -214,7 +214,7 @@ def _values_of_names(names: Strings, key: str, pattern: str) -> Values:
     matches: Values = values[0]
     if (missing := matches.isna()).any():
         raise DataError(
-            f"{key}={pattern}: matches nothing in {names[int(missing.argmax())]!r} ({int(missing.sum())} of "
+            f"{key}={pattern}: matches nothing in {names[missing.argmax()]!r} ({missing.sum()} of "
             f"{len(names)} files)",
             hint=hint,
         )
@@ -226,13 +226,11 @@ def parse_times(values: Values, key: str, name: str) -> Values:
     if values.dtype.kind in "iufM":
         return values
     texts = values.astype(str).str.strip()
-    times: Values
+    times: Values = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
     if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
         times = pd.to_numeric(texts)
-        return times
-    times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
     if (wrong := times.isna().to_numpy()).any():
-        row = int(wrong.argmax())
+        row = wrong.argmax()
         raise DataError(
             f"{key}={name}: {texts.iloc[row]!r} in row {values.index[row]} is neither a number nor a date "
             f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)"
@@ -262,9 +260,9 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     if split.column is not None:
         rows |= _rows_by_column(whole, given, split.column)
     groups = None if split.group is None else _find_groups(whole, given, split.group)
-    key = "data.split.time"
     times = None
     if split.time is not None:
+        key = "data.split.time"
         times = parse_times(values_of(whole, key, split.time), key, split.time)
     fixed = set(given)  # subsets of the source's own
     if split.folds:
@@ -275,10 +273,9 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
             )
         fixed.discard("test")
         train = rows["train"]
-        stratified = "" if labels is None else ", classes in proportion"
         rows["train"], rows["test"] = cut_fold(train, split, labels, groups)
-        if groups is not None and labels is not None:
-            stratified += " as far as groups allow"
+        stratified = "" if labels is None else ", classes in proportion"
+        stratified += " as far as groups allow" if stratified and groups is not None else ""
         notes.append(
             f"fold {split.fold} of {split.folds} is tested: {len(rows['test']):,} of {len(train):,} "
             f"samples{stratified} (data.split.test is not used)"
@@ -288,19 +285,18 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     for subset in ("test", "val"):
         if subset not in divided:
             train = rows["train"]
+            cut = train, train[:0]
             share = split.share_of_rest(subset, divided)
-            if share == 0:
-                cut = train, train[:0]
-            elif groups is not None:
+            if share and groups is not None:
                 cut = hold_out_groups(train, share, labels, groups, seed=split.seed, subset=subset)
-            elif times is not None:
+            elif share and times is not None:
                 cut = hold_out_latest(train, share, times, subset)
-            else:
+            elif share:
                 cut = hold_out(train, share, labels, split.seed, subset)
             rows["train"], rows[subset] = cut
     if split.dedup:
-        cut_from = {"train": whole, **{subset: data for subset, data in given.items() if subset in fixed}}
-        rows, left_out = leave_out_copies(cut_from, rows)
+        own = {subset: data for subset, data in given.items() if subset in fixed}
+        rows, left_out = leave_out_copies({"train": whole, **own}, rows)
         notes.append(left_out)
     cut_here = {subset: own for subset, own in rows.items() if subset not in fixed and len(own)}
     if groups is not None:
@@ -311,13 +307,11 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
         )
         notes.append(f"data.split.group={split.group}: each group is whole in one subset: {shares}")
     if times is not None:
-        spans = ", ".join(
+        spans = [
             f"{subset} from {_format_time(own.min())} to {_format_time(own.max())} ({len(own):,})"
-            for subset in ("train", "val", "test")
-            if subset in cut_here
-            for own in [times.iloc[cut_here[subset]]]
-        )
-        notes.append(f"data.split.time={split.time}: {spans}; not stratified")
+            for subset, own in ((name, times.iloc[cut_here[name]]) for name in SUBSETS if name in cut_here)
+        ]
+        notes.append(f"data.split.time={split.time}: {', '.join(spans)}; not stratified")
     if split.column is not None:
         sizes = ", ".join(f"{len(own):,} {subset}" for subset, own in sorted(rows.items()))
         drawn = [subset for subset in ("val", "test") if subset not in divided and len(rows[subset])]
@@ -329,7 +323,7 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
 def _rows_by_column(whole: Data, given: Mapping[str, Data], name: str) -> dict[str, Rows]:
     key = "data.split.column"
     subsets = parse_subsets(values_of(whole, key, name), key, name)
-    rows = {subset: np.flatnonzero(subsets == subset) for subset in ("train", "val", "test")}
+    rows = {subset: np.flatnonzero(subsets == subset) for subset in SUBSETS}
     if not len(rows["train"]):
         raise DataError(f"{key}={name}: no row of the column is train", hint="name another column")
     if both := [subset for subset in given if len(rows[subset])]:
@@ -381,8 +375,12 @@ class Split:
     @property
     def columns(self) -> dict[str, str]:
         """The columns that samples are divided by, by the key that names each."""
-        named = {"group": self.group, "time": self.time, "column": self.column}
-        return {f"data.split.{key}": str(name) for key, name in named.items() if name is not None}
+        named = {
+            "data.split.group": self.group,
+            "data.split.time": self.time,
+            "data.split.column": self.column,
+        }
+        return {key: name for key, name in named.items() if name is not None}
 
     def share_of_rest(self, subset: str, given: Collection[str]) -> float:
         """Share of what is left to take for `subset`; the test subset is taken before validation."""
@@ -421,12 +419,10 @@ def long_tail(indices: Rows, labels: Rows, num_classes: int, ratio: float, seed:
     """
     generator = np.random.default_rng(seed)
     counts = np.bincount(labels[indices], minlength=num_classes)
-    sampled = []
-    for label in range(num_classes):
-        size = max(1, int(counts.max() * ratio ** (label / max(1, num_classes - 1))))
-        members = indices[labels[indices] == label]
-        sampled.append(generator.permutation(members)[:size])
-    return np.sort(np.concatenate(sampled))
+    sizes = counts.max() * ratio ** (np.arange(num_classes) / max(1, num_classes - 1))
+    members = [generator.permutation(indices[labels[indices] == label]) for label in range(num_classes)]
+    kept = [rows[: max(1, int(size))] for rows, size in zip(members, sizes, strict=True)]
+    return np.sort(np.concatenate(kept))
 
 
 @final
@@ -445,16 +441,15 @@ class Subset:
         if not head or not isinstance(self.data, Samples) or not len(self.rows):
             return self
         one = self.rows[:1]
-        pair = self.data.inputs.index_select(0, one), self.data.targets.index_select(0, one)
-        first = head.pairs(*pair, 0, 0, self.keys[:1])
+        first = head.pairs(self.data.inputs[one], self.data.targets[one], 0, 0, self.keys[:1])
         if sum(one.nbytes for one in first) * len(self.rows) > free_memory() // 4 // processes:
             return self
         inputs, targets = (one.new_empty((len(self.rows), *one.shape[1:])) for one in first)
         start = 0
         for block in blocks(self.data.inputs, self.rows):
-            block_rows = slice(start, start + len(block))
-            chosen = self.data.targets.index_select(0, self.rows[block_rows])
-            inputs[block_rows], targets[block_rows] = head.pairs(block, chosen, 0, 0, self.keys[block_rows])
+            at = slice(start, start + len(block))
+            chosen = self.data.targets[self.rows[at]]
+            inputs[at], targets[at] = head.pairs(block, chosen, 0, 0, self.keys[at])
             start += len(block)
         return Subset(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
 
@@ -509,29 +504,26 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
     """Note how many samples of val and test are in training."""
     if (hashes := _hashes(all_data)) is None:
         return []
-    pools = {subset: subset if subset in all_data else "train" for subset in rows}
-    inputs = {subset: hashes[pools[subset]][own] for subset, own in rows.items()}
+    train = rows["train"]
+    inputs = hashes["train"][train]
     equal = []
 
-    def pairs(subset: str, places: Rows) -> list[tuple[int, int]]:
-        targets = all_data[pools[subset]].targets[torch.as_tensor(rows[subset][places])]
-        return list(zip(inputs[subset][places].tolist(), hash_rows(targets).tolist(), strict=True))
-
-    def name(subset: str, place: int) -> str:
-        names: Strings = getattr(all_data[pools[subset]], "names", ())
-        row = rows[subset][place]
-        return names[row] if names else f"row {row}"
+    def pairs(data: Data, numbers: Rows, chosen: Rows) -> pd.Index[Any]:
+        targets = hash_rows(data.targets[torch.as_tensor(chosen)])
+        return pd.MultiIndex.from_arrays([numbers[chosen], targets])
 
     for subset in ("val", "test"):
-        shared = np.flatnonzero(np.isin(inputs[subset], inputs["train"]))
+        pool = subset if subset in all_data else "train"
+        data = all_data[pool]
+        shared = rows[subset][np.isin(hashes[pool][rows[subset]], inputs)]
         if len(shared):
-            originals = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
-            training_pairs = set(pairs("train", originals))
-            same = sum(pair in training_pairs for pair in pairs(subset, shared))
-            twin = int((inputs["train"] == inputs[subset][shared[0]]).argmax())
+            originals = train[np.isin(inputs, hashes[pool][shared])]
+            training = pairs(all_data["train"], hashes["train"], originals)
+            same = pairs(data, hashes[pool], shared).isin(training).sum()
+            twin = originals[hashes["train"][originals] == hashes[pool][shared[0]]][0]
             equal.append(
-                f"{len(shared):,} of {len(inputs[subset]):,} in {subset} ({same:,} with the same target; "
-                f"such as {name(subset, shared[0])}, like {name('train', twin)})"
+                f"{len(shared):,} of {len(rows[subset]):,} in {subset} ({same:,} with the same target; "
+                f"such as {_sample_name(data, shared[0])}, like {_sample_name(all_data['train'], twin)})"
             )
     return [f"data: samples that {COPIES}: {' and '.join(equal)}; {_HINT}"] if equal else []
 
@@ -562,9 +554,10 @@ def note_ignored_columns(
         values = training.split_values[name].reset_index(drop=True)
         if hint == "time":
             typed = format_override("data.split.time", name) + " data.split.folds=null fold=null" * folds
+            times = values.dropna().sort_values(key=_as_sortable)
+            ends = " to ".join(str(end).removesuffix(" 00:00:00") for end in (times.iloc[0], times.iloc[-1]))
             notes.append(
-                f"data: the rows are split at random, but {name!r} dates them "
-                f"({_time_range(values.dropna())}); "
+                f"data: the rows are split at random, but {name!r} dates them ({ends}); "
                 f"scores are too good if you want to predict later rows: {typed} (then no feature)"
             )
             continue
@@ -578,9 +571,8 @@ def note_ignored_columns(
     return notes
 
 
-def _time_range(times: Values) -> str:
-    ends = times.sort_values(key=None if times.dtype.kind in "iufM" else lambda texts: texts.astype(str))
-    return " to ".join(str(end).removesuffix(" 00:00:00") for end in (ends.iloc[0], ends.iloc[-1]))
+def _as_sortable(times: Values) -> Values:
+    return times if times.dtype.kind in "iufM" else times.astype(str)
 
 
 def _hashes(all_data: Mapping[str, Data]) -> dict[str, Rows] | None:
@@ -606,6 +598,10 @@ def _hashes(all_data: Mapping[str, Data]) -> dict[str, Rows] | None:
         for subset, data in all_data.items()
     }
     return None if any(numbers is None for numbers in numbered.values()) else numbered
+
+
+def _sample_name(data: Data, row: int) -> str:
+    return data.names[row] if data.names else f"row {row}"
 
 
 def hash_samples(data: Samples | Stream) -> Rows | None:

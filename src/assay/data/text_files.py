@@ -16,6 +16,7 @@ from typing_extensions import override
 from assay.data.samples import Samples
 from assay.data.source_files import check_path
 from assay.data.source_info import info_of
+from assay.data.subset import SUBSETS
 from assay.data.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError, check_numbers
 from assay.quoting import pluralize
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
-
-
-_SUBSETS: Final = ("train", "val", "test")
 
 
 class Text(NamedTuple):
@@ -54,7 +52,7 @@ def split_by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int
             chosen[subset].append(drawn.pop(0))
             size += len(texts[chosen[subset][-1]].text)
     chosen["train"] = drawn
-    return {subset: [texts[i] for i in sorted(chosen[subset])] for subset in _SUBSETS if chosen[subset]}
+    return {subset: [texts[i] for i in sorted(chosen[subset])] for subset in SUBSETS if chosen[subset]}
 
 
 def split_by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
@@ -64,7 +62,7 @@ def split_by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[st
     test_from = total - round(shares["test"] * total)
     cuts = [0, test_from - round(shares["val"] * total), test_from, total]
     subsets: dict[str, list[Text]] = {}
-    for subset, low, high in zip(_SUBSETS, cuts, cuts[1:], strict=False):
+    for subset, low, high in zip(SUBSETS, cuts, cuts[1:], strict=False):
         pieces = [
             Text(text.name, text.text[max(0, low - start) : high - start])
             for text, start in zip(texts, starts, strict=False)
@@ -252,7 +250,7 @@ class TextFiles:
         if self._split_by != "auto":
             return self._split_by
         folders = {text.name.partition("/")[0] for text in texts if "/" in text.name}
-        if "train" in folders <= {*_SUBSETS} and len(folders) > 1:
+        if "train" in folders <= {*SUBSETS} and len(folders) > 1:
             return "folders"
         return "files" if len(texts) >= _FEW_FILES else "tail"
 
@@ -261,7 +259,7 @@ class TextFiles:
         shares = dict(self._shares)
         subsets = dict[str, list[Text]]()
         if how == "folders":
-            for name in _SUBSETS:
+            for name in SUBSETS:
                 if texts_in_folder := [text for text in texts if text.name.startswith(f"{name}/")]:
                     subsets[name] = texts_in_folder
                     shares[name] = 0.0
@@ -273,7 +271,7 @@ class TextFiles:
             texts = subsets["train"]  # what has no folder is a share of it
             how = "files" if len(texts) >= _FEW_FILES else "tail"
         cut = split_by_files(texts, shares, self._seed) if how == "files" else split_by_tail(texts, shares)
-        lacking = [name for name in _SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
+        lacking = [name for name in SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
         if lacking and how == "files":
             raise DataError(
                 f"{self._where}: {pluralize(len(texts), 'file')} are too few: {lacking[0]} gets none",

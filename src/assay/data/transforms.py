@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from contextlib import suppress
-from itertools import takewhile
+from itertools import repeat, takewhile
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -43,8 +43,7 @@ class Transforms:
         *,
         masks: bool = False,
     ) -> None:
-        chain = list(transforms)
-        named = zip(chain, keys or ["data.transform"] * len(chain), strict=True)
+        named = zip(transforms, keys or repeat("data.transform"), strict=False)
         flat = [(one, key) for transform, key in named for one in _flatten([transform])]
         self.transforms = tuple(one for one, _ in flat)
         self.keys = tuple(key for _, key in flat)
@@ -61,11 +60,8 @@ class Transforms:
     def divide(self) -> tuple[Transforms, Transforms]:
         """The deterministic transforms the chain starts with, to be applied only once, and the rest."""
         length = len(list(takewhile(lambda transform: type(transform) in _DETERMINISTIC, self.transforms)))
-        head, tail = (
-            Transforms(self.transforms[part], self.keys[part], masks=self.masks)
-            for part in (slice(length), slice(length, None))
-        )
-        return head, tail
+        head = Transforms(self.transforms[:length], self.keys[:length], masks=self.masks)
+        return head, Transforms(self.transforms[length:], self.keys[length:], masks=self.masks)
 
     def pair(self, inputs: Any, targets: Any, key: tuple[int, ...]) -> tuple[Any, Any]:
         """Transform one sample and, where it is a mask, its target; draws are a function of `key` alone."""
@@ -79,12 +75,9 @@ class Transforms:
         """Transform a batch and, where these are masks, its targets."""
         if self.deterministic:
             return self._apply_to_both(inputs, targets)
-        samples = [
-            self.pair(sample, target, (seed, epoch, key))
-            for sample, target, key in zip(inputs, targets, keys.tolist(), strict=True)
-        ]
-        masks = stack([mask for _, mask in samples]) if self.masks else targets
-        return stack([sample for sample, _ in samples]), masks
+        keyed = zip(inputs, targets, keys.tolist(), strict=True)
+        samples, masks = zip(*(self.pair(*pair, (seed, epoch, key)) for *pair, key in keyed), strict=True)
+        return stack(samples), stack(masks) if self.masks else targets
 
     def transform_inputs(self, inputs: Tensor) -> Tensor:
         """Transform a batch whose targets are not known."""
@@ -135,7 +128,7 @@ def seed_generators(key: tuple[int, ...]) -> None:
     np.random.seed(seed & 0xFFFFFFFF)
 
 
-def stack(samples: list[Any]) -> Tensor:
+def stack(samples: Sequence[Any]) -> Tensor:
     """`torch.stack` with a message that tells what to do about images of several sizes."""
     shapes = {tuple(sample.shape): None for sample in samples}
     if len(shapes) > 1:
@@ -143,7 +136,7 @@ def stack(samples: list[Any]) -> Tensor:
             f"data: samples of shapes {', '.join(map(str, list(shapes)[:3]))} cannot make up one batch",
             hint="bring them to one size: data/transform=resize, or data.source.image_size=[224,224]",
         )
-    return torch.stack(samples)
+    return torch.stack(list(samples))
 
 
 def _flatten(transforms: Iterable[Any]) -> Iterator[Callable[[Any], Any]]:
@@ -185,15 +178,13 @@ def pretrained_scale(
             )
         return None, notes
     channels = first.shape[1]
-    why = ""
+    is_beyond_one = first.is_floating_point() and bool(first.min() < -0.01 or first.max() > 1.01)
+    why = "the data is not in [0, 1]" if is_beyond_one and not source.startswith("the run ") else ""
     if channels == 1 and len(mean) == 3:  # a grey image is one whose channels are equal
         mean = (sum(mean) / 3,)
         std = (sum(std) / 3,)
     elif len(mean) not in (0, 1, channels):
         why = f"the data has {channels} channels"
-    is_beyond_one = first.is_floating_point() and bool(first.min() < -0.01 or first.max() > 1.01)
-    if not source.startswith("the run ") and is_beyond_one:
-        why = why or "the data is not in [0, 1]"
     if why:
         fallback = "inputs are normalised with the data's own statistics"
         return None, [*notes, f"{why}, so {fallback}, not with those of {source} ({statistics})"]

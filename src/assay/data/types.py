@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -18,3 +18,4 @@ Floats: TypeAlias = "NDArray[np.float64]"
 Bools: TypeAlias = "NDArray[np.bool_]"
 Rows: TypeAlias = "NDArray[np.int64]"
 Strings: TypeAlias = "Sequence[str]"
+Options: TypeAlias = "Mapping[str, Any]"

@@ -10,7 +10,7 @@ import warnings
 import zlib
 from collections import Counter
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zipfile import BadZipFile
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from assay.data.tabular.table_encoder import Column
-    from assay.data.types import Frame, Strings, Values
+    from assay.data.types import Frame, Options, Strings, Values
 
     class ColumnEncoder(Protocol):
         """Of a table or of texts."""
@@ -79,21 +79,22 @@ _FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
-def _count_fields(path: str | Path, options: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def _count_fields(path: str | Path, options: Options) -> Iterator[tuple[int, int]]:
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
     separator = options["separator"]
-    spaced = options["separator"] == r"\s+"
+    spaced = separator == r"\s+"
     with get_handle(path, "r", encoding=options["encoding"], errors="replace", compression="infer") as opened:
         lines: Iterable[str] = islice(opened.handle, options["skip_rows"], None)
         if spaced:
+            separator = " "
             lines = (line.replace("\t", " ").strip(" \r\n") for line in lines)
-        reader = csv.reader(lines, delimiter=" " if spaced else separator, skipinitialspace=spaced)
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
         for fields in reader:
             if len(fields) > 1 or "".join(fields).strip():
                 yield options["skip_rows"] + reader.line_num, len(fields)
 
 
-def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_options(path: str | Path, options: Options) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
     resolved = dict(options)
     if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
@@ -134,22 +135,21 @@ def _find_separator(lines: Strings) -> str:
     shares: dict[str, float] = {}
     below_title: dict[str, float] = {}
     for separator in SEPARATORS:
-        rows = _rows(lines, separator)
-        widths = Counter(map(len, rows))
-        if rows and len(rows[0]) > 1:
-            shares[separator] = widths[len(rows[0])] / len(rows)
-        elif rows and max(widths, key=lambda width: widths[width]) > 1:
-            below_title[separator] = max(widths.values()) / len(rows)
-    shares = shares or {name: share for name, share in below_title.items() if share >= _MOST}
-    return max(shares, key=lambda separator: shares[separator], default=",")
+        widths = [*map(len, _rows(lines, separator))] or [0]
+        usual, number = Counter(widths).most_common(1)[0]
+        if widths[0] > 1:
+            shares[separator] = widths.count(widths[0]) / len(widths)
+        elif usual > 1 and number >= _MOST * len(widths):
+            below_title[separator] = number / len(widths)
+    shares = shares or below_title
+    return max(shares, key=shares.__getitem__, default=",")
 
 
 def _find_decimal(lines: Strings, separator: str) -> str:
     if separator == ",":
         return "."
-    header, *rows = _rows(lines, separator) or [[]]
-    for index in range(len(header)):
-        texts = [text for row in rows if len(row) > index and (text := row[index].strip())]
+    for column in zip_longest(*_rows(lines, separator)[1:], fillvalue=""):
+        texts = [text.strip() for text in column if text.strip()]
         commas = [text for text in texts if "," in text]
         numbers = sum(_COMMA_NUMBER.fullmatch(text) is not None for text in texts)
         if commas and not all(map(_THOUSANDS.fullmatch, commas)) and numbers >= _MOST * len(texts):
@@ -221,12 +221,6 @@ def read_table(
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
-    integers = frame.select_dtypes("integer")
-    rounded = [str(name) for name in integers if (integers[name] >= 10**15).any()]
-    if rounded and str(path).lower().endswith(".xlsx"):
-        sentences.append(
-            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
-        )
     if notes is not None:
         notes += [f"{path}: {sentence}" for sentence in sentences]
     return frame
@@ -445,7 +439,7 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
 def _read_whole(
     path: str | Path,
     key: str,
-    options: Mapping[str, Any],
+    options: Options,
     columns: Strings | None = None,
     _: Strings = (),
 ) -> Frame:
@@ -470,13 +464,9 @@ def _open_arrow(path: str | Path) -> Any:
         raise ValueError(str(error).rpartition("': ")[2]) from error
 
 
-def _read_csv(
-    path: str, key: str, options: Mapping[str, Any], columns: Strings | None, texts: Strings
-) -> Frame:
-    names = _header(path, options)
-    _check_unique(names, key, options)
+def _read_csv(path: str, key: str, options: Options, columns: Strings | None, texts: Strings) -> Frame:
     used = None if columns is None else lambda name: str(name) in columns
-    forms = {**_csv_options(options, texts, names), "usecols": used}
+    forms = {**_csv_options(path, key, options, texts), "usecols": used}
     with _explain_widths(path, key, options):
         frame: Frame = pd.read_csv(path, **forms)
     _read_integers(frame, path, forms)
@@ -485,10 +475,20 @@ def _read_csv(
     return frame
 
 
-def _read_integers(frame: Frame, path: str, forms: Mapping[str, Any]) -> None:
+def _read_integers(frame: Frame, path: str, forms: Options) -> None:
     """Codes such as 01234, and large integers beside a gap, as they are written."""
-    rounded = [name for name, column in frame.items() if _is_rounded(column)]
-    integers = [name for name, column in frame.items() if _are_integers(column)]
+    rounded = []
+    integers = []
+    for name, column in frame.items():
+        kind = column.dtype.kind
+        # pandas reads large integers beside a gap as floats, or as texts beside empty ones.
+        if kind == "f" and column.hasnans and (column.dropna() % 1 == 0).all():
+            integers.append(name)
+            rounded += [name] if column.abs().max() >= _LARGE else []
+        elif kind in "iu":
+            integers.append(name)
+        elif isinstance(column.dtype, pd.StringDtype) and (column == "").any():
+            rounded.append(name)
     names = [*rounded, *integers] if integers and _has_leading_zeros(path, forms["sep"]) else rounded
     if not names:
         return
@@ -499,12 +499,6 @@ def _read_integers(frame: Frame, path: str, forms: Mapping[str, Any]) -> None:
             frame[name] = digits
         elif name in rounded and digits.dropna().str.fullmatch(r"[-+]?\d+").all():
             frame[name] = _settle_objects(digits.dropna().map(int).astype(object).reindex(frame.index))
-
-
-def _are_integers(column: Values) -> bool:
-    if column.dtype.kind in "iu":
-        return True
-    return column.dtype.kind == "f" and column.hasnans and bool((column.dropna() % 1 == 0).all())
 
 
 def _has_leading_zeros(path: str, separator: str) -> bool:
@@ -524,33 +518,34 @@ def _has_leading_zeros(path: str, separator: str) -> bool:
     return False
 
 
-def _is_rounded(column: Values) -> bool:
-    """Whether pandas may have read large integers beside a gap as floats, or as texts beside empty ones."""
-    if pd.api.types.is_float_dtype(column):
-        return bool(column.isna().any() and column.abs().max() >= _LARGE and (column.dropna() % 1 == 0).all())
-    return isinstance(column.dtype, pd.StringDtype) and bool((column == "").any())
-
-
-def _csv_options(options: Mapping[str, Any], texts: Strings, names: Strings) -> Any:
-    named = {} if options["header"] is not False else {"header": None, "names": names}
+def _csv_options(path: str | Path, key: str, options: Options, texts: Strings) -> Any:
     na_values = [] if options["na_values"] == AUTO else options["na_values"]
-    return {
+    dialect = {
         "sep": options["separator"],
-        "decimal": options["decimal"],
         "encoding": options["encoding"],
-        "na_values": ["", *na_values],
+        "skiprows": options["skip_rows"],
+        "engine": "c",
         "keep_default_na": False,  # its words may be values, see `_take_words`
+    }
+    first = pd.read_csv(path, encoding_errors="replace", header=None, nrows=1, dtype=str, **dialect)
+    named: dict[str, Any] = {}
+    if options["header"] is False:
+        named = {"header": None, "names": [f"c{index}" for index in first]}
+    else:
+        _check_unique(first.iloc[0], key, options)
+    return {
+        **dialect,
+        "decimal": options["decimal"],
+        "na_values": ["", *na_values],
         "dtype": dict.fromkeys(texts, str),
         "index_col": False,  # else a separator at the end of the rows shifts all columns by one
         "low_memory": False,  # else a column's type may differ from block to block
-        "skiprows": options["skip_rows"],
-        "engine": "c",
         **named,
     }
 
 
 @contextmanager
-def _explain_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> Iterator[None]:
+def _explain_widths(path: str | Path, key: str, options: Options) -> Iterator[None]:
     try:
         with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
             yield
@@ -559,17 +554,7 @@ def _explain_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> I
         raise ValueError(str(error)) from error
 
 
-def _header(path: str | Path, options: Mapping[str, Any]) -> list[str]:
-    """Names of the columns, as pandas calls those without one, but none of several renamed."""
-    alone: Any = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False, "engine": "c"}
-    same = {"sep": options["separator"], "encoding": options["encoding"], "skiprows": options["skip_rows"]}
-    first = pd.read_csv(path, encoding_errors="replace", **same, **alone)
-    if options["header"] is False:
-        return [f"c{index}" for index in range(first.shape[1])]
-    return [str(name) or f"Unnamed: {index}" for index, name in enumerate(first.iloc[0])]
-
-
-def _read_excel(path: str | Path, key: str, options: Mapping[str, Any]) -> Frame:
+def _read_excel(path: str | Path, key: str, options: Options) -> Frame:
     sheet = options["sheet"]
     with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
         warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
@@ -591,22 +576,22 @@ def _read_excel(path: str | Path, key: str, options: Mapping[str, Any]) -> Frame
 _NO_HEADER: Final = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
 
 
-def _check_unique(names: Any, key: str, options: Mapping[str, Any] | None = None) -> None:
-    twice = pd.Index(names)[pd.Index(names).duplicated()]
-    if len(twice) and twice[0]:
+def _check_unique(names: Any, key: str, options: Options | None = None) -> None:
+    twice = [name for name in pd.Index(names)[pd.Index(names).duplicated()] if name]
+    if twice:
         hint = "rename one of them" if options is None else f"rename one of them; {_NO_HEADER}"
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint=hint)
 
 
-def _check_header(path: str | Path, frame: Frame, key: str, options: Mapping[str, Any]) -> None:
+def _check_header(path: str | Path, frame: Frame, key: str, options: Options) -> None:
     """Refuse a first row that is a title, or values."""
     names = list(map(str, frame.columns))
     if options["header"] != AUTO or not (is_csv(path) or str(path).lower().endswith(".xlsx")):
         return
     blank = sum(name.startswith("Unnamed: ") for name in names[1:])
-    full = np.flatnonzero(frame.notna().all(axis=1)) if 2 * blank > len(names) - 1 else np.arange(0)
-    if len(full):
-        line = int(full[0]) + 1 + options["skip_rows"]
+    full = np.flatnonzero(frame.notna().all(axis=1))
+    if 2 * blank > len(names) - 1 and len(full):
+        line = full[0] + 1 + options["skip_rows"]
         if is_csv(path):
             line = next(islice(_count_fields(path, options), int(full[0]) + 1, None))[0] - 1
         raise DataError(
@@ -617,12 +602,11 @@ def _check_header(path: str | Path, frame: Frame, key: str, options: Mapping[str
     same = [name for name in names if not is_number(frame[name]) and (frame[name] == name).any()]
     numbers = [float(name) for name in names if reads_as_number(name)]
     steps = set(np.diff(numbers))
-    if len(steps) == 1 and (steps == {1} or len(numbers) > 2):  # as pandas calls columns, or of years
-        numbers = []
+    are_names = len(steps) == 1 and (steps == {1} or len(numbers) > 2)  # as pandas calls columns, or of years
     inside = [
         name
         for name in names
-        if numbers
+        if not are_names
         and reads_as_number(name)
         and is_number(frame[name])
         and frame[name].min() <= float(name) <= frame[name].max()
@@ -635,7 +619,7 @@ def _check_header(path: str | Path, frame: Frame, key: str, options: Mapping[str
         )
 
 
-def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> None:
+def _check_widths(path: str | Path, key: str, options: Options) -> None:
     """Refuse rows that have more or fewer fields than the header."""
     (_, width), *rows = _count_fields(path, options)
     wrong = [(row, line, fields) for row, (line, fields) in enumerate(rows) if fields != width]
@@ -656,7 +640,7 @@ def _check_widths(path: str | Path, key: str, options: Mapping[str, Any]) -> Non
         )
 
 
-def find_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+def find_options(path: Path, options: Options) -> dict[str, Any]:
     """How a table is read, with what was found in place of `auto`."""
     with _explain_errors(str(path), options.get("encoding", "utf-8")):
         return resolve_options(path, options)
@@ -679,7 +663,7 @@ def table_chunks(
 
 
 def _read_frames(
-    path: Path, encoder: ColumnEncoder, size: int, keep: Strings, options: Mapping[str, Any]
+    path: Path, encoder: ColumnEncoder, size: int, keep: Strings, options: Options
 ) -> Iterator[Frame]:
     needed = [column.name for column in encoder.columns]
     is_texts = path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
@@ -718,12 +702,10 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
     ]
 
 
-def _read_csv_frames(path: Path, texts: Strings, size: int, options: Mapping[str, Any]) -> Iterator[Frame]:
+def _read_csv_frames(path: Path, texts: Strings, size: int, options: Options) -> Iterator[Frame]:
     key = str(path)
-    names = _header(path, options)
-    _check_unique(names, key)
     is_checked = False
-    forms = _csv_options(options, texts, names)
+    forms = _csv_options(path, key, options, texts)
     with pd.read_csv(path, encoding_errors="replace", chunksize=size, **forms) as reader:
         while True:
             with _explain_widths(path, key, options):
