@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.data.types import Pair
+
 
 @final
 class Arrays:
@@ -78,13 +80,14 @@ class Arrays:
         if targets is None and task != "auto" and not task_of(task).learns_from_inputs:
             raise ValueError(f"targets=None: expected the name of an array for task={task!r}")
         self._names: dict[str, tuple[str, str | None]] = {"train": (inputs, targets)}
-        for subset, pair in (("val", (val_inputs, val_targets)), ("test", (test_inputs, test_targets))):
-            if targets is None and pair[1] is not None:
-                raise ValueError(f"{subset}_targets={pair[1]}: expected none with targets=None")
-            if targets is not None and (pair[0] is None) != (pair[1] is None):
+        given = {"val": (val_inputs, val_targets), "test": (test_inputs, test_targets)}
+        for subset, (subset_inputs, subset_targets) in given.items():
+            if targets is None and subset_targets is not None:
+                raise ValueError(f"{subset}_targets={subset_targets}: expected none with targets=None")
+            if targets is not None and (subset_inputs is None) != (subset_targets is None):
                 raise ValueError(f"{subset}_inputs and {subset}_targets must be set together")
-            if pair[0] is not None:
-                self._names[subset] = (pair[0], pair[1])
+            if subset_inputs is not None:
+                self._names[subset] = subset_inputs, subset_targets
         self.input_names = tuple(pair[0] for pair in self._names.values())
         self._root = Path(root)
         self.layout = layout
@@ -97,7 +100,7 @@ class Arrays:
     def read(self) -> Mapping[str, Samples]:
         """The subsets given."""
         check_path(self._root, self.info.paths[0], "data.source.root")
-        raw: dict[str, tuple[Tensor, Tensor]] = {}
+        raw: dict[str, Pair] = {}
         for subset, (inputs_name, targets_name) in self._names.items():
             prefix = "" if subset == "train" else f"{subset}_"
             inputs = self._load(f"{prefix}inputs", inputs_name)
@@ -106,8 +109,7 @@ class Arrays:
             raw[subset] = inputs, targets
         self.task = self._asked
         if self._asked == "auto" and self.info.find_task is not None:
-            names = {"root": str(self._root), "targets": self._names["train"][1]}
-            self.task = self.info.find_task(names)
+            self.task = self.info.find_task({"root": str(self._root), "targets": self._names["train"][1]})
         task = task_of(self.task)
         subsets = {}
         for subset, (inputs, targets) in raw.items():

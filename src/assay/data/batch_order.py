@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, final
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import lightning as L
     from torch import Tensor
 
+    from assay.data.types import Size
     from assay.task.task import Task
 
 
@@ -44,12 +46,11 @@ def choose_batch_size(num_samples: int, task: Task) -> int:
     """
     if task.compares_views:
         return 256
-    if task.has_masks:
-        return 8 if num_samples < 500 else 16
-    return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
+    limits = (0, 500) if task.has_masks else (0, 0, 1000, 5000, 50_000)
+    return 4 << bisect_right(limits, num_samples)
 
 
-def train_position(trainer: L.Trainer | None) -> tuple[int, int]:
+def train_position(trainer: L.Trainer | None) -> Size:
     """The epoch, and how many of its batches are done; the start without a trainer."""
     if trainer is None:
         return 0, 0

@@ -62,14 +62,11 @@ class Custom:
         self.task = task
         self._task = task_of(task)
         self.class_names: tuple[str, ...] = tuple(class_names or ())
-        self._datasets = {
-            name: given
-            for name, given in (("train", dataset), ("val", val_dataset), ("test", test_dataset))
-            if given is not None
-        }
-        for given in self._datasets.values():
-            if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
-                raise ValueError(f"{type(given).__name__} lacks __len__ or __getitem__")
+        given = {"train": dataset, "val": val_dataset, "test": test_dataset}
+        self._datasets = {name: one for name, one in given.items() if one is not None}
+        for one in self._datasets.values():
+            if not (hasattr(one, "__len__") and hasattr(one, "__getitem__")):
+                raise ValueError(f"{type(one).__name__} lacks __len__ or __getitem__")
         self._keys = input_key, target_key
         self.split_columns: Mapping[str, str] = {}
 

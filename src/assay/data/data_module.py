@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Encoder, Source
     from assay.data.spec import FittedPreprocessing, Spec
+    from assay.data.types import Pair, Size
 
 _FEW_SAMPLES = 8
 
@@ -195,17 +196,16 @@ class DataModule(L.LightningDataModule):
             typed = check_scale(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
             evaluated = self.subset("train", "eval")
-            given = scale or typed
-            mean, std = input_statistics(evaluated, first, given, self.split.seed, self._num_workers)
+            seed = self.split.seed
+            mean, std = input_statistics(evaluated, first, scale or typed, seed, self._num_workers)
         self.encoder = splits.encoder
         self.normalize = Normalize(mean, std)
         target_mean, target_std = target_statistics(splits) if self._standardize_targets else ((), ())
         if splits.task.reconstructs:
             target_mean = mean
             target_std = std
-        shape = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
         others = {key: getattr(self.source, key, None) for key in ("image_size", "max_value")}
-        others["train_shape"] = shape
+        others["train_shape"] = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
         scales = {"target_mean": target_mean, "target_std": target_std}
         self.spec = splits.describe(first, mean, std, **scales, **others)
 
@@ -239,8 +239,8 @@ class DataModule(L.LightningDataModule):
     def subset(self, name: str, chain: str = "") -> Subset:
         """Samples as the source gives them, encoded, and neither transformed yet nor normalised."""
         rows = torch.as_tensor(self.splits.rows[name])
-        configured = self._transforms[chain] if chain else Transforms()
-        transforms = Transforms(configured.transforms, configured.keys, masks=self.splits.task.has_masks)
+        transforms = self._transforms[chain] if chain else Transforms()
+        transforms = Transforms(transforms.transforms, transforms.keys, masks=self.splits.task.has_masks)
         return Subset(self.splits.data[name], rows, keys=rows, transforms=transforms)
 
     def sample_inputs(self, count: int) -> Tensor:
@@ -306,7 +306,13 @@ class DataModule(L.LightningDataModule):
 
     def train_dataloader(self) -> MemoryLoader | StreamLoader:
         """Batches of the training subset, from the trainer's position on; without one, those of epoch 0."""
-        loader = self._train_loader()
+        if (stream := self.splits.stream) is None:
+            loader = self._loader("train", train=True)
+        else:
+            order = self._order(stream.num_samples, train=True)
+            size = self.spec.num_features * (1 if self.spec.input_dtype == "uint8" else 4)
+            chain = self._transforms["train"]
+            loader = self._stream(stream, order, transforms=chain, bytes_per_sample=size)
         if not len(loader):
             needed = self.batch_size * loader.order.world_size
             raise DataError(
@@ -315,13 +321,6 @@ class DataModule(L.LightningDataModule):
                 hint="lower data.batch_size, or data.drop_last=false",
             )
         return loader
-
-    def _train_loader(self) -> MemoryLoader | StreamLoader:
-        if (stream := self.splits.stream) is None:
-            return self._loader("train", train=True)
-        order = self._order(stream.num_samples, train=True)
-        size = self.spec.num_features * (1 if self.spec.input_dtype == "uint8" else 4)
-        return self._stream(stream, order, transforms=self._transforms["train"], bytes_per_sample=size)
 
     def _stream(self, data: Any, order: BatchOrder, **options: Any) -> StreamLoader:
         pinned = self._pin_memory and self.device.type == "cuda"
@@ -360,35 +359,28 @@ class DataModule(L.LightningDataModule):
             self._ready[key] = self.subset(name, chain).apply_once(self._processes())
         return self._ready[key]
 
-    def _position(self, order: BatchOrder) -> Callable[[], tuple[int, int]]:
+    def _position(self, order: BatchOrder) -> Callable[[], Size]:
         return lambda: train_position(self.trainer if order.even else None)
 
     def _loader(self, name: str, *, train: bool = False) -> MemoryLoader | StreamLoader:
         subset = self.ready_subset(name, "train" if train else "eval")
         lengths = subset.data.lengths if isinstance(subset.data, Samples) else None
-        order = self._order(
-            len(subset.rows),
-            train=train,
-            lengths=None if lengths is None else lengths[subset.rows],
-            weights=self._chances(subset) if train and self.balance == "sampler" else None,
-        )
+        weights = None
+        if train and self.balance == "sampler":  # one over how many samples each one's class has
+            targets = subset.data.targets[subset.rows]
+            weights = 1 / targets.bincount()[targets].double()
+        lengths = None if lengths is None else lengths[subset.rows]
+        order = self._order(len(subset.rows), train=train, lengths=lengths, weights=weights)
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
         if isinstance(subset.data, Samples) and not one_by_one:
-            placement = self._placement(subset.data, to_prepare=not subset.transforms)
+            prepare = None if subset.transforms else partial(self.prepare_batch, dtype=self.dtype)
+            key = id(subset.data), prepare and self.dtype
+            if key not in self._placements:
+                placement = Placement(subset.data, self._pin_memory, prepare, self._processes())
+                self._placements[key] = placement
+            placement = self._placements[key]
             return MemoryLoader(subset, placement, order, self._position(order), lambda: self.device)
         return self._stream(subset, order)
-
-    def _chances(self, subset: Subset) -> Tensor:
-        """One over how many samples each one's class has."""
-        targets = subset.data.targets[subset.rows]
-        return 1 / targets.bincount()[targets].double()
-
-    def _placement(self, samples: Samples, *, to_prepare: bool) -> Placement:
-        prepare = partial(self.prepare_batch, dtype=self.dtype) if to_prepare else None
-        key = id(samples), prepare and self.dtype
-        if key not in self._placements:
-            self._placements[key] = Placement(samples, self._pin_memory, prepare, self._processes())
-        return self._placements[key]
 
     @override
     def teardown(self, stage: str) -> None:
@@ -409,12 +401,12 @@ class DataModule(L.LightningDataModule):
         """Floating type of the inputs that the model gets."""
         return input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
 
-    def prepare_batch(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def prepare_batch(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> Pair:
         """A batch as the module gets it."""
         exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
         return self.normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
 
-    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> tuple[Tensor, Tensor]:
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Pair:
         """Scale the inputs on the device and give every batch the form `(inputs, targets)`."""
         del dataloader_idx
         if isinstance(batch, Prepared):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.images import Decoding
-    from assay.data.types import Rows
+    from assay.data.types import Pair, Rows
 
 
 @final
@@ -152,7 +152,7 @@ class ImageShards(ShardSource):
 
     def _read_sample(
         self, numbers: Rows, contents: Sequence[bytes] | None, targets: Tensor, index: int
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Pair:
         content = None if contents is None else contents[index]
         return self.picture(int(numbers[index]), content), targets[index]
 

@@ -73,11 +73,13 @@ def _check_temporary_folder() -> None:
 
 def _check_folds(folds: int | None, fold: int | None) -> None:
     sweep = f"assay train -m 'fold=range({folds or 5})' data.split.folds={folds or 5}"
-    if folds is None and fold is not None:
-        _refuse("fold", f"got fold {fold}, but not how many folds there are", f"data.split.folds=5; {sweep}")
-    if folds is not None and fold is None:
+    if folds is None:
+        if fold is not None:
+            message = f"got fold {fold}, but not how many folds there are"
+            _refuse("fold", message, f"data.split.folds=5; {sweep}")
+    elif fold is None:
         _refuse("fold", f"none of the {folds} folds is chosen", f"{sweep}; fold=0 for one of them")
-    if folds is not None and fold is not None and fold >= folds:
+    elif fold >= folds:
         _refuse("fold", f"expected 0 to {folds - 1}, got {fold}", f"fold=0, or all: {sweep}")
 
 

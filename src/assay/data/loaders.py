@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from assay.data.shards import ShardStream
     from assay.data.splits import Splits
     from assay.data.transforms import Scale
+    from assay.data.types import Pair, Size
 
-    Position = Callable[[], tuple[int, int]]
+    Position = Callable[[], Size]
 
 
 class SubsetLoader(ABC):
@@ -79,7 +80,7 @@ class MemoryLoader(SubsetLoader):
         self._device = device
 
     @override
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[Pair]:
         epoch, start = self._position()
         subset = self._subset
         order = self.order

@@ -13,6 +13,8 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assay.data.types import Pair
+
 
 @final
 class TargetScale:
@@ -21,7 +23,7 @@ class TargetScale:
     def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
         self._mean = tuple(mean)
         self._std = tuple(value or 1.0 for value in std)
-        self._ready: dict[tuple[torch.device, torch.dtype, int], tuple[Tensor, Tensor]] = {}
+        self._ready: dict[tuple[torch.device, torch.dtype, int], Pair] = {}
 
     def __bool__(self) -> bool:
         return bool(self._mean)
@@ -39,7 +41,7 @@ class TargetScale:
         mean, std = self._statistics(outputs)
         return torch.addcmul(mean, outputs, std)
 
-    def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _statistics(self, like: Tensor) -> Pair:
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         key = (like.device, dtype, like.ndim)
         if key not in self._ready:
@@ -91,7 +93,7 @@ class Normalize:
     def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
         self.mean = tuple(mean)
         self.std = tuple(std)
-        self._ready: dict[tuple[torch.device, torch.dtype, int, bool], tuple[Tensor, Tensor]] = {}
+        self._ready: dict[tuple[torch.device, torch.dtype, int, bool], Pair] = {}
 
     def __call__(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
         """Convert and scale a batch."""
@@ -113,7 +115,7 @@ class Normalize:
         std = _place(self.std, inputs, torch.float32)
         return inputs * torch.where(std == 0, 1, std) + _place(self.mean, inputs, torch.float32)
 
-    def _statistics(self, like: Tensor, dtype: torch.dtype, is_byte: bool) -> tuple[Tensor, Tensor]:
+    def _statistics(self, like: Tensor, dtype: torch.dtype, is_byte: bool) -> Pair:
         key = (like.device, dtype, like.ndim, is_byte)
         if key not in self._ready:
             std = np.array(self.std)
@@ -143,7 +145,7 @@ def statistics(blocks: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float
     return tuple(mean.tolist()), tuple((squares / count).sqrt().tolist())
 
 
-def _moments(block: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(block: Tensor) -> Pair:
     values = block.to(torch.float64).transpose(0, 1).flatten(1)
     if block.dtype == torch.uint8:
         values = values / 255
@@ -151,7 +153,7 @@ def _moments(block: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (values - mean[:, None]).square().sum(1)
 
 
-def _byte_moments(block: Tensor) -> tuple[Tensor, Tensor]:
+def _byte_moments(block: Tensor) -> Pair:
     channels = block.unbind(1)
     counts = torch.stack([one.flatten().bincount(minlength=256) for one in channels]).double()
     levels = torch.arange(256).double() / 255

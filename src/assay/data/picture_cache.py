@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.types import Strings
+    from assay.data.types import Size, Strings
 
 _CHUNK: Final = 32
 _FEW: Final = 1000
@@ -63,7 +63,7 @@ def read_bytes(path: str) -> bytes:
     return content
 
 
-def scan_files(paths: Strings, take: Callable[[bytes, int], tuple[int, int]]) -> list[FileScan]:
+def scan_files(paths: Strings, take: Callable[[bytes, int], Size]) -> list[FileScan]:
     """Read every file once, by as many threads as there are cores."""
 
     def look(index: int) -> FileScan:
@@ -283,7 +283,7 @@ def read_meta(file: Path) -> Decoded | None:
             return None
         with suppress(msgspec.MsgspecError, ValueError):
             opened.seek(max(0, found.st_size - _LENGTH))
-            length = int.from_bytes(opened.read(), "big")
+            length = min(int.from_bytes(opened.read(), "big"), found.st_size)
             opened.seek(max(0, found.st_size - _LENGTH - length))
             meta = msgspec.json.decode(opened.read(length), type=Decoded)
             if torch.Size(meta.shape).numel() + length + _LENGTH == found.st_size:
@@ -293,7 +293,7 @@ def read_meta(file: Path) -> Decoded | None:
 
 def _checksum(pixels: Tensor) -> str:
     """Changes with any bit; takes hardly longer than reading them."""
-    return f"{zlib.crc32(pixels.numpy()):08x}"
+    return f"{zlib.crc32(pixels.numpy().data):08x}"
 
 
 @contextmanager

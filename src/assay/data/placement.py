@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from assay.data.samples import Samples
+    from assay.data.types import Pair
 
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -83,15 +84,13 @@ class Placement:
         self._is_prepared = False
         self._num_taken = 0
 
-    def batches(
-        self, rows: Sequence[Tensor], device: torch.device
-    ) -> Iterator[tuple[Tensor, Tensor] | Prepared]:
+    def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[Pair | Prepared]:
         """Batches of an epoch, or of the rest of one."""
         if not rows:
             return
         if device != self._device:
             self._move(device)
-        if self._prepare is not None and 2 * self._num_taken >= len(self._samples):
+        if 2 * self._num_taken >= len(self._samples):
             self._prepare_all()
         inputs = self._inputs
         targets = self._targets
@@ -133,29 +132,25 @@ class Placement:
         if prepare is None or self._is_prepared or self._inputs.device != device:
             return
         samples = self._inputs, self._targets
-        pairs = list(zip(samples, prepare(samples[0][:1], samples[1][:1]), strict=True))
-        before, after = (one.dtype for one in (samples[0], pairs[0][1]))
-        if before != after and not after.is_floating_point:
+        first = prepare(samples[0][:1], samples[1][:1])
+        if samples[0].dtype != first[0].dtype and not first[0].is_floating_point():
             return  # token ids are kept in few bytes, and widening those of a batch costs next to nothing
-        size = sum(first[0].nbytes * len(old) for old, first in pairs if not _is_view(first, old))
+        changed = [place for place in (0, 1) if not _is_view(first[place], samples[place])]
+        size = sum(first[place][0].nbytes * len(samples[place]) for place in changed)
         free = free_memory() if device.type == "cpu" else free_device_memory(device)
         if size > free // 4 // self._processes:
             return
-        inputs, targets = (
-            old if _is_view(first, old) else first.new_empty((len(old), *first.shape[1:]))
-            for old, first in pairs
-        )
+        ready = list(samples)
+        for place in changed:
+            ready[place] = first[place].new_empty((len(samples[place]), *first[place].shape[1:]))
         # In blocks: a value does not depend on what lies beside it, and the whole would take memory twice.
         length = max(1, BLOCK_ELEMENTS // max(1, samples[0][0].numel()))
-        for start in range(0, len(inputs), length):
+        for start in range(0, len(self._samples), length):
             block = slice(start, start + length)
             prepared = prepare(samples[0][block], samples[1][block])
-            if inputs is not samples[0]:
-                inputs[block] = prepared[0]
-            if targets is not samples[1]:
-                targets[block] = prepared[1]
-        self._inputs = inputs
-        self._targets = targets
+            for place in changed:
+                ready[place][block] = prepared[place]
+        self._inputs, self._targets = ready
         self._is_prepared = True
 
 

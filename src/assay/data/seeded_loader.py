@@ -68,7 +68,7 @@ _OPTIONS: Final = (
 def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
     """Make the training batches of a custom datamodule a function of (seed, epoch, rank)."""
     # No local function: a spawned worker takes the datamodule along, if `collate_fn` is a method of it.
-    seeded = functools.partial(_seeded_loaders, datamodule, datamodule.train_dataloader, seed, set())
+    seeded = functools.partial(_seeded_loaders, datamodule, datamodule.train_dataloader, seed, {""})
     datamodule.train_dataloader = seeded  # type: ignore[method-assign]  # of this one object
 
 
@@ -83,10 +83,9 @@ def _seeded_loaders(
         if hasattr(loader, "load_state_dict") and hasattr(loader, "state_dict"):
             return loader  # it saves its own position
         seeded = SeededLoader(loader, seed, datamodule.trainer, cycled=several)
-        for note in seeded.notes:
-            if note not in logged:
-                log.warning("%s: %s", where, note)
-        logged.update(seeded.notes)
+        if seeded.note not in logged:
+            log.warning("%s: %s", where, seeded.note)
+            logged.add(seeded.note)
         return seeded
 
     if isinstance(loaders, CombinedLoader):
@@ -107,8 +106,8 @@ class SeededLoader:
         self._seed = seed
         self._trainer = trainer
         self._cycled = cycled
-        self.notes: list[str] = []
-        """Notes for the user before training."""
+        self.note = ""
+        """What to tell the user before training."""
         self._rank, self._world = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
         self._overfit = getattr(trainer, "overfit_batches", 0) > 0
         self._by_index = _is_stock(loader) and not isinstance(loader.dataset, IterableDataset)
@@ -116,7 +115,7 @@ class SeededLoader:
         reason = self._describe_inexact()
         self.exact = not reason
         if reason:
-            self.notes.append(
+            self.note = (
                 f"{reason}, so a stopped run cannot resume in the middle of an epoch: it resumes "
                 "from the start of the epoch"
             )

@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.types import Strings
+    from assay.data.types import Size, Strings
 
 
 _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 """Those that keep values as they are: a JPEG would make others of them."""
 
 
-def read_mask(path: str, size: tuple[int, int] | None = None) -> Tensor:
+def read_mask(path: str, size: Size | None = None) -> Tensor:
     """The values of a mask's pixels."""
     return read_as("a mask", path, lambda content: decode_mask(content, size))
 
 
-def decode_mask(content: bytes, size: tuple[int, int] | None = None) -> Tensor:
+def decode_mask(content: bytes, size: Size | None = None) -> Tensor:
     """The values of a mask's pixels."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
@@ -69,23 +69,18 @@ def decode_mask(content: bytes, size: tuple[int, int] | None = None) -> Tensor:
 
 
 def _values(image: Image.Image) -> NDArray[np.uint8]:
-    if image.mode == "1":
-        return np.asarray(image).astype(np.uint8)
-    if image.mode in ("L", "P"):  # of a palette the indices, not the colours
-        return np.asarray(image)
-    if image.mode in ("LA", "PA"):
-        return np.asarray(image)[:, :, 0]
-    if image.mode in ("RGB", "RGBA"):
-        channels = np.asarray(image)[:, :, :3]
-        if (channels == channels[:, :, :1]).all():
-            return channels[:, :, 0]
-        raise ValueError("it has colours; expected a class per pixel, as grey values or a palette")
-    if image.mode.startswith("I"):
-        pixels = np.asarray(image)
-        if pixels.min() >= 0 and pixels.max() <= 255:
-            return pixels.astype(np.uint8)
+    pixels = np.asarray(image)
+    if image.mode in ("LA", "PA"):  # of a palette the indices, not the colours
+        pixels = pixels[:, :, 0]
+    elif image.mode in ("RGB", "RGBA"):
+        if (pixels[:, :, :3] != pixels[:, :, :1]).any():
+            raise ValueError("it has colours; expected a class per pixel, as grey values or a palette")
+        pixels = pixels[:, :, 0]
+    elif image.mode not in ("1", "L", "P") and not image.mode.startswith("I"):
+        raise ValueError(f"Pillow's mode {image.mode} is not a mask; expected grey values or a palette")
+    if pixels.min() < 0 or pixels.max() > 255:
         raise ValueError(f"expected values from 0 to 255, got up to {pixels.max()}")
-    raise ValueError(f"Pillow's mode {image.mode} is not a mask; expected grey values or a palette")
+    return pixels.astype(np.uint8)
 
 
 NUM_VALUES: Final = 256
@@ -225,7 +220,7 @@ class SegmentationFolder(PictureFolder):
     def _look_at_masks(self, pairs: Sequence[Picture]) -> None:
         counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
 
-        def take(content: bytes, index: int) -> tuple[int, int]:
+        def take(content: bytes, index: int) -> Size:
             mask = decode_mask(content)
             counts[index] = mask.flatten().bincount(minlength=NUM_VALUES).numpy()
             return mask.shape[0], mask.shape[1]
@@ -237,8 +232,10 @@ class SegmentationFolder(PictureFolder):
     @override
     def _problem(self, picture: Picture, scan: FileScan) -> str:
         mask = self._masks[picture.name]
-        if scan.bad or mask.bad:
-            return f"the picture: {scan.bad}" if scan.bad else f"its mask: {mask.bad}"
+        if scan.bad:
+            return f"the picture: {scan.bad}"
+        if mask.bad:
+            return f"its mask: {mask.bad}"
         if scan.size != mask.size:
             sizes = ["×".join(map(str, size)) for size in (mask.size, scan.size)]
             return f"its mask has {sizes[0]} pixels, the picture {sizes[1]} (height × width)"
@@ -277,7 +274,7 @@ class SegmentationFolder(PictureFolder):
         return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
 
 
-def _read_classes(pair: Picture, *, size: tuple[int, int] | None, table: Tensor) -> Tensor:
+def _read_classes(pair: Picture, *, size: Size | None, table: Tensor) -> Tensor:
     """The classes of a picture's pixels, uint8 `[H, W]`."""
     return table[read_mask(pair.mask, size).long()].to(torch.uint8)
 

@@ -389,9 +389,9 @@ class ShardReader:
         while number < len(blocks):
             chosen = blocks[np.linspace(0, len(blocks) - 1, number).round().astype(int)]
             if rows[chosen].sum() >= 2 * wanted:
-                return chosen.tolist()
+                return [*map(int, chosen)]
             number *= 2
-        return blocks.tolist()
+        return [*map(int, blocks)]
 
     def first_rows(self, columns: Strings, most: int = 20_000) -> Frame:
         """Rows of blocks that are spread over all."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assay.data.batch_order import BatchOrder
     from assay.data.samples import Stream, Unfitted
     from assay.data.transforms import Transforms
-    from assay.data.types import Rows, Strings
+    from assay.data.types import Pair, Rows, Size, Strings
 
 
 _WINDOW_BYTES: Final = 1 << 26
@@ -95,7 +95,7 @@ class Division:
                 self._drawn.setdefault(block, {})[code] = some
                 self.counts[block, [0, code]] += [-some, some]
 
-    def _spread(self, code: int, number: int) -> list[tuple[int, int]]:
+    def _spread(self, code: int, number: int) -> list[Size]:
         """Blocks over all, and how many rows of each make up a number, in proportion to those of a subset."""
         blocks = self._reader.spread(number, self.counts[:, code]) if number else []
         available = self.counts[blocks, code]
@@ -239,7 +239,7 @@ class ShardStream:
 
     def batches(
         self, order: BatchOrder, epoch: int, first: int, count: int, transforms: Transforms
-    ) -> list[tuple[Tensor, Tensor]]:
+    ) -> list[Pair]:
         """Batches of this rank that lie in one window."""
         start, end, mine = self._positions(order, epoch, first, count)
         if self._reader.is_random:

@@ -6,7 +6,8 @@ import io
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
-from PIL import Image
+from torch import Tensor
+from torchvision.transforms.v2.functional import to_pil_image  # type: ignore[import-untyped]  # it ships no types
 
 from assay.data.loaders import KeyedDataset, input_of
 from assay.data.transforms import stack
@@ -16,15 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from assay.data.data_module import DataModule
     from assay.data.normalize import Normalize
     from assay.data.subset import Subset
-    from assay.data.types import Frame, Strings
+    from assay.data.types import Frame, Pair, Strings
 
 
-def eval_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+def eval_samples(data: DataModule, name: str, positions: Sequence[int]) -> Pair:
     """Inputs, normalised and on the device of the run, and targets."""
     subset = data.ready_subset(name, "eval")
     inputs = torch.stack(list(map(input_of, _read(subset, positions, data.seed))))
@@ -63,7 +63,6 @@ _LARGEST = 128
 """Pixels along the longer side, beyond which a picture is made smaller."""
 _MOST_COLUMNS = 1000
 _LONGEST_TEXT = 400
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class RenderedSample(NamedTuple):
@@ -95,14 +94,14 @@ def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
 
 def _target_of(sample: Any) -> NDArray[Any] | None:
     target = [*sample.values()][1] if isinstance(sample, dict) else sample[1]
-    return target.numpy() if isinstance(target, torch.Tensor) else None
+    return target.numpy() if isinstance(target, Tensor) else None
 
 
 def show_augmented(
     subset: Subset,
     positions: Sequence[int],
     seed: int,
-    augment: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     normalize: Normalize,
 ) -> list[RenderedSample]:
     """Samples of a subset after its transforms and what is done to batches, in the unit from before that."""
@@ -111,31 +110,24 @@ def show_augmented(
         torch.manual_seed(seed)
         targets = subset.data.targets[subset.rows[list(positions)]]
         restored = normalize.denormalize(augment(inputs, targets)[0])
-    pictures = _pictures(list(restored))
-    rows = [
-        _row(one, ()) if picture is None else None for picture, one in zip(pictures, restored, strict=True)
-    ]
-    return [RenderedSample(*pair) for pair in zip(pictures, rows, strict=True)]
+    pictures = zip(_pictures(list(restored)), restored, strict=True)
+    return [RenderedSample(picture, None if picture else _row(one, ())) for picture, one in pictures]
 
 
-def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Strings) -> list[RenderedSample]:
+def show_pairs(given: Tensor, returned: Tensor, columns: Strings) -> list[RenderedSample]:
     """Samples beside what a model made of them: pictures side by side, rows with a column for each."""
     both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
     shown = []
     for pair, picture in zip(both, _pictures([_beside(pair) for pair in both]), strict=True):
-        original, reconstruction = (_row(one, columns) for one in pair)
-        row = None
-        if original is not None and reconstruction is not None:
-            row = {
-                f"{name}{suffix}": values[name]
-                for name in original
-                for values, suffix in ((original, ""), (reconstruction, ", reconstructed"))
-            }
-        shown.append(RenderedSample(picture, row))
+        original, reconstruction = (_row(one, columns) or {} for one in pair)
+        row: dict[str, Any] = {}
+        for name, value in original.items():
+            row |= {name: value, f"{name}, reconstructed": reconstruction[name]}
+        shown.append(RenderedSample(picture, row or None))
     return shown
 
 
-def _beside(pair: torch.Tensor) -> torch.Tensor:
+def _beside(pair: Tensor) -> Tensor:
     """Two pictures `[C, H, W]` with a line of their mean between them; anything else as it is."""
     if pair.ndim != 4:
         return pair
@@ -143,29 +135,28 @@ def _beside(pair: torch.Tensor) -> torch.Tensor:
     return torch.cat([pair[0], line, pair[1]], 2)
 
 
-def _pictures(inputs: Sequence[torch.Tensor]) -> list[bytes | None]:
-    low = min((float(sample.min()) for sample in inputs if sample.is_floating_point()), default=0.0)
-    high = max((float(sample.max()) for sample in inputs if sample.is_floating_point()), default=1.0)
+def _pictures(inputs: Sequence[Tensor]) -> list[bytes | None]:
+    floats = [sample for sample in inputs if sample.is_floating_point()]
+    low = min((float(sample.min()) for sample in floats), default=0.0)
+    high = max((float(sample.max()) for sample in floats), default=1.0)
     low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
     return [_png(sample, low, high) for sample in inputs]
 
 
-def _png(inputs: torch.Tensor, low: float, high: float) -> bytes | None:
-    is_picture = inputs.ndim == 3 and inputs.shape[0] in _MODES and min(inputs.shape) > 0
+def _png(inputs: Tensor, low: float, high: float) -> bytes | None:
+    is_picture = inputs.ndim == 3 and inputs.shape[0] in (1, 3, 4) and min(inputs.shape) > 0
     if not is_picture or not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
         return None
     if inputs.is_floating_point():
         inputs = ((inputs.double() - low) / (high - low or 1.0) * 255).round().clamp(0, 255)
-    pixels = inputs.to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
-    mode = _MODES[pixels.shape[2]]
-    image = Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels, mode)
+    image = to_pil_image(inputs.to(torch.uint8))
     image.thumbnail((_LARGEST, _LARGEST))
     file = io.BytesIO()
     image.save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
-def _row(inputs: torch.Tensor, columns: Strings) -> dict[str, Any] | None:
+def _row(inputs: Tensor, columns: Strings) -> dict[str, Any] | None:
     if inputs.ndim != 1 or not 0 < len(inputs) <= _MOST_COLUMNS:
         return None
     names = columns if len(columns) == len(inputs) else map(str, range(len(inputs)))

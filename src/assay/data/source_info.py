@@ -111,14 +111,15 @@ def _find_arrays_task(source: dict[str, Any]) -> str:
     if (header := _header_of(source, "targets")) is None:
         return ""
     shape, dtype = header
+    is_real = dtype.kind == "f"
     num_columns = math.prod(shape[1:])
     num_classes = 0
-    if dtype.kind != "f" and num_columns == 1:
+    if not is_real and num_columns == 1:
         try:
             num_classes = len(np.unique(read_array(Path(source["root"]), source["targets"])))
         except (NoArrayError, OSError, ValueError, BadZipFile):
             return ""
-    return infer_task(is_real=dtype.kind == "f", num_columns=num_columns, num_classes=num_classes)
+    return infer_task(is_real=is_real, num_columns=num_columns, num_classes=num_classes)
 
 
 def _find_folder_task(source: dict[str, Any]) -> str:

@@ -259,7 +259,7 @@ class FittedPreprocessing:
     ) -> dict[str, Tensor]:
         known = list(trained_names)
         new = torch.tensor([known.index(name) if name in known else -1 for name in names])
-        present = torch.cat([*targets.values()]).unique()
+        present = torch.unique(torch.cat([*targets.values()])).tolist()
         if unknown := [names[label] for label in present if new[label] < 0]:
             raise _unknown_error("class", unknown, trained_names)
         return {subset: new[values] for subset, values in targets.items()}

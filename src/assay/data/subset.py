@@ -191,7 +191,7 @@ def values_of(data: Data, key: str, name: str) -> Values:
             hint=f"{key}=null draws samples at random",
         )
     if (missing := values.isna().to_numpy()).any():
-        row = values.index[missing.argmax()]
+        row = values.index[int(missing.argmax())]
         raise DataError(
             f"{key}={name}: no value in row {row} (rows count from 0; {missing.sum()} of {len(values)} rows)",
             hint="fill them in, or leave such rows out of the file",
@@ -214,7 +214,7 @@ def _values_of_names(names: Strings, key: str, pattern: str) -> Values:
     matches: Values = values[0]
     if (missing := matches.isna()).any():
         raise DataError(
-            f"{key}={pattern}: matches nothing in {names[missing.argmax()]!r} ({missing.sum()} of "
+            f"{key}={pattern}: matches nothing in {names[int(missing.argmax())]!r} ({missing.sum()} of "
             f"{len(names)} files)",
             hint=hint,
         )
@@ -230,7 +230,7 @@ def parse_times(values: Values, key: str, name: str) -> Values:
     if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
         times = pd.to_numeric(texts)
     if (wrong := times.isna().to_numpy()).any():
-        row = wrong.argmax()
+        row = int(wrong.argmax())
         raise DataError(
             f"{key}={name}: {texts.iloc[row]!r} in row {values.index[row]} is neither a number nor a date "
             f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)"
@@ -594,7 +594,7 @@ def _hashes(all_data: Mapping[str, Data]) -> dict[str, Rows] | None:
     are_hashed = all(getattr(data, "hashes", ()) for data in all_data.values())
     numbered: dict[str, Any] = {
         # Numbers of one kind alone can be compared.
-        subset: hash_samples(data if are_hashed else replace(data, hashes=()))  # type: ignore[call-arg, arg-type]
+        subset: hash_samples(data if are_hashed else replace(data, hashes=()))  # type: ignore[arg-type]
         for subset, data in all_data.items()
     }
     return None if any(numbers is None for numbers in numbered.values()) else numbered

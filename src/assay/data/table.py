@@ -22,8 +22,10 @@ from assay.data.tabular.column_kind import (
     choose_features,
     drop_missing_targets,
     find_format,
+    is_category,
     is_number,
     is_real,
+    is_text,
     join_names,
     kind_of,
     parse_dates,
@@ -52,7 +54,7 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from torch import Tensor
 
@@ -331,22 +333,26 @@ class Table:
         forms = dict(getattr(encoder, "target_forms", {}))
         problem: DataError | None = None
         try:
-            self._parse_targets(frames.values(), forms)
+            asked_task = None if self._asked == "auto" else task_of(self._asked)
+            may_be_real = asked_task is None or asked_task.has_real_targets or asked_task.has_heads
+            for frame in frames.values() if may_be_real and self._label_separator is None else ():
+                self._notes += parse_targets(frame, self.targets, forms)
             self.task = self._find_task(first)
         except DataError as error:
             problem = error
         if problem is not None and encoder is not None:
             raise problem
-        if self.fitted is None and texts and len(first) > 1 and first[texts[0]].nunique() == 1:
-            raise DataError(
-                f"data.source.text={texts[0]}: all {len(first):,} texts are equal: nothing can be learnt",
-                hint="choose another column",
-            )
         categories = [*self._asked_of_columns.categories, *declared_categories(first, self._asked_of_columns)]
         if encoder is not None:
             chosen = learned_features(encoder)
         else:
-            chosen = self._choose_features(first, path, categories, problem)
+            asked = self._asked_of_columns
+            left_out = [*self._check_split_columns(first, path), *self._find_subset_columns(first)]
+            exclude = [*asked.exclude, *left_out]
+            options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
+            # What is wrong with them and with the target is told together.
+            chosen = choose_features(first, options, path, [] if problem is None else [problem])
+            self._notes += chosen.notes
             encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
             encoder.target_forms = forms
             if is_csv(path):
@@ -373,20 +379,10 @@ class Table:
         for subset, frame in frames.items():
             raw = frame[chosen.names]
             times = {name: self._as_times(frame[name]) for name in named if name in frame}
-            subsets[subset] = Unfitted(raw, targets.encode(frame), encoder, _row_names(frame), times, hints)
+            # Numbers of the rows in their file, where some were left out.
+            rows = [] if frame.index[-1] == len(frame) - 1 else list(map(str, frame.index))
+            subsets[subset] = Unfitted(raw, targets.encode(frame), encoder, rows, times, hints)
         return subsets
-
-    def _choose_features(
-        self, frame: Frame, path: str, categories: Strings, problem: DataError | None
-    ) -> Features:
-        """The features; what is wrong with them and with the target is told together."""
-        asked = self._asked_of_columns
-        left_out = [*self._check_split_columns(frame, path), *self._find_subset_columns(frame)]
-        exclude = [*asked.exclude, *left_out]
-        options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
-        chosen = choose_features(frame, options, path, [problem] if problem is not None else [])
-        self._notes += chosen.notes
-        return chosen
 
     def _read_subset(self, subset: str, path: str, texts: Strings) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
@@ -418,7 +414,7 @@ class Table:
                 mend = "data.source.missing=impute, or " if rows[name].isna().any() else ""
                 raise DataError(
                     f"data: the target column {name!r} has no finite value in row "
-                    f"{rows.index[wrong.argmax()]} (rows count from 0)",
+                    f"{rows.index[int(wrong.argmax())]} (rows count from 0)",
                     hint=f"{mend}leave such rows out ({wrong.sum()} of {len(wrong)})",
                 )
         for name in texts:
@@ -459,7 +455,7 @@ class Table:
 
     def _as_times(self, column: Values) -> Values:
         """Dates written as 31.12.2024 as such, so that they can be ordered; anything else as it is."""
-        if not is_number(column) and column.dtype.kind != "M" and kind_of(column)[0] == "date":
+        if is_text(column) and kind_of(column)[0] == "date":
             with suppress(DataError):
                 return parse_dates(column, find_format(column, self._asked_of_columns.day_first))
         return column
@@ -480,20 +476,13 @@ class Table:
                 )
         return split_names
 
-    def _parse_targets(self, frames: Iterable[Frame], forms: dict[str, str]) -> None:
-        """Numbers in place of targets such as $29.93, where they are not to be classes."""
-        asked = None if self._asked == "auto" else task_of(self._asked)
-        if self._label_separator is None and (asked is None or asked.has_real_targets or asked.has_heads):
-            for frame in frames:
-                self._notes += parse_targets(frame, self.targets, forms)
-
     def _find_subset_columns(self, frame: Frame) -> list[str]:
         """Columns of words such as train and test, which are no features."""
         asked = self._asked_of_columns
         others = (*self.targets, *asked.keep, *asked.exclude, *self.split_columns.values())
         names = list[str]()
         for name in frame.columns if asked.features is None else ():
-            if name in others or not isinstance(frame[name].dtype, pd.StringDtype):
+            if name in others or not is_text(frame[name]):
                 continue
             words = {str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]}
             if len(words) > 1 and words <= SUBSET_WORDS.keys():
@@ -523,7 +512,7 @@ class Table:
             subset: column.str.replace(around, mark, regex=True).str.get_dummies(mark)
             for subset, column in texts.items()
         }
-        self.targets = sorted({*self.known_labels}.union(*marks.values()))
+        self.targets = sorted({*self.known_labels}.union(*(labels.columns for labels in marks.values())))
         others = {name: frame.drop(columns=self._label_column) for name, frame in frames.items()}
         taken = [label for frame in others.values() for label in self.targets if label in frame]
         if taken or len(self.targets) < 2:
@@ -564,7 +553,7 @@ class Table:
 
 def find_label_separator(target: Values) -> str:
     """What stands between labels of a target: fewer of them make up all of its texts; empty for classes."""
-    if not isinstance(target.dtype, pd.StringDtype):
+    if not is_text(target):
         return ""
     texts = target.dropna().unique()
     for mark in ";|,/":
@@ -629,16 +618,10 @@ def read_columns(frame: Frame, forms: Mapping[str, str], categories: Strings) ->
     for name in categories:
         if name in frame and is_number(frame[name]):
             frame[name] = category_texts(frame[name]).reindex(frame.index)
-        elif name in frame and isinstance(frame[name].dtype, pd.StringDtype):
+        elif name in frame and is_text(frame[name]):
             frame[name] = as_integers(frame[name])
-        elif name in frame and isinstance(frame[name].dtype, pd.CategoricalDtype):
+        elif name in frame and is_category(frame[name]):
             frame[name] = frame[name].astype(object)
-
-
-def _row_names(frame: Frame) -> Strings:
-    """Numbers of the rows in their file, where some were left out; else none are needed."""
-    is_complete = frame.empty or int(frame.index[-1]) == len(frame) - 1
-    return () if is_complete else list(map(str, frame.index))
 
 
 def _missing(column: Values) -> Bools:

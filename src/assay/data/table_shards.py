@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.types import Frame, Rows
+    from assay.data.types import Frame, Pair, Rows
 
 
 _MOST_CATEGORIES: Final = 100
@@ -164,7 +164,7 @@ class TableShards(ShardSource):
         return self._encoded.encode(frame)
 
     @override
-    def _decode(self, table: Any, numbers: Rows) -> tuple[Tensor, Tensor]:
+    def _decode(self, table: Any, numbers: Rows) -> Pair:
         frame = self._frame(table, numbers)
         read_columns(frame, self._features.forms, self._options.categories)
         return self._encoder.transform(frame[self._features.names]), self._encode_targets(frame)

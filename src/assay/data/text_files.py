@@ -44,14 +44,13 @@ def split_by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int
         range(len(texts)), key=lambda i: hashlib.sha256(f"{seed}:{texts[i].name}".encode()).digest()
     )
     total = sum(len(text.text) for text in texts)
-    chosen: dict[str, list[int]] = {}
+    chosen: dict[str, list[int]] = {"train": drawn}
     for subset in ("test", "val"):  # test first, so that the share of validation leaves it as it is
         chosen[subset] = []
         size = 0
         while drawn and size < shares[subset] * total:
+            size += len(texts[drawn[0]].text)
             chosen[subset].append(drawn.pop(0))
-            size += len(texts[chosen[subset][-1]].text)
-    chosen["train"] = drawn
     return {subset: [texts[i] for i in sorted(chosen[subset])] for subset in SUBSETS if chosen[subset]}
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from assay.data.types import Pair
+
 
 _LIFT = 1 << 16
 """Added to the classes of a mask while it is transformed."""
@@ -69,14 +71,14 @@ class Transforms:
             seed_generators(key)
         return self._apply_to_both(inputs, targets)
 
-    def pairs(
-        self, inputs: Tensor, targets: Tensor, seed: int, epoch: int, keys: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def pairs(self, inputs: Tensor, targets: Tensor, seed: int, epoch: int, keys: Tensor) -> Pair:
         """Transform a batch and, where these are masks, its targets."""
         if self.deterministic:
             return self._apply_to_both(inputs, targets)
         keyed = zip(inputs, targets, keys.tolist(), strict=True)
-        samples, masks = zip(*(self.pair(*pair, (seed, epoch, key)) for *pair, key in keyed), strict=True)
+        samples, masks = zip(
+            *(self.pair(sample, target, (seed, epoch, key)) for sample, target, key in keyed), strict=True
+        )
         return stack(samples), stack(masks) if self.masks else targets
 
     def transform_inputs(self, inputs: Tensor) -> Tensor:
@@ -89,7 +91,7 @@ class Transforms:
             return self._apply_jointly(inputs, torch.as_tensor(targets))
         return self._apply(inputs), targets
 
-    def _apply_jointly(self, inputs: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+    def _apply_jointly(self, inputs: Tensor, masks: Tensor) -> Pair:
         # What a transform fills in, whatever number that is, is not one of the classes.
         lifted = tv_tensors.Mask(masks.to(torch.int32) + _LIFT)
         picture, mask = self._apply((tv_tensors.Image(inputs), lifted))

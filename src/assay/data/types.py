@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from pandas import DataFrame, Series
+    from torch import Tensor
 
 Frame: TypeAlias = "DataFrame"
 Values: TypeAlias = "Series[Any]"
@@ -19,3 +20,7 @@ Bools: TypeAlias = "NDArray[np.bool_]"
 Rows: TypeAlias = "NDArray[np.int64]"
 Strings: TypeAlias = "Sequence[str]"
 Options: TypeAlias = "Mapping[str, Any]"
+Pair: TypeAlias = "tuple[Tensor, Tensor]"
+"""Inputs and targets."""
+Size: TypeAlias = "tuple[int, int]"
+"""Height and width."""

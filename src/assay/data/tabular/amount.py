@@ -97,7 +97,11 @@ def find_amount(column: Values) -> str:
     }
     decimal = min(fits, key=lambda sign: len(fits[sign]))
     if not fits["."] and not fits[","]:
-        decimal = _choose_decimal([*numbers.values()], next((unit for unit in units if unit), ""))
+        # Three digits are thousands of money.
+        joined = "".join(numbers.values())
+        is_share = not units.keys().isdisjoint(_SHARES)
+        is_money = not units.keys().isdisjoint(_CURRENCIES.values())
+        decimal = "," if (is_share if "," in joined else is_money and "." in joined) else "."
     if fits[decimal]:
         raise DataError(
             f"the column {column.name!r} looks like numbers, such as {next(iter(numbers), '')!r}, but holds "
@@ -116,14 +120,6 @@ def _is_bare(amount: tuple[str, str]) -> bool:
     return amount[1] == "" and amount[0].strip("0.,-") != ""
 
 
-def _choose_decimal(numbers: list[str], unit: str) -> str:
-    """The decimal sign where each number may be read in two ways: three digits are thousands of money."""
-    if any("," in number for number in numbers):
-        return "," if unit in _SHARES else "."
-    has_points = any("." in number for number in numbers)
-    return "," if has_points and unit in _CURRENCIES.values() else "."
-
-
 def find_words(column: Values) -> list[str]:
     """Texts of a column that may stand for a missing value: without a digit."""
     return [text for text in map(str, column.dropna().unique()) if not re.search(r"\d", text)]
@@ -138,8 +134,8 @@ def parse_amounts(column: Values, form: str) -> Values:
     """Float64; NaN for what is not written in the form."""
     decimal = form[0]
     unit = form[1:]
-
     is_share = unit in _SHARES
+    thousands = re.compile("[ '’,]" if decimal == "." else "[ '’.]")
 
     def parse(value: Any) -> float:
         if isinstance(value, int | float | np.number):
@@ -147,16 +143,13 @@ def parse_amounts(column: Values, form: str) -> Values:
         amount = split_amount(str(value))
         if amount is None or amount[1] not in (unit, "") or not _reads(amount[0], decimal):
             return np.nan
-        return np.nan if is_share and _is_bare(amount) else _to_float(amount[0], decimal)
+        if is_share and _is_bare(amount):
+            return np.nan
+        return float(thousands.sub("", amount[0]).replace(decimal, "."))
 
     places, values = pd.factorize(column)
     parsed = np.array([*map(parse, values), np.nan], dtype=np.float64)
     return pd.Series(parsed[places], index=column.index, name=column.name)
-
-
-def _to_float(number: str, decimal: str) -> float:
-    thousands = "," if decimal == "." else "."
-    return float(re.sub(rf"[ '’{thousands}]", "", number).replace(decimal, "."))
 
 
 TIME: Final = "time"

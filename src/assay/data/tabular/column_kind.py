@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import (
+    is_bool_dtype,
+    is_datetime64_any_dtype,
+    is_float_dtype,
+    is_numeric_dtype,
+    is_timedelta64_dtype,
+)
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.tabular.amount import (
@@ -96,9 +103,9 @@ def kind_of(column: Values) -> tuple[Kind, str]:
         return "empty", "no value in any row"
     if is_nested(values):
         return "nested", f"lists, mappings or bytes such as {str(values.iloc[0])[:40]}"
-    if pd.api.types.is_datetime64_any_dtype(column):
+    if is_datetime64_any_dtype(column):
         return "date", "dates"
-    if pd.api.types.is_timedelta64_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+    if is_timedelta64_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
         return "duration", "durations or periods"
     if is_number(column):
         return _kind_of_numbers(str(column.name), values)
@@ -112,11 +119,11 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
     for name in frame.columns:
         column = frame[name].dropna()
         kind, why = kinds.get(name) or kind_of(column)
-        is_text = kind == "category" and not is_number(column)
+        is_words = kind == "category" and not is_number(column)
         different = (column.astype(str) if column.dtype == object else column).unique()
         if len(different) < 2:
             continue
-        if kind == "date" or (is_text and all(_YEAR_MONTH.fullmatch(str(value)) for value in different)):
+        if kind == "date" or (is_words and column.astype(str).str.fullmatch(_YEAR_MONTH).all()):
             hints |= {} if _BIRTH_NAME.search(name) else {name: "time"}
         elif kind == "number" and _PERIOD_NAME.match(name):
             periods.append(name)
@@ -124,7 +131,7 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
             kind == "id"
             or "e-mail" in why
             or _ENTITY_NAME.match(name)
-            or (is_text and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
+            or (is_words and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
         ):
             hints[name] = "group"
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
@@ -132,7 +139,17 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
 
 def is_number(column: Values) -> bool:
     """Whether a column holds numbers, or yes and no."""
-    return bool(pd.api.types.is_numeric_dtype(column))
+    return bool(is_numeric_dtype(column))
+
+
+def is_text(column: Values) -> bool:
+    """Whether a column holds texts."""
+    return isinstance(column.dtype, pd.StringDtype)
+
+
+def is_category(column: Values) -> bool:
+    """Whether a column's file says that it holds categories."""
+    return isinstance(column.dtype, pd.CategoricalDtype)
 
 
 def is_nested(column: Values) -> bool:
@@ -148,7 +165,7 @@ def find_sentinel(column: Values) -> str:
     It is likely to stand for a missing value.
     """
     values = column.dropna()
-    if not is_number(column) or pd.api.types.is_bool_dtype(column) or values.empty:
+    if not is_number(column) or is_bool_dtype(column) or values.empty:
         return ""
     for end in (values.min(), values.max()):
         text = str(end).removesuffix(".0")
@@ -164,12 +181,13 @@ def find_sentinel(column: Values) -> str:
 
 def find_sign(column: Values) -> str:
     """The only text of signs alone, such as `?`: likely a missing value; else empty."""
-    signs = [str(text) for text in column.dropna().unique() if _SIGNS.fullmatch(str(text).strip())]
-    return signs[0] if len(signs) == 1 and column.nunique() > 2 else ""
+    different = [*map(str, column.dropna().unique())]
+    signs = [text for text in different if _SIGNS.fullmatch(text.strip())]
+    return signs[0] if len(signs) == 1 and len(different) > 2 else ""
 
 
 def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
-    if pd.api.types.is_bool_dtype(values) or values.nunique() <= _FEW:
+    if is_bool_dtype(values) or values.nunique() <= _FEW:
         return "number", ""
     numbers = values.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
@@ -253,8 +271,7 @@ def find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
         return find_amount(column)
     if kind == "date":
         return find_format(column, day_first)
-    wrong = column[column.notna() & parse_times(column).isna()]
-    if len(wrong):
+    if len(wrong := column[column.notna() & parse_times(column).isna()]):
         raise DataError(
             f"the column {column.name!r} holds times of day, but also {str(wrong.iloc[0])[:40]!r}",
             hint="write them as 13:08 or 1:08 PM",
@@ -275,8 +292,7 @@ def find_format(column: Values, day_first: bool | None = None) -> str:
         return ISO
     forms = [form for form in map("".join, product(_DAYS, _TIMES)) if _matches_format(texts.iloc[0], form)]
     odd = {form: texts[_parse_dates(texts, form).isna()] for form in forms}
-    chosen = [form for form in forms if not len(odd[form])]
-    chosen = [form for form in chosen if day_first is None or _has_day_first(form) == day_first]
+    chosen = [form for form in forms if not len(odd[form]) and day_first in (None, _has_day_first(form))]
     if not chosen:
         worst = min(odd.values(), key=len, default=texts)
         raise DataError(
@@ -357,15 +373,12 @@ def date_parts(days: Floats, parts: Strings, start: float) -> Floats:
 def check_columns(frame: Frame, names: Strings, path: str, option: str) -> None:
     """Refuse names of columns that a table does not have."""
     known = list(frame.columns)
-    for name in names:
-        if name not in known:
-            similar = did_you_mean(name, known, "; ")
-            more = ", …" if len(known) > 20 else ""
-            key = option if option.startswith("data.") else f"data.source.{option}"
-            raise DataError(
-                f"{key}: {path} has no column {name!r}{similar}",
-                hint=f"columns: {', '.join(known[:20])}{more}",
-            )
+    if missing := [name for name in names if name not in known]:
+        key = option if option.startswith("data.") else f"data.source.{option}"
+        raise DataError(
+            f"{key}: {path} has no column {missing[0]!r}{did_you_mean(missing[0], known, '; ')}",
+            hint=f"columns: {', '.join(known[:20])}{', …' * (len(known) > 20)}",
+        )
 
 
 _FEW_CLASSES = 20
@@ -380,7 +393,7 @@ def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
     for name in targets:
         if len(complete) < len(frame) and frame[name].isna().any():
             values = complete[name].infer_objects()
-            is_integral = pd.api.types.is_float_dtype(values) and bool((values == np.floor(values)).all())
+            is_integral = is_float_dtype(values) and bool((values == np.floor(values)).all())
             complete[name] = values.astype(np.int64) if is_integral and np.isfinite(values).all() else values
     return complete
 
@@ -402,16 +415,15 @@ def parse_targets(frame: Frame, targets: Strings, forms: dict[str, str]) -> list
     notes = []
     for name in targets:
         column = frame[name]
-        is_class = is_number(column) or isinstance(column.dtype, pd.CategoricalDtype)
+        is_class = is_number(column) or is_category(column)
         if name not in forms and not is_class and kind_of(column)[0] == "amount":
             forms[name] = find_amount(column)
         if name in forms and not is_number(column):
             numbers = parse_amounts(column, forms[name])
-            if (wrong := column[column.notna() & numbers.isna()]).size:
-                example = format_amount(12.5, forms[name])
+            if len(wrong := column[column.notna() & numbers.isna()]):
                 raise DataError(
-                    f"data.source.target={name}: expected a number such as {example!r}, got "
-                    f"{str(wrong.iloc[0])[:40]!r}",
+                    f"data.source.target={name}: expected a number such as "
+                    f"{format_amount(12.5, forms[name])!r}, got {str(wrong.iloc[0])[:40]!r}",
                     hint="write all of them in one way",
                 )
             notes.append(f"the target {describe_amount(column, forms[name])} is read as numbers")
@@ -432,17 +444,17 @@ def is_real(values: Values, name: str) -> tuple[bool, str]:
         raise DataError(f"data.source.target={name}: the column holds {kind_of(values)[1]}")
     different = values.nunique()
     if not is_number(values):
-        if not isinstance(values.dtype, pd.CategoricalDtype):  # else the file says that these are classes
+        if not is_category(values):  # else the file says that these are classes
             _check_classes(values, name, different)
         return False, _note_on_spelling(values, name)
-    is_float = pd.api.types.is_float_dtype(values)
+    is_float = is_float_dtype(values)
     note = (
         f"the target {name!r} has {different:,} different {'values' if is_float else 'integers'} and is "
         "predicted as a number; for classes: data.source.task=multiclass"
     )
     if is_float:
         return True, note if 1 < different <= _FEW and bool((values == np.floor(values)).all()) else ""
-    if pd.api.types.is_bool_dtype(values) or different <= 2:
+    if is_bool_dtype(values) or different <= 2:
         return False, ""
     is_rare = values.value_counts().min() < 3  # such a class cannot be in all subsets: these may be counts
     if different <= _FEW_CLASSES and not is_rare:
@@ -561,7 +573,7 @@ def _find_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[Da
     amounts: list[str] = []
     words: list[str] = []
     for name in chosen.names:
-        kind = chosen.kinds.get(name, ("category", ""))[0]
+        kind = chosen.kinds.get(name, ("category",))[0]
         try:
             if kind in FORMED:
                 chosen.forms[name] = find_form(frame[name], kind, asked.day_first)
@@ -614,22 +626,22 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     if times := [name for name, form in forms.items() if form == TIME]:
         examples = join_names([f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times])
         chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
-    if dates := [name for name in forms if name not in (*amounts, *times)]:
-        examples = join_names([_describe_dates(frame[name], forms[name]) for name in dates])
-        days = [days_since_1970(parse_dates(frame[name], forms[name])) for name in dates]
-        hour = ", hour" if any((of_column % 1 > 0).any() for of_column in days) else ""
+    if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
+        examples = join_names(
+            [
+                f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' * ('%' in form)}"
+                for name, form in dates.items()
+            ]
+        )
+        days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
+        hour = ", hour" if (np.concatenate(days) % 1 > 0).any() else ""
         chosen.notes.append(
             f"dates become year, month, weekday{hour} and days since the first, those that vary: {examples}"
         )
 
 
-def _describe_dates(column: Values, form: str) -> str:
-    example = f"{column.name} such as {str(column.dropna().iloc[0])[:40]!r}"
-    return f"{example} ({form})" if "%" in form else example
-
-
 def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
-    texts = [name for name in chosen.names if chosen.kinds.get(name, ("category", ""))[0] == "category"]
+    texts = [name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"]
     chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
     numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
     if padded := [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]:
@@ -637,13 +649,21 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     codes |= {name: find_sign(frame[name]) for name in texts}
     if codes := {name: code for name, code in codes.items() if code}:
-        counts = [f"{name} ({code}, {_count(frame[name], code):,} times)" for name, code in codes.items()]
+        counts = [
+            f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
+            for name, code in codes.items()
+        ]
         option = _override(asked, "na_values", *sorted({*codes.values()}))
         option = re.sub(r'"(-?[\d.]+(e\+\d+)?)"', r"\1", option)  # numbers need no quotes
         chosen.notes.append(
             f"possible codes of missing values: {join_names(counts)}; where they mean that: {option}"
         )
-    if few := [name for name in chosen.names if name in numeric and _is_few_integers(frame[name])]:
+    few = [
+        name
+        for name in chosen.names
+        if name in numeric and is_number(frame[name]) and 2 < frame[name].nunique() <= _FEW
+    ]
+    if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
         values = join_names([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
             f"integers with few values are taken as numbers: {values}; as categories: "
@@ -651,22 +671,10 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         )
 
 
-def _count(column: Values, code: str) -> int:
-    is_code = column == float(code) if is_number(column) else column.astype(str) == code
-    return int(is_code.sum())
-
-
 def join_names(texts: Strings) -> str:
     """The first of some columns, and how many more there are."""
     more = f", and {len(texts) - NAMED} more columns" if len(texts) > NAMED else ""
     return f"{', '.join(texts[:NAMED])}{more}"
-
-
-def _is_few_integers(column: Values) -> bool:
-    if not is_number(column) or pd.api.types.is_bool_dtype(column):
-        return False
-    values = column.dropna()
-    return 2 < values.nunique() <= _FEW and bool((values == values.round()).all())
 
 
 def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +43,7 @@ def _describe_relation(feature: Values, target: Values) -> str:
         return ""
     if feature.astype(str).equals(target.astype(str)):
         return "the two columns are equal"
-    if pd.api.types.is_numeric_dtype(feature) and pd.api.types.is_numeric_dtype(target) and different > 2:
+    if is_numeric_dtype(feature) and is_numeric_dtype(target) and different > 2:
         numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
         with np.errstate(all="ignore"):
             apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
@@ -76,7 +77,7 @@ def _describe_hint(feature: Values, target: Values) -> str:
     different = len(np.unique(classes))
     if how or len(values) < _ROWS or not 2 <= different <= _MOST_CLASSES or values.dtype.kind == "M":
         return how
-    if pd.api.types.is_numeric_dtype(values):
+    if is_numeric_dtype(values):
         numbers = values.to_numpy(dtype=np.float64)
         order = np.argsort(numbers, kind="stable")
         borders = np.flatnonzero(np.diff(classes[order])) + 1
@@ -100,14 +101,10 @@ def _describe_gaps(missing: Bools, classes: NDArray[np.intp], target: Values) ->
 
 def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:
     """Of a category each value of which occurs with one class."""
-    counts = np.zeros((codes.max() + 1, classes.max() + 1))
-    np.add.at(counts, (codes, classes), 1)
-    if ((counts > 0).sum(1) > 1).any():
-        return ""
+    counts = pd.crosstab(codes, classes).to_numpy()
     shares = counts.sum(0) / counts.sum()
-    sizes = counts.sum(1)
-    by_chance = sum(np.log((shares[shares > 0] ** size).sum()) for size in sizes if size > 1)
-    if by_chance > _BY_CHANCE:
+    by_chance = sum(np.log((shares**size).sum()) for size in counts.sum(1) if size > 1)
+    if ((counts > 0).sum(1) > 1).any() or by_chance > _BY_CHANCE:
         return ""
     return f"each of its {len(counts):,} values occurs with one class of the target alone"
 

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import is_datetime64_any_dtype
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.tabular import column_kind
 from assay.data.tabular.amount import TIME, format_amount, is_amount, parse_amounts
-from assay.data.tabular.column_kind import Part, is_number
+from assay.data.tabular.column_kind import Part, is_number, is_text
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class TableEncoder:
             column = training[name]
             if is_amount(form):
                 columns.append(self._learn_number(name, parse_amounts(column, form), form))
-            elif form or pd.api.types.is_datetime64_any_dtype(column):
+            elif form or is_datetime64_any_dtype(column):
                 columns.append(self._learn_date(name, column))
             elif is_number(column):
                 columns.append(self._learn_number(name, column))
@@ -285,15 +286,14 @@ def _find_gaps(values: Values) -> Floats:
 
 def category_texts(column: Values) -> Values:
     """Categories as text; 1.0 is 1."""
-    if isinstance(column.dtype, pd.StringDtype):
+    if is_text(column):
         return column.dropna().astype(object)
     return column.dropna().map(column_kind.as_text)
 
 
 def _distinct_texts(column: Values) -> tuple[NDArray[np.intp], list[str]]:
     """Each row's place among the categories that occur, -1 where it has none, and these as text."""
-    is_text = isinstance(column.dtype, pd.StringDtype)
-    places, texts = pd.factorize(column if is_text else category_texts(column).reindex(column.index))
+    places, texts = pd.factorize(column if is_text(column) else category_texts(column).reindex(column.index))
     return places, [str(text) for text in texts]
 
 

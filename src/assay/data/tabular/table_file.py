@@ -17,12 +17,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import infer_dtype
+from pandas.api.types import infer_dtype, pandas_dtype
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.tabular.column_kind import is_nested, is_number, join_names, kind_of
+from assay.data.tabular.column_kind import is_category, is_nested, is_number, is_text, join_names, kind_of
 from assay.data.tabular.table_encoder import (
     TRUTH_VALUES,
     category_texts,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from assay.data.tabular.table_encoder import Column
-    from assay.data.types import Frame, Options, Strings, Values
+    from assay.data.types import Frame, Options, Size, Strings, Values
 
     class ColumnEncoder(Protocol):
         """Of a table or of texts."""
@@ -79,7 +79,7 @@ _FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
-def _count_fields(path: str | Path, options: Options) -> Iterator[tuple[int, int]]:
+def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
     separator = options["separator"]
     spaced = separator == r"\s+"
@@ -253,13 +253,13 @@ def _settle(column: Values) -> Values:
     elif isinstance(dtype, pd.ArrowDtype) or (not isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
         plain = _from_arrow(pa.chunked_array([pa.array(column.array)]))
         column = pd.Series(plain.array, column.index, name=column.name)
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    if is_category(column):
         categories = _settle(column.cat.categories.to_series())
         if categories.dtype.kind in "mM":
             return column.astype(categories.dtype)
         renamed = column.cat.rename_categories(category_texts(categories).astype(str).tolist())
         return renamed if is_number(categories) else _as_texts(renamed)
-    if isinstance(column.dtype, pd.StringDtype):
+    if is_text(column):
         return _as_texts(column)
     return _settle_objects(column) if column.dtype == object else column
 
@@ -297,8 +297,8 @@ def from_arrow(table: Any, plain: Strings = ()) -> Frame:
     for name in dict.fromkeys([*index, *table.column_names]):
         if name not in index or not name.startswith("__index_level_"):
             column = _from_arrow(table.column(name))
-            is_category = kinds.get(name) == "categorical" and name not in plain
-            columns[name] = column.astype("category") if is_category else column
+            is_coded = kinds.get(name) == "categorical" and name not in plain
+            columns[name] = column.astype("category") if is_coded else column
     return pd.DataFrame(columns, index=range(table.num_rows))
 
 
@@ -312,7 +312,7 @@ def _from_arrow(column: Any) -> Values:
         return _from_arrow(column.cast(whole))
     if column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         name = {"bool": "boolean"}.get(str(kind), str(kind).replace("u", "U").replace("int", "Int"))
-        nullable: Values = column.to_pandas(types_mapper=lambda _: pd.api.types.pandas_dtype(name))
+        nullable: Values = column.to_pandas(types_mapper=lambda _: pandas_dtype(name))
         return nullable
     settled: Values = column.to_pandas(date_as_object=False)
     return settled
@@ -334,7 +334,7 @@ def parse_texts(texts: Values, decimal: str) -> Values:
 def parse_remaining(whole: Frame, rows: Frame, texts: Strings, decimal: str) -> Frame:
     """Numbers in columns that other cells than numbers make text only in rows that were left out."""
     for name in rows.columns:
-        if name in texts or not isinstance(rows[name].dtype, pd.StringDtype):
+        if name in texts or not is_text(rows[name]):
             continue
         parsed = parse_texts(rows[name], decimal)
         if is_number(parsed) and not is_number(parse_texts(whole[name], decimal)):
@@ -352,7 +352,7 @@ def _find_words(
     words: dict[str, Values] = {}
     numeric = set[str]()
     for name, column in frame.items():
-        if not isinstance(column.dtype, pd.StringDtype) or not (found := column.isin(WORDS)).any():
+        if not is_text(column) or not (found := column.isin(WORDS)).any():
             continue
         words[str(name)] = column[found]
         rest = parsed = column.mask(found)
@@ -404,9 +404,9 @@ def prepare_rows(frame: Frame, columns: Sequence[Column], na_values: str | Strin
     frame = settle(frame[[column.name for column in columns]], na_values)
     for learned in columns:
         column = frame[learned.name]
-        if is_nested(column) or isinstance(column.dtype, pd.CategoricalDtype):
+        if is_nested(column) or is_category(column):
             column = _as_texts(column)
-        elif isinstance(column.dtype, pd.StringDtype) and learned.kind != "text":
+        elif is_text(column) and learned.kind != "text":
             column = column.mask(column.isin(WORDS.difference(learned.codes)))
             if any(text.isdigit() for text in learned.codes):
                 column = as_integers(column)
@@ -487,7 +487,7 @@ def _read_integers(frame: Frame, path: str, forms: Options) -> None:
             rounded += [name] if column.abs().max() >= _LARGE else []
         elif kind in "iu":
             integers.append(name)
-        elif isinstance(column.dtype, pd.StringDtype) and (column == "").any():
+        elif is_text(column) and (column == "").any():
             rounded.append(name)
     names = [*rounded, *integers] if integers and _has_leading_zeros(path, forms["sep"]) else rounded
     if not names:
@@ -654,9 +654,9 @@ def table_chunks(
     with _explain_errors(str(path)):
         for raw in _read_frames(path, encoder, size, keep, {**FILE_OPTIONS, **PLAIN, **options}):
             frame = raw.set_axis(raw.columns.map(str), axis=1)
-            check_trained_columns(encoder.columns, list(frame), str(path))
+            check_trained_columns(encoder.columns, list(frame.columns), str(path))
             if missing := [name for name in keep if name not in frame]:
-                similar = did_you_mean(missing[0], list(frame), "; ")
+                similar = did_you_mean(missing[0], list(frame.columns), "; ")
                 raise DataError(f"{path} has no column {missing[0]!r} to keep{similar}")
             yield settle(frame.set_axis(pd.RangeIndex(start, start + len(frame)), axis=0))
             start += len(frame)
