@@ -51,7 +51,7 @@ def trainer(rank: int = 0, world_size: int = 1, epoch: int = 0, done: int = 0, o
 def batches(loader: DataLoader[Any], seed: int = 0, **position: int) -> list[list[int]]:
     seeded = SeededLoader(loader, seed, trainer(**position))
     assert seeded.exact
-    assert seeded.notes == []
+    assert not seeded.note
     found = [batch.tolist() for batch in seeded]
     assert len(seeded) == len(found) + position.get("done", 0)
     return found

@@ -51,7 +51,7 @@ class Arrays:
 
     Attributes:
         layout: As given.
-        input_names: Strings of the arrays of inputs.
+        input_names: Names of the arrays of inputs.
         split_columns: As in `assay.data.table.Table`: arrays of a value per sample each.
 
     Raises:

@@ -78,9 +78,9 @@ class Custom:
             pairs = LazyDataset(len(dataset), partial(_read_pair, dataset, *self._keys, key))
             targets = self._task.as_targets(_read_targets(dataset, pairs, key))
             values = {name: getattr(dataset, name, None) for name in self.split_columns.values()}
-            given = {name: own for name, own in values.items() if own is not None}
+            known = {name: value for name, value in values.items() if value is not None}
             identity = f"{type(dataset).__qualname__} {len(pairs)}"
-            subsets[subset] = Stream(pairs, targets, identity, split_values=given)
+            subsets[subset] = Stream(pairs, targets, identity, split_values=known)
         if not self.class_names and not self._task.has_real_targets:
             classes = getattr(self._datasets["train"], "classes", None)
             if classes is None:
@@ -112,8 +112,7 @@ def _read_pair(
                 hint=f"data.source.input_key and target_key: choose from {', '.join(map(str, sample))}",
             ) from error
     elif isinstance(sample, tuple | list) and len(sample) > 1:
-        inputs = sample[0]
-        target = sample[1]
+        inputs, target = sample[:2]
     else:
         raise DataError(
             f"{key}: sample {index} is of type {type(sample).__name__}; "

@@ -190,9 +190,12 @@ class DataModule(L.LightningDataModule):
             splits.check(self.batch_size if self.drop_last is True else 1)
             trained = self._first("train", "train")
             first = self._first("train", "eval")
-            check_shapes(
-                first, trained, {name: self._first(name, "eval") for name in splits.separate_subsets()}
-            )
+            others = {
+                name: self._first(name, "eval")
+                for name, data in splits.data.items()
+                if len(splits.rows[name]) and data is not splits.data["train"]
+            }
+            check_shapes(first, trained, others)
             typed = check_scale(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
             evaluated = self.subset("train", "eval")
@@ -204,10 +207,10 @@ class DataModule(L.LightningDataModule):
         if splits.task.reconstructs:
             target_mean = mean
             target_std = std
-        others = {key: getattr(self.source, key, None) for key in ("image_size", "max_value")}
-        others["train_shape"] = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
+        known = {key: getattr(self.source, key, None) for key in ("image_size", "max_value")}
+        known["train_shape"] = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
         scales = {"target_mean": target_mean, "target_std": target_std}
-        self.spec = splits.describe(first, mean, std, **scales, **others)
+        self.spec = splits.describe(first, mean, std, **scales, **known)
 
     def _read(self, split: Split, **options: Any) -> Splits:
         return read_splits(self.source, split, self.thin_classes, asked=self._task, **options)
@@ -254,7 +257,7 @@ class DataModule(L.LightningDataModule):
     def notes(self) -> tuple[str, ...]:
         """Decisions of the source and the loading, one sentence each; available after `setup()`."""
         source = getattr(self.source, "notes", ())
-        remainder = self.spec.num_train % (self.batch_size * self._world_size()) if self._drops_last() else 0
+        remainder = self.spec.num_train % (self.batch_size * self._world_size()) * self._drops_last()
         varies = ", other ones in each epoch" if self.shuffle else ""
         left_out = (
             f"data.drop_last={str(self.drop_last).lower()}: {remainder} of {self.spec.num_train:,} training "

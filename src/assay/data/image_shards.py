@@ -116,8 +116,8 @@ class ImageShards(ShardSource):
         for name, (table, numbers) in sampled.items():
             targets = self._targets(table)
             reader = partial(self._read_sample, numbers, contents if name == "train" else None, targets)
-            pictures = LazyDataset(len(numbers), reader)
-            subsets[name] = Stream(pictures, targets, names=[*map(str, numbers)])
+            names = [*map(str, numbers)]
+            subsets[name] = Stream(LazyDataset(len(names), reader), targets, names=names)
         return subsets
 
     def _name_classes(self, values: Sequence[Any]) -> tuple[str, ...]:
@@ -143,18 +143,16 @@ class ImageShards(ShardSource):
         try:
             return read(content)
         except (TypeError, ValueError) as error:
-            shard = self._reader.shard_of(block).name
-            where = f"row {number} (rows count from 0, over all shards) of {shard},"
             raise DataError(
-                f"data.source.path={self._path}: {where} cannot be read as an image: {error}",
+                f"data.source.path={self._path}: row {number} (rows count from 0, over all shards) of "
+                f"{self._reader.shard_of(block).name}, cannot be read as an image: {error}",
                 hint="write the shards without it",
             ) from error
 
     def _read_sample(
         self, numbers: Rows, contents: Sequence[bytes] | None, targets: Tensor, index: int
     ) -> Pair:
-        content = None if contents is None else contents[index]
-        return self.picture(int(numbers[index]), content), targets[index]
+        return self.picture(int(numbers[index]), contents and contents[index]), targets[index]
 
     @property
     def decoding(self) -> Decoding:

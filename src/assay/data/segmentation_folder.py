@@ -247,8 +247,11 @@ class SegmentationFolder(PictureFolder):
 
     @override
     def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
-        if images is None:
-            return self._pixels([pair.name for pair in pictures])
+        if images is None:  # pixels of each class, int32 `[N, C]`, stand for masks that are read later
+            counts = np.array([self._counts[pair.name] for pair in pictures]).reshape(-1, NUM_VALUES)
+            labels = range(len(self.class_names))
+            columns = [counts[:, self._table.numpy() == label].sum(1) for label in labels]
+            return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
         targets = torch.empty(len(pictures), *images.shape[2:], dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for index, mask in enumerate(pool.map(self._target_reader(), pictures)):
@@ -266,12 +269,6 @@ class SegmentationFolder(PictureFolder):
             for pair, look in zip(pictures, looks, strict=True)
         ]
         return "\n".join([*lines, str(self._table.tolist())])
-
-    def _pixels(self, names: Strings) -> Tensor:
-        """Pixels of each class, int32 `[N, C]`, which stand for masks that are read later."""
-        counts = np.array([self._counts[name] for name in names]).reshape(-1, NUM_VALUES)
-        columns = [counts[:, self._table.numpy() == label].sum(1) for label in range(len(self.class_names))]
-        return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
 
 
 def _read_classes(pair: Picture, *, size: Size | None, table: Tensor) -> Tensor:

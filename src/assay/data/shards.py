@@ -127,9 +127,8 @@ class Division:
 
     def keyed(self, block: int) -> NDArray[np.int8]:
         """The same, before any are drawn."""
-        size = self._reader.rows[block]
         if not self._column or self._layout[block]:
-            return np.full(size, self._layout[block], np.int8)
+            return np.full(self._reader.rows[block], self._layout[block], np.int8)
         values = self._reader.read_column(block, self._column, self._key)
         if self._key.endswith(".column"):
             subsets = parse_subsets(values, self._key, self._column)
@@ -256,7 +255,7 @@ class ShardStream:
             inputs, targets = transforms.pairs(inputs, targets, order.seed, epoch, torch.from_numpy(numbers))
         else:
             keyed = zip(inputs, targets, numbers.tolist(), strict=True)
-            pairs = [transforms.pair(*pair, (order.seed, epoch, number)) for *pair, number in keyed]
+            pairs = [transforms.pair(one, target, (order.seed, epoch, row)) for one, target, row in keyed]
             inputs, targets = map(stack, map(list, zip(*pairs, strict=True)))
         size = order.batch_size
         return [(inputs[at : at + size], targets[at : at + size]) for at in range(0, len(inputs), size)]

@@ -231,6 +231,17 @@ class FittedPreprocessing:
             name: self._with_encoder(replace(data, targets=targets[name])) for name, data in given.items()
         }
 
+    def _with_encoder(self, data: _Data) -> _Data:
+        if not isinstance(data, Unfitted):
+            return data
+        if self.encoder is None:
+            raise DataError(
+                "data: got a table of raw columns, but the model was trained on an array of numbers",
+                hint="give data of the kind that the run was trained on",
+            )
+        self.notes.extend(getattr(self.encoder, "unknown", lambda _: ())(data.raw))
+        return replace(data, encoder=self.encoder)
+
     def _renumber_heads(self, names: Strings, targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Targets as columns, classes numbered as the model numbers them."""
         heads = parse_heads(names)
@@ -288,18 +299,6 @@ class FittedPreprocessing:
             )
         order = torch.tensor([names.index(name) for name in self.spec.class_names])
         return {subset: values.index_select(1, order) for subset, values in targets.items()}
-
-    def _with_encoder(self, data: _Data) -> _Data:
-        if not isinstance(data, Unfitted):
-            return data
-        if self.encoder is None:
-            raise DataError(
-                "data: got a table of raw columns, but the model was trained on an array of numbers",
-                hint="give data of the kind that the run was trained on",
-            )
-        unknown = getattr(self.encoder, "unknown", None)
-        self.notes.extend(unknown(data.raw) if unknown is not None else ())
-        return replace(data, encoder=self.encoder)
 
     def check(self, first: Tensor) -> None:
         """Refuse samples that do not fit the model."""

@@ -130,11 +130,6 @@ class Splits:
         is_slice = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
         return targets if is_slice else targets[torch.as_tensor(rows)]
 
-    def separate_subsets(self) -> list[str]:
-        """Those of `val` and `test` whose samples do not lie beside the training samples."""
-        shared = self.data["train"]
-        return [name for name in ("val", "test") if len(self.rows[name]) and self.data[name] is not shared]
-
     def check(self, batch_size: int) -> None:
         """Refuse what cannot be trained on."""
         num_train = self.num_train

@@ -107,8 +107,8 @@ def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows
     rows, classes = _members(labels, taken)
     names, first = np.unique(classes, return_index=True)
     owners = np.arange(len(labels)) if groups is None else groups
-    back = owners[rows[first[~np.isin(names, _members(labels, remaining)[1])]]]
-    is_back = np.isin(owners[taken], back)
+    lacking = ~np.isin(names, _members(labels, remaining)[1])
+    is_back = np.isin(owners[taken], owners[rows[first[lacking]]])
     return np.sort(np.concatenate([remaining, taken[is_back]])), taken[~is_back]
 
 
@@ -136,15 +136,13 @@ def hold_out_groups(
         )
     size = min(math.ceil(fraction * number), number - 1)
     draws = GroupShuffleSplit(n_splits=_DRAWS, test_size=size, random_state=seed)
-    cuts = [taken for _, taken in draws.split(indices, groups=owners)]
     classes = _classes(indices, labels)
     # Each class counts alike, and so does the subset's size.
     members = np.column_stack([np.ones(len(indices)), classes[:, None] == np.unique(classes)])
-
-    def distance(places: Rows) -> float:
-        return float(np.square(members[places].sum(0) / members.sum(0) - fraction).sum())
-
-    cuts.sort(key=distance)
+    cuts = sorted(
+        (taken for _, taken in draws.split(indices, groups=owners)),
+        key=lambda places: np.square(members[places].sum(0) / members.sum(0) - fraction).sum(),
+    )
     singles = (np.flatnonzero(owners == owner) for owner in np.unique(owners))
     for places in itertools.chain(cuts, singles):  # the first, unless it only has what training cannot spare
         remaining, taken = _keep_classes(indices, places, labels, groups)
@@ -301,11 +299,13 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     cut_here = {subset: own for subset, own in rows.items() if subset not in fixed and len(own)}
     if groups is not None:
         total = sum(map(len, cut_here.values()))
-        shares = ", ".join(
+        shares = [
             f"{len(np.unique(groups[own]))} in {subset} ({100 * len(own) / total:.1f} % of the samples)"
             for subset, own in cut_here.items()
+        ]
+        notes.append(
+            f"data.split.group={split.group}: each group is whole in one subset: {', '.join(shares)}"
         )
-        notes.append(f"data.split.group={split.group}: each group is whole in one subset: {shares}")
     if times is not None:
         spans = [
             f"{subset} from {_format_time(own.min())} to {_format_time(own.max())} ({len(own):,})"
@@ -313,10 +313,10 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
         ]
         notes.append(f"data.split.time={split.time}: {', '.join(spans)}; not stratified")
     if split.column is not None:
-        sizes = ", ".join(f"{len(own):,} {subset}" for subset, own in sorted(rows.items()))
+        sizes = [f"{len(own):,} {subset}" for subset, own in sorted(rows.items())]
         drawn = [subset for subset in ("val", "test") if subset not in divided and len(rows[subset])]
         more = f"; it names no {' and no '.join(drawn)} samples, which are drawn from train" if drawn else ""
-        notes.append(f"data.split.column={split.column}: {sizes}{more}")
+        notes.append(f"data.split.column={split.column}: {', '.join(sizes)}{more}")
     return rows, notes
 
 

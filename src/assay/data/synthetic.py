@@ -78,7 +78,11 @@ class Synthetic:
                 values.append(drawn.flatten(1) @ means.flatten(1).T / means[0].numel() ** 0.5)
                 values[-1] += self._noise * torch.randn(values[-1].shape, generator=generator)
             else:
-                drawn = self._signal(means, targets[start : start + _BLOCK]) + self._noise * drawn
+                labels = targets[start : start + _BLOCK]
+                sums = (
+                    torch.einsum("bc,c...->b...", labels.float(), means) if labels.ndim > 1 else means[labels]
+                )
+                drawn = sums + self._noise * drawn
             block.copy_(
                 drawn if block.is_floating_point() else drawn.mul_(32).add_(128).round_().clamp_(0, 255)
             )
@@ -89,8 +93,3 @@ class Synthetic:
             labels = torch.arange(self._num_samples) % self._num_classes  # equally many of each
             return labels[torch.randperm(self._num_samples, generator=generator)]
         return (torch.rand(self._num_samples, self._num_classes, generator=generator) < 0.3).long()
-
-    def _signal(self, means: Tensor, targets: Tensor) -> Tensor:
-        if self._task.by_class:
-            return means[targets]
-        return torch.einsum("bc,c...->b...", targets.float(), means)

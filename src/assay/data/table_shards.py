@@ -97,14 +97,14 @@ class TableShards(ShardSource):
 
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:
-        names = self._reader.schema.names if self._options.features is None else self._options.features
+        options = self._options
+        names = self._reader.schema.names if options.features is None else options.features
         if self.fitted is not None:
             names = [column.name for column in self.fitted.columns]
-        self._check_names(self.targets, "target")
-        self._check_names(names, "features")
-        self._check_names(self._options.exclude, "exclude")
-        names = [*dict.fromkeys([*names, *self.targets])]
-        chosen = [name for name in names if name not in self._options.exclude]
+        asked = {"target": self.targets, "features": names, "exclude": options.exclude}
+        for option, columns in asked.items():
+            self._check_names(columns, option)
+        chosen = [name for name in dict.fromkeys([*names, *self.targets]) if name not in options.exclude]
         return chosen, chosen
 
     @override
@@ -123,14 +123,11 @@ class TableShards(ShardSource):
             self.stream.class_counts = tuple(by_name[name] for name in self.class_names)
         encoder = self.fitted
         if encoder is None:
-            split = [
-                name
-                for name in self.split_columns.values()
-                if name in train and name not in self._options.keep
-            ]
-            categories = [*self._options.categories, *declared_categories(train, self._options)]
+            asked = self._options
+            split = [name for name in self.split_columns.values() if name in train and name not in asked.keep]
+            categories = [*asked.categories, *declared_categories(train, asked)]
             # Columns whose exclusion is typed were not read.
-            self._options = replace(self._options, exclude=split, categories=categories)
+            self._options = replace(asked, exclude=split, categories=categories)
             self._features = choose_features(train, self._options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms)
@@ -153,10 +150,10 @@ class TableShards(ShardSource):
 
     def _encode_targets(self, frame: Frame) -> Tensor:
         for name in self.targets:
-            if (missing := frame[name].isna()).any():
-                row = frame.index[int(missing.to_numpy().argmax())]
+            if len(missing := frame.index[frame[name].isna()]):
                 raise DataError(
-                    f"data.source.target={name}: no value in row {row} (rows count from 0, over all shards)",
+                    f"data.source.target={name}: no value in row {missing[0]} (rows count from 0, over all "
+                    "shards)",
                     hint="write the shards without such rows",
                 )
         if task_of(self.task).has_real_targets:  # a window's numbers may be alike without any harm

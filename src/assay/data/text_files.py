@@ -259,8 +259,8 @@ class TextFiles:
         subsets = dict[str, list[Text]]()
         if how == "folders":
             for name in SUBSETS:
-                if texts_in_folder := [text for text in texts if text.name.startswith(f"{name}/")]:
-                    subsets[name] = texts_in_folder
+                if inside := [text for text in texts if text.name.startswith(f"{name}/")]:
+                    subsets[name] = inside
                     shares[name] = 0.0
             if sum(map(len, subsets.values())) < len(texts) or "train" not in subsets:
                 raise DataError(
@@ -280,10 +280,10 @@ class TextFiles:
 
     def _samples(self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str) -> Samples:
         kind = torch.int16 if codec.vocab_size <= 1 << 15 else torch.int32
-        encoded = [_encode(codec, one.text, kind) for one in texts]
         end = torch.full((1,), END, dtype=kind)
-        tokens = torch.cat([part for one in encoded for part in (one, end)])
-        starts = [0, *accumulate(len(one) + 1 for one in encoded)]
+        encoded = [torch.cat([_encode(codec, one.text, kind), end]) for one in texts]
+        tokens = torch.cat(encoded)
+        starts = [0, *accumulate(map(len, encoded))]
         length = self._length
         count = (len(tokens) - 1) // length
         if count < 1:
@@ -315,7 +315,7 @@ def _encode(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
         blocks.append(text[start:end])
         start = end
     encoded = [torch.as_tensor(ids).to(kind) for ids in codec.encode(blocks)]
-    return torch.cat(encoded) if encoded else torch.empty(0, dtype=kind)
+    return torch.cat([torch.empty(0, dtype=kind), *encoded])
 
 
 @final

@@ -3,7 +3,6 @@ from __future__ import annotations
 from tarfile import TarError
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-import numpy as np
 import torch
 
 from assay.data.samples import Samples
@@ -12,8 +11,6 @@ from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from torch import Tensor
 
 
 _FAILURES = (OSError, RuntimeError, ValueError, AssertionError, EOFError, LookupError, TarError)
@@ -59,9 +56,11 @@ class TorchvisionImages:
         for subset in ("train", "test"):
             dataset = self._open(train=subset == "train")
             self.class_names = tuple(dataset.classes)
-            subsets[subset] = Samples(
-                _channels_first(dataset.data), torch.as_tensor(dataset.targets, dtype=torch.int64)
-            )
+            images = torch.as_tensor(dataset.data)
+            # CIFAR is a channels-last view of memory that lies channels first, so nothing is copied.
+            images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
+            targets = torch.as_tensor(dataset.targets, dtype=torch.int64)
+            subsets[subset] = Samples(images.contiguous(), targets)
         return subsets
 
     def _open(self, *, train: bool, download: bool = False) -> Any:
@@ -72,15 +71,6 @@ class TorchvisionImages:
             hint = "data.source.download=true, or set data.source.root to a folder that has the files"
             if download:
                 hint = f"put its files into {self._root}, or set data.source.root to a folder that has them"
-            raise DataError(
-                f"data.source.root={self._root}: {self._name()} is missing or damaged: {reason}", hint=hint
-            ) from error
-
-    def _name(self) -> str:
-        return str(getattr(getattr(self._dataset, "func", self._dataset), "__name__", "the data set"))
-
-
-def _channels_first(images: Tensor | np.ndarray[Any, Any]) -> Tensor:
-    tensor = torch.from_numpy(images) if isinstance(images, np.ndarray) else images
-    # torchvision's CIFAR is a channels-last view of memory that lies channels first, so nothing is copied.
-    return (tensor[:, None] if tensor.ndim == 3 else tensor.permute(0, 3, 1, 2)).contiguous()
+            name = getattr(getattr(self._dataset, "func", self._dataset), "__name__", "the data set")
+            message = f"data.source.root={self._root}: {name} is missing or damaged: {reason}"
+            raise DataError(message, hint=hint) from error

@@ -71,24 +71,6 @@ class Column:
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
         return tuple(column_kind.date_parts(fill, self.parts, self.start)[0].tolist())
 
-    def is_far_off(self, values: Values) -> Bools:
-        """Where numbers or dates lie outside of those of training by more than these differ."""
-        if self.span is None:
-            return np.zeros(len(values), dtype=bool)
-        numbers = values.to_numpy() if self.kind == "number" else column_kind.days_since_1970(values)
-        low, high = self.span
-        far: Bools = (numbers < 2 * low - high) | (numbers > 2 * high - low)
-        return far & np.isfinite(numbers)
-
-    @property
-    def span_text(self) -> str:
-        """How messages write the span."""
-        of_date = self.kind == "date"
-        ends = [
-            str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in self.span or ()
-        ]
-        return " to ".join(ends)
-
     @property
     def wanted(self) -> str:
         """What a value of it is, for messages."""
@@ -220,7 +202,7 @@ class TableEncoder:
         """As `transform`, of rows that `judge_rows` has taken."""
         numbers, marked, categories = self._in_order()
         encoded = [_encode(judged[column.name], column) for column in numbers]
-        encoded += [_find_gaps(judged[column.name]) for column in marked]
+        encoded += [judged[column.name].replace([np.inf, -np.inf], np.nan).isna() for column in marked]
         encoded += [_encode(judged[column.name], column) for column in categories]
         values = np.column_stack(encoded)
         with np.errstate(over="ignore"):
@@ -231,8 +213,8 @@ class TableEncoder:
         """What each of the F inputs is called: its column, and of which category or part it is."""
         numbers, marked, categories = self._in_order()
         marks = [f"{column.name} is missing" for column in marked]
-        names = [[name for column in columns for name in column.names] for columns in (numbers, categories)]
-        return [*names[0], *marks, *names[1]]
+        first = [name for column in numbers for name in column.names]
+        return [*first, *marks, *(name for column in categories for name in column.names)]
 
     def _in_order(self) -> tuple[list[Column], list[Column], list[Column]]:
         """Numbers and dates, those of them whose gaps have a feature of their own, and categories."""
@@ -276,12 +258,6 @@ def _to_floats(column: Values) -> Floats:
     """Float64, NaN where a value is missing or infinite."""
     values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)
-
-
-def _find_gaps(values: Values) -> Floats:
-    """1 where a number or a date is missing or infinite, else 0."""
-    numbers = column_kind.days_since_1970(values) if values.dtype.kind == "M" else _to_floats(values)
-    return np.isnan(numbers).astype(np.float64)
 
 
 def category_texts(column: Values) -> Values:
@@ -369,14 +345,16 @@ def _judge_values(judged: JudgedRows, learned: Column, column: Values, decimal: 
     bad = (column.notna() & values.isna()).to_numpy()
     _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
     missing = values.isna().to_numpy() & ~bad
-    far = learned.is_far_off(values)
-    if not of_date:
-        numbers = values.to_numpy()
-        large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
-        _note(judged.errors, large, column, "is {}, which is too large")
-        missing = missing | (np.isinf(numbers) & ~large)
-        far = far & ~large
-    _note(judged.warnings, far, column, f"is {{}}, far outside the training range, {learned.span_text}")
+    numbers = column_kind.days_since_1970(values) if of_date else values.to_numpy()
+    large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
+    _note(judged.errors, large, column, "is {}, which is too large")
+    missing = missing | (np.isinf(numbers) & ~large)
+    # Outside of those of training by more than these differ.
+    low, high = learned.span or (-np.inf, np.inf)
+    far = (numbers < 2 * low - high) | (numbers > 2 * high - low)
+    ends = [str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in learned.span or ()]
+    sentence = f"is {{}}, far outside the training range, {' to '.join(ends)}"
+    _note(judged.warnings, far & np.isfinite(numbers) & ~large, column, sentence)
     return values, missing
 
 
@@ -388,10 +366,8 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: Values) -> No
     texts = category_texts(column).reindex(column.index, fill_value="")
     foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
     _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8 (--encoding names another)")
-    lines = unknown & texts.str.contains("\n", regex=False).to_numpy()
-    _note(judged.errors, lines, column, "is {}; perhaps a quote is not closed")
     counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"
-    odd = unknown & ~foreign & ~lines
+    odd = unknown & ~foreign
     known = {text.strip().casefold(): text for text in learned.codes}
     alike = texts.str.strip().str.casefold().map(known).fillna("").to_numpy()
     for text in np.unique(alike[odd]):  # empty for what is like none
