@@ -110,8 +110,8 @@ class BatchOrder:
         if self.drop_last:
             order = order[: count * self.batch_size * self.world_size]
         elif self.even:
-            missing = -self.num_samples % self.world_size
-            order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
+            places = torch.arange(-(-self.num_samples // self.world_size) * self.world_size)
+            order = order[places % self.num_samples]
         if self.lengths is not None and self.shuffle and self.even:
             order = self._group_by_length(order, self.lengths, epoch)
         rows = order[self.rank :: self.world_size]

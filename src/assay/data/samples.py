@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples:
     """A data set that fits in memory: one tensor of inputs, one of targets.
 
@@ -41,14 +41,14 @@ class Samples:
 
     inputs: Tensor
     targets: Tensor
-    identity: str = field(default="", repr=False)
-    names: Sequence[str] = field(default=(), repr=False)
-    columns: Sequence[str] = field(default=(), repr=False)
+    identity: str = ""
+    names: Sequence[str] = ()
+    columns: Sequence[str] = ()
     vocab_size: int = 0
-    token_bytes: str = field(default="", repr=False)
-    lengths: Tensor | None = field(default=None, repr=False)
-    split_values: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    hashes: Sequence[str] = field(default=(), repr=False)
+    token_bytes: str = ""
+    lengths: Tensor | None = None
+    split_values: Mapping[str, Any] = field(default_factory=dict)
+    hashes: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -85,7 +85,7 @@ class LazyDataset:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stream:
     """A data set that is read one sample at a time, by worker processes if asked for.
 
@@ -101,11 +101,11 @@ class Stream:
 
     dataset: IndexedDataset
     targets: Tensor
-    identity: str = field(default="", repr=False)
+    identity: str = ""
     unlike: tuple[int, ...] = ()
-    names: Sequence[str] = field(default=(), repr=False)
-    split_values: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    hashes: Sequence[str] = field(default=(), repr=False)
+    names: Sequence[str] = ()
+    split_values: Mapping[str, Any] = field(default_factory=dict)
+    hashes: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -152,7 +152,7 @@ class Unfitted:
     raw: Any
     targets: Tensor
     encoder: Encoder
-    names: Sequence[str] = field(default=(), repr=False)
+    names: Sequence[str] = ()
     split_values: Mapping[str, Any] = field(default_factory=dict)
     split_hints: Mapping[str, str] = field(default_factory=dict)
 

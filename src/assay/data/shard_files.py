@@ -189,14 +189,13 @@ class _Parquet:
             start = 0
             batch = next(batches)
         pieces = []
-        done = 0
         while True:
-            end = int(np.searchsorted(rows, start + batch.num_rows))
-            pieces.append(batch.take(pa.array(rows[done:end] - start)))
-            if end == len(rows):
+            end = np.searchsorted(rows, start + batch.num_rows)
+            pieces.append(batch.take(pa.array(rows[:end] - start)))
+            rows = rows[end:]
+            if not len(rows):
                 break
-            start = start + batch.num_rows
-            done = end
+            start += batch.num_rows
             batch = next(batches)
         self._cursors[tuple(columns)] = block, start, batch, batches
         return pa.Table.from_batches(pieces)
@@ -258,13 +257,16 @@ class _Tar:
         import pyarrow as pa
 
         places = self._places[rows]
-        values: dict[str, list[Any]] = {}
-        if PICTURE in columns:
-            values[PICTURE] = [self._bytes(*place[:2]) for place in places]
-        if names := [name for name in columns if name != PICTURE]:
-            labels = [self._labels(place) for place in places]
-            values |= {name: [one.get(name) for one in labels] for name in names}
-        return pa.table({name: values[name] for name in columns})
+        labels = [self._labels(place) if {*columns} != {PICTURE} else {} for place in places]
+        return pa.table(
+            {
+                name: [
+                    self._bytes(*place[:2]) if name == PICTURE else label.get(name)
+                    for place, label in zip(places, labels, strict=True)
+                ]
+                for name in columns
+            }
+        )
 
 
 _FORMATS: Final[Mapping[str, Any]] = {".parquet": _Parquet, ".tar": _Tar}
@@ -434,7 +436,7 @@ class ShardReader:
                 index = msgspec.json.decode(content, type=_Index)
         known = {shard.name: shard for shard in index.shards}
         keep = {name: one for name, one in known.items() if (one.size, one.stamp) == listed.get(name, ())[:2]}
-        if keep and (lost := sorted(known.keys() - listed.keys())):  # otherwise it is of other data
+        if keep and (lost := sorted({*known} - {*listed})):  # otherwise it is of other data
             hint = f"restore it from a copy, or remove {file} to take the others alone"
             raise self._folder.missing(lost[0], f"which the index {file} lists", hint)
         if len(keep) < len(listed):

@@ -145,9 +145,10 @@ def _pictures(inputs: Sequence[Tensor]) -> list[bytes | None]:
 
 def _png(inputs: Tensor, low: float, high: float) -> bytes | None:
     is_picture = inputs.ndim == 3 and inputs.shape[0] in (1, 3, 4) and min(inputs.shape) > 0
-    if not is_picture or not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
+    is_real = inputs.is_floating_point()
+    if not is_picture or not (is_real or inputs.dtype == torch.uint8):
         return None
-    if inputs.is_floating_point():
+    if is_real:
         inputs = ((inputs.double() - low) / (high - low or 1.0) * 255).round().clamp(0, 255)
     image = to_pil_image(inputs.to(torch.uint8))
     image.thumbnail((_LARGEST, _LARGEST))

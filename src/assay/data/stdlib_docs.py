@@ -86,20 +86,16 @@ class StdlibDocs:
 
     def read(self) -> Mapping[str, Unfitted]:
         """All texts, to be encoded once the training rows are known."""
-        topics: dict[str, dict[str, str]] = {}
-        for topic, text in find_docstrings():
-            topics.setdefault(" ".join(text.split()).casefold(), {}).setdefault(topic, text)
-        samples = [
-            (text, topic) for texts in topics.values() if len(texts) == 1 for topic, text in texts.items()
-        ]
-        if not samples:
+        frame = pd.DataFrame(list(find_docstrings()), columns=["topic", "text"])
+        words = frame["text"].map(lambda text: " ".join(text.split()).casefold())
+        is_of_one_topic = frame["topic"].groupby(words).transform("nunique") == 1
+        frame = frame[is_of_one_topic & ~words.duplicated()].reset_index(drop=True)
+        if frame.empty:
             raise DataError(
                 f"data=stdlib_docs: this Python has no sources in {sysconfig.get_paths()['stdlib']}",
                 hint="use a Python with its standard library, or your own texts: data=text_table",
             )
-        texts, targets = zip(*samples, strict=True)
-        frame = pd.DataFrame({"text": texts})
-        labels = torch.tensor([self.class_names.index(topic) for topic in targets])
+        labels = torch.tensor([self.class_names.index(topic) for topic in frame.pop("topic")])
         return {"all": Unfitted(frame, labels, self.fitted or self.text_encoder)}
 
 

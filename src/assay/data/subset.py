@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from assay.data.types import Rows, Strings, Values
 
     Data = Samples | Stream | Unfitted
+    Subsets = Mapping[str, Data]
+    Cut = tuple[Rows, Rows]
+    Cuts = Mapping[str, Rows]
 
 
-def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> tuple[Rows, Rows]:
+def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> Cut:
     """The samples without fold `split.fold` of `split.folds`, and that fold."""
     key = f"data.split.folds={split.folds}"
     folds = split.folds or 0
@@ -95,7 +98,7 @@ def _order_by_class(classes: Rows, places: Rows, seed: int) -> Rows:
     return places[np.lexsort((generator.random(len(places)), ranks[classes[places]]))]
 
 
-def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows | None) -> tuple[Rows, Rows]:
+def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows | None) -> Cut:
     """Divide samples into what remains, and those at some places that are not the only ones of a class.
 
     These, and the rest of their group, remain.
@@ -112,7 +115,7 @@ def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows
     return np.sort(np.concatenate([remaining, taken[is_back]])), taken[~is_back]
 
 
-def _members(labels: Rows, rows: Rows) -> tuple[Rows, Rows]:
+def _members(labels: Rows, rows: Rows) -> Cut:
     """Rows, and a class of each; a row with several labels as often."""
     if labels.ndim == 1:
         return rows, labels[rows]
@@ -126,7 +129,7 @@ _DRAWS: Final = 50
 
 def hold_out_groups(
     indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, subset: str
-) -> tuple[Rows, Rows]:
+) -> Cut:
     """Take whole groups away, so that the subset has the share that was asked for, of each class too."""
     owners = groups[indices]
     hint = f"data.split.{subset}=0, or data.split.group=null"
@@ -151,7 +154,7 @@ def hold_out_groups(
     raise DataError(f"data.split.{subset}: each group has the only training samples of a class", hint=hint)
 
 
-def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) -> tuple[Rows, Rows]:
+def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) -> Cut:
     """Take the latest samples away; samples of one time stay together."""
     values = times.iloc[indices].to_numpy()
     order = np.argsort(values, kind="stable")
@@ -250,7 +253,7 @@ def parse_subsets(values: Values, key: str, name: str) -> NDArray[np.str_]:
 
 
 def divide(  # noqa: PLR0912 - a branch for each key of data.split
-    whole: Data, given: Mapping[str, Data], split: Split, labels: Rows | None
+    whole: Data, given: Subsets, split: Split, labels: Rows | None
 ) -> tuple[dict[str, Rows], list[str]]:
     """Divide samples into train, val and test."""
     notes: list[str] = []
@@ -320,7 +323,7 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     return rows, notes
 
 
-def _rows_by_column(whole: Data, given: Mapping[str, Data], name: str) -> dict[str, Rows]:
+def _rows_by_column(whole: Data, given: Subsets, name: str) -> dict[str, Rows]:
     key = "data.split.column"
     subsets = parse_subsets(values_of(whole, key, name), key, name)
     rows = {subset: np.flatnonzero(subsets == subset) for subset in SUBSETS}
@@ -335,7 +338,7 @@ def _rows_by_column(whole: Data, given: Mapping[str, Data], name: str) -> dict[s
     return {subset: indices for subset, indices in rows.items() if len(indices)}
 
 
-def _find_groups(whole: Data, given: Mapping[str, Data], name: str) -> Rows:
+def _find_groups(whole: Data, given: Subsets, name: str) -> Rows:
     """Number the groups; those of subsets that the source has of its own may not be among them."""
     key = "data.split.group"
     values = values_of(whole, key, name)
@@ -390,9 +393,7 @@ class Split:
         return self.val if "test" in given and not self.folds else self.val / (1 - tested)
 
 
-def hold_out(
-    indices: Rows, fraction: float, labels: Rows | None, seed: int, subset: str
-) -> tuple[Rows, Rows]:
+def hold_out(indices: Rows, fraction: float, labels: Rows | None, seed: int, subset: str) -> Cut:
     """Take a subset away, of each class in proportion; a class of one sample remains in training."""
     stratify = None if labels is None or labels.ndim > 1 else labels[indices]
     places = np.arange(len(indices))
@@ -464,7 +465,7 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
 
 
 def note_small_classes(
-    labels: Rows, class_names: Strings, rows: Mapping[str, Rows], given: Collection[str], split: Split
+    labels: Rows, class_names: Strings, rows: Cuts, given: Collection[str], split: Split
 ) -> list[str]:
     """Note which classes of the training data a subset lacks that was drawn from it."""
     drawn = [subset for subset in ("val", "test") if subset not in given and len(rows[subset])]
@@ -500,7 +501,7 @@ _SHARED = 0.1
 """Rows of a subset with a group in training, below which a column rather holds names than groups."""
 
 
-def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str]:
+def find_copies(all_data: Subsets, rows: Cuts) -> list[str]:
     """Note how many samples of val and test are in training."""
     if (hashes := _hashes(all_data)) is None:
         return []
@@ -528,7 +529,7 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
     return [f"data: samples that {COPIES}: {' and '.join(equal)}; {_HINT}"] if equal else []
 
 
-def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> tuple[dict[str, Rows], str]:
+def leave_out_copies(all_data: Subsets, rows: Cuts) -> tuple[dict[str, Rows], str]:
     """Leave what `find_copies` counts out of training; val and test stay, so that scores can be compared."""
     if (hashes := _hashes(all_data)) is None:
         raise DataError(
@@ -543,9 +544,7 @@ def leave_out_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> 
     return {**rows, "train": train[~is_copy]}, note
 
 
-def note_ignored_columns(
-    training: Data, subsets: Mapping[str, Data], rows: Mapping[str, Rows], *, folds: bool
-) -> list[str]:
+def note_ignored_columns(training: Data, subsets: Subsets, rows: Cuts, *, folds: bool) -> list[str]:
     """Note which groups of rows, such as those of a customer, and which times a random split ignores."""
     drawn = [subset for subset in ("test", "val") if subset not in subsets and len(rows[subset])]
     notes = list[str]()
@@ -575,7 +574,7 @@ def _as_sortable(times: Values) -> Values:
     return times if times.dtype.kind in "iufM" else times.astype(str)
 
 
-def _hashes(all_data: Mapping[str, Data]) -> dict[str, Rows] | None:
+def _hashes(all_data: Subsets) -> dict[str, Rows] | None:
     """A number for each sample, equal where the samples are; None where they are not at hand.
 
     Texts are equal where case and punctuation alone differ.

@@ -39,7 +39,7 @@ from assay.data.tabular.table_file import (
     PLAIN,
     as_integers,
     is_csv,
-    parse_remaining,
+    parse_texts,
     prepare_rows,
     read_table,
     resolve_options,
@@ -399,8 +399,11 @@ class Table:
             self._notes.append(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         rows = drop_missing_targets(frame, self.targets) if self._impute else frame
-        if len(rows) < len(frame):
-            rows = parse_remaining(frame, rows, [*categories, *texts], dialect["decimal"])
+        for name in rows.columns if len(rows) < len(frame) else ():
+            if is_text(rows[name]) and name not in (*categories, *texts):
+                parsed, whole = (parse_texts(some[name], dialect["decimal"]) for some in (rows, frame))
+                if is_number(parsed) and not is_number(whole):  # other cells made it text
+                    rows[name] = parsed
         if not len(rows):
             raise DataError(
                 f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",

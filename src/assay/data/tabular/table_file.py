@@ -331,17 +331,6 @@ def parse_texts(texts: Values, decimal: str) -> Values:
     return texts
 
 
-def parse_remaining(whole: Frame, rows: Frame, texts: Strings, decimal: str) -> Frame:
-    """Numbers in columns that other cells than numbers make text only in rows that were left out."""
-    for name in rows.columns:
-        if name in texts or not is_text(rows[name]):
-            continue
-        parsed = parse_texts(rows[name], decimal)
-        if is_number(parsed) and not is_number(parse_texts(whole[name], decimal)):
-            rows[name] = parsed
-    return rows
-
-
 def _find_words(
     raw: Frame, frame: Frame, decimal: str | None, texts: Strings
 ) -> tuple[dict[str, Values], set[str]]:
