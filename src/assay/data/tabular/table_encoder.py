@@ -202,7 +202,8 @@ class TableEncoder:
         """As `transform`, of rows that `judge_rows` has taken."""
         numbers, marked, categories = self._in_order()
         encoded = [_encode(judged[column.name], column) for column in numbers]
-        encoded += [judged[column.name].replace([np.inf, -np.inf], np.nan).isna() for column in marked]
+        present = judged.replace([np.inf, -np.inf], np.nan)
+        encoded += [present[column.name].isna().to_numpy() for column in marked]
         encoded += [_encode(judged[column.name], column) for column in categories]
         values = np.column_stack(encoded)
         with np.errstate(over="ignore"):
