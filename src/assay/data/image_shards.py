@@ -152,7 +152,7 @@ class ImageShards(ShardSource):
     def _read_sample(
         self, numbers: Rows, contents: Sequence[bytes] | None, targets: Tensor, index: int
     ) -> Pair:
-        return self.picture(int(numbers[index]), contents and contents[index]), targets[index]
+        return self.picture(int(numbers[index]), contents[index] if contents else None), targets[index]
 
     @property
     def decoding(self) -> Decoding:
