@@ -351,7 +351,8 @@ def test_without_repetitions_there_is_no_verdict(tmp_path: Path) -> None:
     assert verdict("lr 0.3", "lr 0.4")["word"] == "worse"
     assert verdict("lr 0.[3]", "lr 0.[4]")["word"] == "worse"
     assert "holds 2 configurations" in str(verdict("lr 0.[12]", "lr 0.4")["reason"])
-    assert verdict("lr 0.1", "lr 0.2", "lr 0.3") is None
+    several = verdict("lr 0.1", "lr 0.2", "lr 0.3")
+    assert (several["first"], several["second"]) == ("the best", "the second")
     same = judge(runs([0.5, 0.5]), runs([0.5, 0.5], range(2, 4)), "val/m", "max")
     assert (same.word, same.p_value) == ("", None)
     assert "do not vary" in same.reason

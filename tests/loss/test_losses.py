@@ -142,13 +142,6 @@ def test_ldam_follows_its_paper(
     torch.testing.assert_close(loss.probabilities(LOGITS), (scale * LOGITS).softmax(1))
 
 
-def test_a_small_ldam_of_a_sure_answer_keeps_its_digits() -> None:
-    logits, soft = torch.tensor([[2.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
-    expected = each_class(logits.double().numpy(), margins_of_the_paper(), 30.0)[0, 0]
-    assert 0 < expected < 1e-7
-    assert LDAM(COUNTS, scale=30.0)(logits, soft).item() == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_kl_divergence_follows_its_formula(temperature: float) -> None:
     teacher = special.softmax(SOFT.numpy() / temperature, axis=1)

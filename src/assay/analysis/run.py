@@ -176,16 +176,18 @@ def config_columns(
     if len({run.typed.get("name") for run in runs}) > 1:
         keys.insert(0, "name")
     values = texts(keys)
-    notes: list[str] = []
-    for alike in _group_alike(values, runs):
-        different = {runs[number].config_fingerprint: runs[number] for number in alike}
-        untyped, left_out = _find_untyped(list(different.values()), configs)
-        for number in alike:
-            values[number] |= {key: untyped[key][runs[number].config_fingerprint] for key in untyped}
-        keys += [key for key in untyped if key not in keys]
-        if left_out:
-            notes.append(f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all")
-    return keys, [{key: row.get(key) for key in keys} for row in values], notes
+    alike = _group_alike(values, runs)
+    untyped = list(dict.fromkeys(key for group in alike for key in _list_untyped(group, configs)))
+    if alike:
+        keys += untyped[:_MOST]
+        values = texts(keys)
+    left_out = len(untyped) - _MOST
+    notes = [f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all"]
+    if _group_alike(values, runs):
+        keys.append(_FINGERPRINT)
+        for run, row in zip(runs, values, strict=True):
+            row[_FINGERPRINT] = run.config_fingerprint[:8]
+    return keys, values, notes if left_out > 0 else []
 
 
 def _candidates(runs: Sequence[Run]) -> list[str]:
@@ -207,36 +209,25 @@ def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     return any(other != reference and plain_value(other) != plain_value(reference) for other in others)
 
 
-def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
-    """Rows of different configurations that cannot be told apart by their columns."""
-    groups: dict[Any, list[int]] = {}
-    for number, row in enumerate(values):
-        groups.setdefault(tuple(map(plain_value, row.values())), []).append(number)
-    return [
-        numbers
-        for numbers in groups.values()
-        if len({runs[number].config_fingerprint for number in numbers}) > 1
-    ]
+def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs of different configurations that cannot be told apart by their columns."""
+    groups: dict[Any, dict[str, Run]] = {}
+    for run, row in zip(runs, values, strict=True):
+        groups.setdefault(tuple(map(plain_value, row.values())), {})[run.config_fingerprint] = run
+    return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
-def _find_untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict[str, str | None]], int]:
-    """In what configs differ that were typed alike: values by key and identity, and how many are left out."""
+def _list_untyped(runs: Sequence[Run], configs: ConfigValues) -> list[str]:
+    """The keys in which the configs of runs differ that were typed alike."""
     try:
-        all_values = {run.config_fingerprint: configs.all_of(run) for run in runs}
-        follow = set.intersection(*(set(run.interpolations) for run in runs))
-    except AssayError:
-        return {_FINGERPRINT: {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}}, 0
-    keys = dict.fromkeys(key for row in all_values.values() for key in row)
-    differ = [
-        key
-        for key in keys
-        if is_config(key) and key not in follow and len({row.get(key) for row in all_values.values()}) > 1
-    ]
-    cells = {key: {identity: row.get(key) for identity, row in all_values.items()} for key in differ[:_MOST]}
-    distinct = {tuple(row.get(key) for key in cells) for row in all_values.values()}
-    if len(distinct) < len(runs):
-        cells[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
-    return cells, max(0, len(differ) - _MOST)
+        rows = [configs.all_of(run) for run in runs]
+    except AssayError:  # the hash tells them apart
+        return []
+    derived = set.intersection(*(set(run.interpolations) for run in runs))
+    keys = dict.fromkeys(
+        key for row in rows for key in row if is_config(key) and key not in derived and "[" not in key
+    )
+    return [key for key in keys if len({row.get(key) for row in rows}) > 1]
 
 
 FILE: Final = "config.yaml"

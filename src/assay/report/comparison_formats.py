@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from assay.analysis.comparison import BestTest, Comparison, Row
+    from assay.analysis.comparison import Comparison, Row
     from assay.analysis.run import Run
     from assay.analysis.statistics import Mean, Verdict
 
@@ -36,18 +36,14 @@ _TAKEN: Final = ("n", "run", "status", "time", "seconds", "started", "test", "va
 
 def short_names(keys: tuple[str, ...]) -> dict[str, str]:
     """Keys as the end of each that no other one ends with."""
-    shortened = {}
-    for key in keys:
+
+    def shorten(key: str) -> str:
         parts = key.split(".")
-        ends = (".".join(parts[-n:]) for n in range(1, len(parts) + 1))
-        suffixes = [f".{other}" for other in keys if other != key]
-        unique = (
-            end
-            for end in ends
-            if end not in _TAKEN and not any(other.endswith(f".{end}") for other in suffixes)
-        )
-        shortened[key] = next(unique, key)
-    return shortened
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
+        return next((end for end in unique if end not in _TAKEN), key)
+
+    return {key: shorten(key) for key in keys}
 
 
 def count_text(row: Row) -> str:
@@ -87,25 +83,31 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 def _remarks(comparison: Comparison) -> list[str]:
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
-    remarks = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
-    remarks += [comparison.verdict.sentence] if comparison.verdict else []
-    return [remark for remark in remarks if remark]
+    verdict = comparison.verdict.sentence if comparison.verdict else ""
+    return [remark for remark in (sign_text(comparison), *comparison.notes, *broken, verdict) if remark]
 
 
 def to_csv(comparison: Comparison) -> str:
     """Rows of a comparison, and below them the runs that cannot be read."""
-    names = [f"{name}{end}" for name in comparison.metrics for end in ("", " std", " low", " high", " n")]
-    rows: list[list[Any]] = []
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
     for number, row in enumerate(comparison.rows):
-        cells: list[Any] = [row.values.get(key) for key in comparison.columns]
-        for name in comparison.metrics:
-            score = row.scores.get(name)
-            cells += (score.mean, score.std, score.low, score.high, score.n) if score else (*[None] * 4, 0)
+        scores = {
+            f"{name}{end}": getattr(row.scores.get(name), field, 0 if field == "n" else None)
+            for name in comparison.metrics
+            for end, field in _CSV_COLUMNS.items()
+        }
+        state = {"status": row.state or "finished", "best": int(number == comparison.best)}
         paths = "\n".join(str(run.path) for run in row.runs)
-        rows.append([*cells, row.repetitions, row.state or "finished", int(number == comparison.best), paths])
-    empty = [None] * (len(comparison.columns) + len(names) + 1)
-    rows += [[*empty, f"broken: {run.reason}", 0, str(run.path)] for run in comparison.broken]
-    return csv_text([*comparison.columns, *names, "repetitions", "status", "best", "runs"], rows)
+        rows.append({**row.values, **scores, "repetitions": row.repetitions, **state, "runs": paths})
+    broken = [
+        {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)} for run in comparison.broken
+    ]
+    return csv_text(pd.DataFrame([*rows, *broken], dtype=object))
+
+
+_CSV_COLUMNS: Final = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -186,8 +188,6 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         _print_line(console, "best", f"{comparison.best_run.path}{several}")
         for warning in comparison.best_run.warnings:
             _print_line(console, "warning", f"the best run: {warning}")
-    if comparison.test.verdict and comparison.verdict is None:
-        _print_line(console, "test", comparison.test.verdict)
     for run in comparison.broken:
         _print_line(console, "broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
     for note in filter(None, (sign_text(comparison), *comparison.notes)):
@@ -319,8 +319,7 @@ class Compared:
         shared: What all have and is not a default, by key.
         rows: Sorted, the best first where there is a metric; those of `ls` without `--sort` the newest first.
         broken: Runs that cannot be read.
-        test: Whether the best is ahead of the second.
-        verdict: On the first of two groups; null where there are not two.
+        verdict: On the first of two groups, or on the best row against the second; else null.
         notes: What to know, a sentence each.
         total: Rows and runs that cannot be read, on all pages together.
         offset: How many of these come before this page.
@@ -333,7 +332,6 @@ class Compared:
     shared: Mapping[str, str]
     rows: Sequence[ComparedRow]
     broken: Sequence[RunInRow]
-    test: BestTest
     verdict: Verdict | None
     notes: Sequence[str]
     total: int
@@ -378,7 +376,7 @@ def to_document(comparison: Comparison) -> Compared:
     )
 
 
-_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "test", "verdict", "notes", "total", "offset")
+_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "verdict", "notes", "total", "offset")
 
 
 def _run(run: Run) -> RunInRow:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
 import numpy as np
+from rich.text import Text
 
 from assay.analysis.comparison import compare
 from assay.analysis.objective import Objective, format_score, is_share, score_text
@@ -139,8 +140,6 @@ _LONGEST: Final = 400
 """Letters of a line."""
 _TAILS: Final = 40
 """Kinds of failures whose log is shown: the page is to stay small."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-"""Sequences that a terminal obeys: colours, the cursor, titles."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -150,9 +149,8 @@ def log_tail(path: Path) -> str:
         content = read_tail(path, _BYTES)
     except OSError:
         return ""
-    text = _ESCAPES.sub("", content.decode(errors="replace")).replace("\r\n", "\n").rstrip()
     # A progress bar overwrites its line; the last state of it counts.
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    lines = Text.from_ansi(content.decode(errors="replace").rstrip()).plain.split("\n")
     full_lines = lines[1:] if len(content) == _BYTES else lines
     cut = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in full_lines[-_LINES:]]
     return printable(redact("\n".join(cut)))
@@ -209,7 +207,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     title = thing.capitalize()
     warned = ((contents.name(run), text) for run, _ in contents.runs for text in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
-    verdict = comparison.test.verdict
+    verdict = comparison.verdict.sentence if comparison.verdict else ""
     warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
     board: list[Block] = [_table(contents, comparison, folder, thing)]
     board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")] if verdict else []
@@ -303,7 +301,7 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
         folders = shlex.join(map(str, contents.paths))
         verb = "ls" if comparison is contents.each else "compare"
         caption = f"The first {len(rows)} of {total:,}: assay {verb} {folders} --format csv has all."
-    return Table(_make_distinct(head), rows, caption, numeric, filtered=len(rows) > 5)
+    return Table(head, rows, caption, numeric, filtered=len(rows) > 5)
 
 
 def failure_blocks(contents: Contents, thing: str) -> list[Block]:
@@ -352,11 +350,6 @@ def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]
     short = shorten_values(values)
     texts = [(short.get(key, ""), values.get(key) or "") for key in keys]
     return [Cell(text, title=full if full != text else "") for text, full in texts]
-
-
-def _make_distinct(names: Sequence[str]) -> list[str]:
-    """Make names distinct, as a key may have the name of one of the page's columns."""
-    return [name + " " * names[:index].count(name) for index, name in enumerate(names)]
 
 
 MISSING: Final = "–"
