@@ -12,15 +12,13 @@ import pytest
 from tests.making_runs import make_run
 
 from assay.figure.figure import Line, Points
-from assay.record import predictions_file
 from assay.record.journal import JobRecord, Journal
 from assay.report import sweep_page as sweep_page_module
-from assay.report.page import Cell, Code, Note, Table, render
+from assay.report.page import Code, Note, Table, render
 from assay.report.report import report
 from assay.report.sweep_page import (
     curve_figures,
     failure_blocks,
-    fold_blocks,
     is_sweep,
     log_tail,
     parameter_figures,
@@ -29,7 +27,6 @@ from assay.report.sweep_page import (
     sweep_page,
     tradeoff_figure,
 )
-from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,39 +181,6 @@ def test_the_front_is_what_no_point_dominates() -> None:
             assert {tuple(cost) for cost in costs[pareto_front(x, y, first, second)]} == expected
 
 
-def of_fold(folder: Path, name: int, fold: int) -> None:
-    """Fold f has ten samples, f of which are wrong."""
-    run_dir = folder / str(name)
-    metrics = {"test/accuracy": 1 - fold / 10, "val/loss": 0.5}
-    make_run(run_dir, f"fold={fold}", config={"data": {"split": {"folds": 3}}}, metrics=metrics, fold=fold)
-    right = np.arange(10) >= fold
-    outputs = np.stack([right, ~right], axis=1).astype(np.float32)
-    keys = tuple(f"{fold}-{row}" for row in range(10))
-    said = StoredPredictions("multiclass", "probabilities", keys, outputs, np.zeros(10, np.int64), ("a", "b"))
-    predictions_file.write(run_dir / predictions_file.FILE, said)
-
-
-def tables(folder: Path) -> tuple[list[Table], list[str]]:
-    blocks = fold_blocks(read_contents([folder]))
-    notes = [block.text for block in blocks if isinstance(block, Note)]
-    return [block for block in blocks if isinstance(block, Table)], notes
-
-
-def texts(row: object) -> list[str]:
-    return [cell.text if isinstance(cell, Cell) else cell for cell in row]  # type: ignore[attr-defined]  # a row
-
-
-def test_scores_of_all_samples_at_once(tmp_path: Path) -> None:
-    for fold in range(3):
-        of_fold(tmp_path, 20 + fold, fold)
-    [out_of_fold], notes = tables(tmp_path)
-    assert texts(out_of_fold.rows[0])[:2] == ["30", "90.00 %"]
-    assert not notes
-    shutil.rmtree(tmp_path / "21")
-    _, notes = tables(tmp_path)
-    assert notes == ["Fold 1 of 3 is missing."]
-
-
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
 
 
@@ -279,7 +243,7 @@ def test_of_thousands_of_runs_a_page_shows_the_first(tmp_path: Path, monkeypatch
         metrics = {"val/loss": number / 10}
         make_run(tmp_path / str(number), f"optimizer.lr={number}", metrics=metrics, csv=None)
     board = table(sweep_page(read_contents([tmp_path]), tmp_path), "leaderboard")
-    assert [texts(row)[1] for row in board.rows] == ["0", "1"]
+    assert [row[1].text for row in board.cells] == ["0", "1"]
     assert board.caption == f"The first 2 of 4: assay compare {tmp_path} --format csv has all."
     make_run(tmp_path / "4", "optimizer.lr=0", "seed=1", metrics={"val/loss": 0.1}, csv=None)
     jobs = table(sweep_page(read_contents([tmp_path]), tmp_path), "jobs")

@@ -44,12 +44,7 @@ class LDAM(WeightedLoss):
     ) -> None:
         super().__init__(class_weight, class_counts)
         check_numbers("(0, inf)", max_margin=max_margin, scale=scale)
-        for index, count in enumerate(class_counts):
-            if count < 1:
-                raise ValueError(
-                    f"ldam has no margin for class {index}: it has no training sample. "
-                    "Remove the class, give it samples, or use loss=cross_entropy."
-                )
+        check_numbers("[1, inf)", class_counts=class_counts)
         self.scale = scale
         rarest = min(class_counts)
         margins = [max_margin * (rarest / count) ** 0.25 for count in class_counts]

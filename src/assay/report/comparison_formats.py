@@ -200,64 +200,53 @@ def _print_line(console: Console, label: str, text: str) -> None:
     print_lines(console, [(label, single_line(text))], len(label) + 1)
 
 
-def _measure(cells: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
-
-
 def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str], str]:
     """The table with as many columns as there is room for, those left out, and the folder of its runs."""
     header, rows = columns_of(comparison)
     keys = len(comparison.columns)
     names = [*comparison.columns, *comparison.metrics]
-    cells = [[single_line(cell) for cell in line] for line in (header, *rows)]
-    if each:  # n is 1
-        last = ["run", *(single_line(str(row.runs[0].path)) for row in comparison.rows)]
-        cells = [
-            [*line[: len(names)], *line[len(names) + 1 :], end] for line, end in zip(cells, last, strict=True)
-        ]
-    widths = _measure(cells)
+    lines = [header, *rows]
     folder = ""
-    if each and sum(widths) - _GAP > width:
-        folder = os.path.commonpath([row.runs[0].path.absolute().parent for row in comparison.rows])
-        for line, row in zip(cells[1:], comparison.rows, strict=True):
-            place = single_line(os.path.relpath(row.runs[0].path, folder))
-            line[-1] = place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}"
-        folder = min(folder, os.path.relpath(folder), key=len)
-        widths = _measure(cells)
-    columns = list(zip(*cells, strict=True))
-    tests = [name for name in comparison.metrics if name.startswith("test/")]
+    if each:  # n is 1
+        paths = [row.runs[0].path for row in comparison.rows]
+        places = list(map(str, paths))
+        if width < _UNLIMITED:
+            common = os.path.commonpath([path.absolute().parent for path in paths])
+            places = [os.path.relpath(path, common) for path in paths]
+            places = [place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}" for place in places]
+            folder = min(common, os.path.relpath(common), key=len)
+        for line, place in zip(lines, ["run", *places], strict=True):
+            del line[len(names)]
+            line.append(place)
+    cells = [[single_line(cell) for cell in line] for line in lines]
+    widths = [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
+    # Scores go first, from the last one on, then keys, and a score of the test last.
     ranked = comparison.metrics[0].rpartition("/")[2] if comparison.metrics else ""
-    kept = next((name for name in tests if name == f"test/{ranked}"), next(iter(tests), ""))
-
-    def dispensable(index: int) -> tuple[bool, bool, int, int]:
-        """Metrics before keys, one score of the test last; what many rows lack first, and the last one."""
-        return names[index] == kept, index < keys, -columns[index].count(ABSENT), -index
-
-    shown_columns = list(range(len(columns)))
+    tests = [name for name in comparison.metrics[1:] if name.startswith("test/")]
+    kept = f"test/{ranked}" if f"test/{ranked}" in tests else next(iter(tests), "")
+    order = [*range(len(names) - 1, keys, -1), *range(keys - 1, -1, -1)]
+    shown = list(range(len(widths)))
     left_out = []
-    kept_by_name = {keys, *([names.index(kept)] if each and kept else [])}
-    for at in sorted({*range(len(names))} - kept_by_name, key=dispensable):
-        if sum(widths[column] for column in shown_columns) - _GAP <= width:
+    for at in sorted(order, key=lambda at: names[at] == kept):
+        if sum(widths[column] for column in shown) - _GAP <= width:
             break
-        shown_columns.remove(at)
+        shown.remove(at)
         left_out.append(names[at])
-    fits = sum(widths[column] for column in shown_columns) - _GAP <= width
     numbers = range(keys, len(names) + (not each))
-    lines = []  # a table of rich's takes a millisecond per row
+    texts = []  # a table of rich's takes a millisecond per row
     for number, line in enumerate(cells, -1):
-        spaces = [" " * (widths[column] - _GAP - cell_len(line[column])) for column in shown_columns]
+        spaces = [" " * (widths[column] - _GAP - cell_len(line[column])) for column in shown]
         padded = (
             f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}"
-            for column, space in zip(shown_columns, spaces, strict=True)
+            for column, space in zip(shown, spaces, strict=True)
         )
         style = "bold" if number in (-1, comparison.best) else ""
         if number >= 0:
             style += " green" if style else "" if comparison.rows[number].finished else "dim"
-        lines.append(Text((" " * _GAP).join(padded).rstrip(), style))
-    text = Text("\n").join(lines)
-    text.no_wrap = fits
-    text.overflow = "fold"
-    return text, left_out, folder
+        texts.append(Text((" " * _GAP).join(padded).rstrip(), style))
+    table = Text("\n", overflow="fold").join(texts)
+    table.no_wrap = sum(widths[column] for column in shown) - _GAP <= width
+    return table, left_out, folder
 
 
 @final

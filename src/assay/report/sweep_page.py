@@ -16,9 +16,8 @@ from rich.text import Text
 
 from assay.analysis.comparison import compare
 from assay.analysis.objective import Objective, format_score, is_share, score_text
-from assay.analysis.out_of_fold import gather_folds, group_by_configuration, mean_scores
 from assay.analysis.read_runs import read_curves, read_runs
-from assay.analysis.run import ConfigValues, format_values, shorten_values
+from assay.analysis.run import ConfigValues, shorten_values
 from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
@@ -30,7 +29,6 @@ from assay.record.log_file import log_candidates
 from assay.record.run_lock import is_written
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
-from assay.targets.resolve import import_trusted_tasks
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -156,33 +154,6 @@ def log_tail(path: Path) -> str:
     return printable(redact("\n".join(cut)))
 
 
-FOLDS: Final = "Each sample is tested once, by the run that has not trained on it. Scores are of all at once."
-
-
-def fold_blocks(contents: Contents) -> list[Block]:
-    """Scores over the samples of all folds; nothing where no run has tested one."""
-    folds = gather_folds(contents.comparison.rows)
-    if not folds:
-        return []
-    import_trusted_tasks(fold.predictions.task for fold in folds)
-    labels = {id(fold): f"{format_values(fold.values)}: " if fold.values else "" for fold in folds}
-    problems = dict.fromkeys(f"{labels[id(fold)]}{problem}" for fold in folds for problem in fold.problems)
-    notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]
-    configurations = group_by_configuration(folds)
-    scores = [mean_scores(several) for several in configurations]
-    names = dict.fromkeys(name for row in scores for name in row)
-    keys = contents.comparison.columns
-    rows: list[list[Cell | str]] = []
-    for several, row in zip(configurations, scores, strict=True):
-        samples = len(several[0].predictions.keys)
-        cells = [Cell(format_score(name, row[name]), row[name]) if name in row else "" for name in names]
-        rows.append([*_values(several[0].values, keys), Cell(f"{samples:,}", samples), *cells])
-    columns = [*keys, "samples", *names]
-    numeric = frozenset(("samples", *names))
-    caption = "Each prediction is in out_of_fold.parquet." if contents.is_sweep else ""
-    return [*notes, Table(columns, rows, caption, numeric=numeric, title="Out of fold")]
-
-
 _TONES: Final[dict[str, Tone]] = {
     **dict.fromkeys(("failed", "broken"), "bad"),
     **dict.fromkeys(("pruned", "waiting"), "dim"),
@@ -214,7 +185,6 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     sections = [
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
         Section("leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)),
-        Section("folds", "Folds", fold_blocks(contents), FOLDS),
         Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
