@@ -582,17 +582,22 @@ def groups_csv(rows: Sequence[Row], objectives: Sequence[Objective]) -> str:
     metrics = list(dict.fromkeys([*(aim.name for aim in objectives), *sorted(logged)]))
     lines = []
     for row in rows:
-        means = make_row(row.runs, {}, metrics).scores if row.finished else {}
-        scores = {
-            f"{name} {stat}": getattr(means.get(name), stat, absent)
-            for name in metrics
-            for stat, absent in _STATISTICS.items()
-        }
-        lines.append({**row.values, "finished": row.finished, "of": len(row.runs), **scores})
+        finished = make_row(row.runs if row.finished else (), {}, metrics)
+        counted = {"finished": row.finished, "of": len(row.runs)}
+        lines.append({**row.values, **counted, **score_columns(finished, metrics)})
     return csv_text(pd.DataFrame(lines, dtype=object))
 
 
-_STATISTICS: Final = {"mean": None, "std": None, "low": None, "high": None, "n": 0}
+_STATISTICS: Final = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
+
+
+def score_columns(row: Row, metrics: Iterable[str]) -> dict[str, float | None]:
+    """What a CSV file says of the scores of a row."""
+    return {
+        f"{name}{end}": getattr(row.scores.get(name), field, 0 if field == "n" else None)
+        for name in metrics
+        for end, field in _STATISTICS.items()
+    }
 
 
 def csv_text(frame: pd.DataFrame) -> str:

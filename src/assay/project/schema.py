@@ -207,11 +207,6 @@ class _Builder:
             if name not in given:
                 shipped = [node[name] for node in nodes if name in node]
                 properties[name] = _property(parameter, " ".join(about.get(name, "").split()), shipped)
-        if is_within(kind.__module__, self._packages) and call is not None:
-            declared = inspect.signature(kind).parameters.values()
-            if bare := ", ".join(one.name for one in declared if one.annotation is one.empty):
-                where = f"{kind.__module__}.{kind.__qualname__}"
-                self.notes.append(f"{where}: no annotation says what {bare} may be; any value passes")
         is_open = call is None or call.takes_any
         return _mapping(properties, is_open, description=text.partition("\n")[0])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from rich.cells import cell_len
 from rich.text import Text
 
-from assay.analysis.comparison import csv_text
+from assay.analysis.comparison import csv_text, score_columns
 from assay.analysis.objective import score_text
 from assay.analysis.run import shorten_values
 from assay.quoting import format_typed, pluralize
@@ -93,11 +93,7 @@ def to_csv(comparison: Comparison) -> str:
 
     rows: list[dict[str, Any]] = []
     for number, row in enumerate(comparison.rows):
-        scores = {
-            f"{name}{end}": getattr(row.scores.get(name), field, 0 if field == "n" else None)
-            for name in comparison.metrics
-            for end, field in _CSV_COLUMNS.items()
-        }
+        scores = score_columns(row, comparison.metrics)
         state = {"status": row.state or "finished", "best": int(number == comparison.best)}
         paths = "\n".join(str(run.path) for run in row.runs)
         rows.append({**row.values, **scores, "repetitions": row.repetitions, **state, "runs": paths})
@@ -105,9 +101,6 @@ def to_csv(comparison: Comparison) -> str:
         {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)} for run in comparison.broken
     ]
     return csv_text(pd.DataFrame([*rows, *broken], dtype=object))
-
-
-_CSV_COLUMNS: Final = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
 
 
 def to_markdown(comparison: Comparison) -> str:

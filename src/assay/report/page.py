@@ -218,8 +218,6 @@ _LINE: Final = 800
 """Points that a line keeps."""
 _SCATTER: Final = 2000
 """Points that a scatter keeps."""
-_TEXTS: Final = 50_000
-"""Characters of their texts."""
 
 
 def write(page: Page, path: Path) -> None:
@@ -303,12 +301,6 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _num_points(points: Points) -> int:
-    """How many points of a scatter are drawn."""
-    mean = sum(map(len, points.texts)) / max(1, len(points.texts))
-    return min(_SCATTER, max(_SCATTER // 10, int(_TEXTS / mean))) if mean else _SCATTER
-
-
 def thin_figure(figure: Figure) -> Figure:
     """Thin long lines and large scatters.
 
@@ -325,9 +317,9 @@ def thin_figure(figure: Figure) -> Figure:
             ends = [(part[0], part[y[part].argmin()], part[y[part].argmax()]) for part in stretches]
             indices = np.unique([*ends[0], *(end for _, *extremes in ends for end in extremes), len(y) - 1])
             captions.append("Long curves are drawn through the lowest and highest point of each stretch.")
-        elif isinstance(mark, Points) and len(mark.x) > (most := _num_points(mark)):
-            indices = np.sort(np.random.default_rng(0).choice(len(mark.x), most, replace=False))
-            captions.append(f"{most:,} of {len(mark.x):,} points are drawn, chosen at random.")
+        elif isinstance(mark, Points) and len(mark.x) > _SCATTER:
+            indices = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
+            captions.append(f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random.")
         if indices is not None:
             values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
             present = {name: column for name, column in values.items() if column is not None and len(column)}

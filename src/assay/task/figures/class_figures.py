@@ -305,6 +305,8 @@ _CLASS_METRICS: Final = {
 class Classes(Evaluator):
     """Evaluates one class per sample."""
 
+    caption = "Lowest score of the true class first, where the loss is highest; these may still be right."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return accuracy, F1 and related scores."""
@@ -377,12 +379,6 @@ class Classes(Evaluator):
         targets = require_targets(predictions)
         of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
         return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        score = "probability" if predictions.kind == "probabilities" else "score"
-        detail = ", where the loss is highest" if score == "probability" else " against the predicted class"
-        return f"Lowest {score} of the true class first{detail}; these may still be right."
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:

@@ -101,6 +101,8 @@ def _outputs_and_targets(predictions: StoredPredictions) -> tuple[NDArray[Any], 
 class Values(Evaluator):
     """Evaluates one or more numbers per sample."""
 
+    caption = "Largest absolute error first; of several targets, in standard deviations."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return R², MAE and RMSE of each target; for several targets the mean R² first."""
@@ -157,11 +159,6 @@ class Values(Evaluator):
             error /= np.where(spread > 0, spread, 1)
         error = np.nan_to_num(error, nan=np.inf).max(1)  # values that are not finite have the largest error
         return np.asarray(np.minimum(error, np.finfo(float).max))
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        several = ", of any target, in standard deviations" if predictions.outputs.shape[1] > 1 else ""
-        return f"Largest absolute error first{several}."
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
