@@ -41,11 +41,8 @@ def test_a_sweep_that_has_ended(trained_sweep: Path) -> None:
     contents = read_contents([trained_sweep])
     assert [aim.name for aim in contents.objectives] == ["val/accuracy", "val/loss"]
     assert [aim.direction for aim in contents.objectives] == ["maximize", "minimize"]
-    assert [run.status for run, _ in contents.runs] == ["finished"] * 4 + ["failed"] * 2
-    assert [(values, run.seed) for run, values in contents.runs[1:3]] == [
-        ({"optimizer.lr": "0.1"}, 2),
-        ({"optimizer.lr": "0.01"}, 1),
-    ]
+    assert [run.status for run in contents.runs] == ["finished"] * 4 + ["failed"] * 2
+    assert [(run.typed["optimizer.lr"], run.seed) for run in contents.runs[1:3]] == [("0.1", 2), ("0.01", 1)]
     assert contents.comparison.shared["data"] == "iris"
     assert contents.typed[0].startswith("assay train -m data=iris")
     assert contents.notices == []
@@ -65,7 +62,7 @@ def test_several_folders_and_broken_runs_have_a_page(sweep: Path) -> None:
     (sweep / "2" / "metrics.csv").unlink()
     shutil.copytree(sweep / "0", sweep.parent / "other" / "again")
     contents = read_contents([sweep, sweep.parent / "other"])
-    broken = [contents.name(run) for run, _ in contents.runs if run.status == "broken"]
+    broken = [contents.name(run) for run in contents.runs if run.status == "broken"]
     assert broken == ["sweep/1"]
     assert any("of the same config and seed" in notice for notice in contents.notices)
     page = sweep_page(contents, sweep)

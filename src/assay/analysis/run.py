@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
@@ -244,7 +245,7 @@ class ConfigValues:
 
     def __init__(self) -> None:
         self._configs: dict[Path, dict[Any, Any]] = {}
-        self._pieces: dict[str, dict[str, Any]] = {}
+        self._parse_piece = functools.cache(_parse_yaml)
 
     def value(self, run: Run, key: str) -> str | None:
         """One value as it is typed; None where the config has no such key, or a whole node under it."""
@@ -269,32 +270,21 @@ class ConfigValues:
 
     def _load(self, run: Run) -> dict[Any, Any]:
         if run.path not in self._configs:
-            self._configs[run.path] = self._parse(run, _read_config(run))
+            self._configs[run.path] = self._parse(run, _read_config(run).decode("utf-8", "surrogateescape"))
         return self._configs[run.path]
 
-    def _parse(self, run: Run, content: bytes) -> dict[Any, Any]:
-        """A whole config, piece by piece where that says the same: most pieces are those of other runs."""
+    def _parse(self, run: Run, text: str) -> dict[Any, Any]:
+        """A whole config, piece by piece where that can be: most pieces are those of other runs."""
         whole: dict[Any, Any] = {}
-        for text in _PIECES.split(content.decode("utf-8", "surrogateescape")):
-            piece = self._piece(text)
-            if piece is None:
-                return _parse_config(run, content)
-            whole |= piece
-        return whole or _parse_config(run, content)
-
-    def _piece(self, text: str) -> dict[str, Any] | None:
-        """The one key at the top of a text with its value, or nothing at all; None for any other text."""
-        if "&" in text:  # an anchor, which counts elsewhere
-            return None
-        if text not in self._pieces:
+        for piece in [] if "&" in text else filter(None, _PIECES.split(text)):  # an anchor counts elsewhere
             try:
-                piece = _parse_yaml(text) if text else {}
-            except (yaml.YAMLError, ValueError, RecursionError):
-                return None
-            if not isinstance(piece, dict) or not all(text.startswith(f"{key}:") for key in piece):
-                return None
-            self._pieces[text] = piece
-        return self._pieces[text]
+                node = self._parse_piece(piece)
+            except (yaml.YAMLError, ValueError, RecursionError):  # such as an alias of another piece
+                node = None
+            if not isinstance(node, dict) or not all(piece.startswith(f"{key}:") for key in node):
+                return _parse_config(run, text)
+            whole |= node
+        return whole or _parse_config(run, text)
 
 
 _PIECES: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
@@ -335,9 +325,9 @@ def find_unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[
     return {"loss": tuple(options)} if differing and len(options) > 1 else differing
 
 
-def _parse_config(run: Run, content: bytes) -> dict[Any, Any]:
+def _parse_config(run: Run, text: str) -> dict[Any, Any]:
     try:
-        plain = _parse_yaml(content)
+        plain = _parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise AssayError(f"{run.path / FILE} is not YAML: {first_line(error)}") from error
     if not isinstance(plain, dict):
@@ -345,13 +335,13 @@ def _parse_config(run: Run, content: bytes) -> dict[Any, Any]:
     return plain
 
 
-def _parse_yaml(text: str | bytes) -> Any:
+def _parse_yaml(text: str) -> Any:
     loader = _LOADER(text)  # a safe one, by PyYAML in C where there is one
     try:
         plain = loader.get_single_data()
     finally:
         loader.dispose()
-    if "&" in text if isinstance(text, str) else b"&" in text:
+    if "&" in text:
         try:
             for _ in flatten(plain):
                 pass

@@ -59,12 +59,10 @@ class Contents:
     logs: Path | None = None
 
     @property
-    def runs(self) -> list[tuple[Run, Mapping[str, str | None]]]:
-        """Each run with the values of its row, jobs by their numbers."""
-        rows = self.comparison.rows
-        runs = [(run, row.values) for row in rows for run in row.runs]
-        broken = [(run, dict[str, str | None]()) for run in self.comparison.broken]
-        return sorted([*runs, *broken], key=lambda pair: _natural_key(self.name(pair[0])))
+    def runs(self) -> list[Run]:
+        """Each run, jobs by their numbers."""
+        runs = [run for row in self.comparison.rows for run in row.runs]
+        return sorted([*runs, *self.comparison.broken], key=lambda run: _natural_key(self.name(run)))
 
     def name(self, run: Run) -> str:
         """The path of a run, below the folder that was named or that all have in common."""
@@ -148,7 +146,8 @@ def log_tail(path: Path) -> str:
     except OSError:
         return ""
     # A progress bar overwrites its line; the last state of it counts.
-    lines = Text.from_ansi(content.decode(errors="replace").rstrip()).plain.split("\n")
+    text = content.decode(errors="replace").replace("\r\n", "\n").rstrip()
+    lines = Text.from_ansi(text).plain.split("\n")
     full_lines = lines[1:] if len(content) == _BYTES else lines
     cut = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in full_lines[-_LINES:]]
     return printable(redact("\n".join(cut)))
@@ -176,7 +175,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     repeated = contents.each is not None
     thing = "job" if contents.is_sweep else "run"
     title = thing.capitalize()
-    warned = ((contents.name(run), text) for run, _ in contents.runs for text in run.warnings)
+    warned = ((contents.name(run), text) for run in contents.runs for text in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
     verdict = comparison.verdict.sentence if comparison.verdict else ""
     warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
@@ -205,7 +204,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
 
 
 def _status(contents: Contents) -> tuple[str, Tone]:
-    counts = Counter(run.status for run, _ in contents.runs)
+    counts = Counter(run.status for run in contents.runs)
     failed = counts["failed"] + counts["broken"]
     if counts["finished"] + counts["pruned"] + failed < contents.total:
         return f"{counts['finished']} of {contents.total} finished", "warn"
@@ -227,7 +226,7 @@ def _summary(contents: Contents, thing: str) -> Cards:
                 )
                 text = format_score(aim.name, score.mean, best.shares)
                 cards.append((f"{aim.name} of the best", text, f"{over}{best.label}"))
-    runs = [run for run, _ in contents.runs]
+    runs = contents.runs
     counts = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
     cards.append((f"{thing}s", str(contents.total), counts))
     cards.append(("configurations", str(len(comparison.rows)), "that differ in more than seed and fold"))
@@ -277,7 +276,7 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
 def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     """Runs that did not finish, grouped by reason apart from its numbers, largest group first."""
     groups: dict[tuple[str, str, str], list[Run]] = {}
-    for run, _ in contents.runs:
+    for run in contents.runs:
         if run.status in ("failed", "broken", "interrupted"):
             reason = _NUMBER.sub("0", run.reason.replace(str(run.path), ""))
             groups.setdefault((run.status, run.cause, reason), []).append(run)
