@@ -158,7 +158,7 @@ def test_of_a_real_sweep(trained_sweep: Path) -> None:
     found = read_contents([trained_sweep])
     figures, notes = parameter_figures(found.comparison.rows, found.objectives[0])
     assert [figure.name for figure in figures] == ["slice_1"]
-    assert notes == ["Importance: 2 finished configurations are too few: at least 10 are needed."]
+    assert notes == []
     against = tradeoff_figure(found.comparison.rows, found.objectives)
     assert against is not None
     points = against.marks[1]

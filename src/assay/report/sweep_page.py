@@ -18,7 +18,6 @@ from assay.analysis.comparison import compare
 from assay.analysis.objective import Objective, format_score, is_share, score_text
 from assay.analysis.read_runs import read_curves, read_runs
 from assay.analysis.run import ConfigValues, shorten_values
-from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.files.symlinks import check_inside, read_tail
@@ -332,26 +331,15 @@ _MOST_BARS: Final = 30
 
 
 def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure], list[str]]:
-    """The importance of the parameters, and the score over each."""
+    """The score over each parameter."""
     scored = [(row, row.scores[aim.name].mean) for row in rows if row.finished and aim.name in row.scores]
     typed = dict.fromkeys(key for row, _ in scored for key in row.values)
     keys = [key for key in typed if len({row.values.get(key) for row, _ in scored}) > 1]
     if len(scored) < 2 or not keys:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
-    shares, message = importance([row.values for row, _ in scored], [mean for _, mean in scored])
-    notes = [] if shares else [f"Importance: {message}"]
-    figures = []
-    if shares:
-        order = [key for key, _ in shares]
-        keys.sort(key=order.index)
-        bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
-        title = "Importance of parameters"
-        label = "share of the importance"
-        figures = [Figure("importance", title, (bars,), "", label, shares="y", caption=message)]
-    if len(keys) > _MOST:
-        notes.append(f"The first {_MOST} of {len(keys)} parameters.")
-    figures += [
+    notes = [f"The first {_MOST} of {len(keys)} parameters."] if len(keys) > _MOST else []
+    figures = [
         _slice_figure(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)
     ]
     return figures, notes
