@@ -13,15 +13,14 @@ from typing_extensions import override
 from assay.figure.figure import Bars, Figure, Line, Points
 from assay.quoting import format_number
 from assay.task.evaluator import (
+    FEWEST,
+    FEWEST_OTHERS,
     Evaluator,
     bootstrapped,
     class_name,
     class_warnings,
     describe_samples,
-    embedding_warnings,
     require_targets,
-    token_warnings,
-    value_warnings,
 )
 from assay.task.predictions import metric_keys
 
@@ -162,9 +161,32 @@ class Values(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+        """Warn if one value is predicted for all samples, or the mean would have a smaller error."""
+        preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         samples = describe_samples(predictions)
-        return value_warnings(require_targets(predictions), predictions.outputs, names, samples)
+        messages = []
+        for name, target, value in zip(names, true.T, preds.T, strict=True):
+            of = f" of {name!r}" if len(names) > 1 else ""
+            spread = target.std()
+            error = value - target
+            middle = np.median(target)
+            if (target != middle).sum() < FEWEST_OTHERS:
+                continue
+            if np.ptp(value) <= 1e-3 * spread:
+                about = "" if np.ptp(value) == 0 else "about "
+                constant = f"{about}{format_number(value.mean(), 5)}"
+                messages.append(f"the model predicts a value{of} of {constant} for each of {samples}")
+            elif (
+                len(target) >= FEWEST
+                and (error**2).mean() >= spread**2
+                and np.abs(error).mean() >= np.abs(target - middle).mean()
+            ):
+                messages.append(
+                    f"always predicting the mean{of} would be at least as good as the model on {samples} "
+                    f"(R² {1 - (error**2).mean() / spread**2:.3g})"
+                )
+        return messages
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -216,9 +238,18 @@ class Tokens(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        return token_warnings(
-            predictions.outputs, require_targets(predictions), describe_samples(predictions)
-        )
+        """Warn if the same probabilities at each position would score as well."""
+        counts = np.unique(require_targets(predictions), return_counts=True)[1]
+        shares = counts / counts.sum()
+        entropy = -(shares @ np.log2(shares))
+        mean = predictions.outputs.mean(dtype=float)
+        # With few tokens of each kind their shares are not those of the language.
+        if counts.sum() < 10 * len(counts) or len(counts) < 2 or mean < entropy:
+            return []
+        return [
+            f"the model needs {mean:.3f} bits per token of {describe_samples(predictions)}: not better than "
+            f"giving each token its frequency there, whatever comes before it ({entropy:.3f})"
+        ]
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -333,10 +364,11 @@ class Embeddings(Evaluator):
         if targets is None or nearest is None:
             return []
         samples = describe_samples(predictions)
+        outputs = predictions.outputs
+        if len(outputs) >= FEWEST_OTHERS and np.ptp(outputs, 0).max() <= 1e-6 * np.abs(outputs).max():
+            return [f"the model gives each of {samples} the same embedding"]
         names = predictions.class_names
-        return embedding_warnings(predictions.outputs, samples) or class_warnings(
-            targets, targets[nearest], names, samples, "the nearest neighbour"
-        )
+        return class_warnings(targets, targets[nearest], names, samples, "the nearest neighbour")
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
