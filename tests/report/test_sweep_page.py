@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from tests.making_runs import make_run
 
-from assay.figure.figure import Line, Points
+from assay.figure.figure import Line
 from assay.record.journal import JobRecord, Journal
 from assay.report import sweep_page as sweep_page_module
 from assay.report.page import Code, Note, Table, render
@@ -22,10 +22,8 @@ from assay.report.sweep_page import (
     is_sweep,
     log_tail,
     parameter_figures,
-    pareto_front,
     read_contents,
     sweep_page,
-    tradeoff_figure,
 )
 
 if TYPE_CHECKING:
@@ -159,23 +157,6 @@ def test_of_a_real_sweep(trained_sweep: Path) -> None:
     figures, notes = parameter_figures(found.comparison.rows, found.objectives[0])
     assert [figure.name for figure in figures] == ["slice_1"]
     assert notes == []
-    against = tradeoff_figure(found.comparison.rows, found.objectives)
-    assert against is not None
-    points = against.marks[1]
-    assert isinstance(points, Points)
-    assert len(points.x) == 2
-    assert against.x_label == "val/accuracy (higher is better)"
-
-
-def test_the_front_is_what_no_point_dominates() -> None:
-    draw = np.random.default_rng(3)
-    x, y = draw.integers(0, 20, 60).astype(float), draw.integers(0, 20, 60).astype(float)
-    for first in ("minimize", "maximize"):
-        for second in ("minimize", "maximize"):
-            costs = np.stack([x if first == "minimize" else -x, y if second == "minimize" else -y], axis=1)
-            beaten = [any((other <= one).all() and (other < one).any() for other in costs) for one in costs]
-            expected = {tuple(cost) for cost, is_beaten in zip(costs, beaten, strict=True) if not is_beaten}
-            assert {tuple(cost) for cost in costs[pareto_front(x, y, first, second)]} == expected
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
@@ -190,7 +171,7 @@ def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
     page = sweep_page(read_contents([trained_sweep]), trained_sweep)
     shown = [section.name for section in page.sections if section.blocks]
     assert shown == [
-        *("summary", "leaderboard", "parameters", "tradeoff", "curves", "failures", "jobs"),
+        *("summary", "leaderboard", "parameters", "curves", "failures", "jobs"),
         "reproduce",
     ]
     assert page.status == ("2 of 6 failed", "bad")

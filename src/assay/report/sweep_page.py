@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from assay.analysis.comparison import Comparison, Row
     from assay.analysis.read_runs import Curve
     from assay.analysis.run import Run
@@ -170,7 +168,6 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     rows = comparison.rows
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
-    against = tradeoff_figure(rows, aims)
     repeated = contents.each is not None
     thing = "job" if contents.is_sweep else "run"
     title = thing.capitalize()
@@ -184,7 +181,6 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
         Section("leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)),
         Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
-        Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failure_blocks(contents, thing)),
         Section(
@@ -343,34 +339,6 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
         _slice_figure(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)
     ]
     return figures, notes
-
-
-def tradeoff_figure(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | None:
-    """The first two objectives against each other, with their Pareto front."""
-    aims = objectives[:2]
-    names = [aim.name for aim in aims]
-    scored = [row for row in rows if row.finished and all(name in row.scores for name in names)]
-    if len(aims) < 2 or len(scored) < 2:
-        return None
-    x, y = np.array([[row.scores[name].mean for name in names] for row in scored]).T
-    front = pareto_front(x, y, aims[0].direction, aims[1].direction)
-    sides = ("higher" if aim.direction == "maximize" else "lower" for aim in aims)
-    label_x, label_y = (f"{name} ({word} is better)" for name, word in zip(names, sides, strict=True))
-    line = Line("Pareto front", x[front], y[front], is_reference=True)
-    points = Points("", x, y, [row.label for row in scored])
-    shares = "".join(axis * is_share(name, rows[0].shares) for axis, name in zip("xy", names, strict=True))
-    title = " against ".join(names)
-    return Figure("tradeoff", title, (line, points), label_x, label_y, shares=shares, is_wide=True)
-
-
-def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str) -> list[int]:
-    """Points that no other beats in both directions, along the front."""
-    costs_x, costs_y = (values if way == "minimize" else -values for values, way in ((x, first), (y, second)))
-    front: list[int] = []
-    for index in np.lexsort((costs_y, costs_x)):
-        if not front or costs_y[index] < costs_y[front[-1]]:
-            front.append(int(index))
-    return front
 
 
 def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
