@@ -26,14 +26,12 @@ from assay.analysis.run import (
     is_same_value,
     plain_value,
     shorten_values,
-    typed_values,
     value,
     value_of,
     varying_overrides,
 )
 from assay.analysis.statistics import Verdict, judge, mean_of
 from assay.config.did_you_mean import did_you_mean, list_names
-from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
 from assay.quoting import pluralize, spreadsheet_frame
 from assay.record.journal import FILE as JOURNAL
@@ -518,7 +516,9 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
             len({run.code for run in row.runs}) > 1 for row in rows
         ),
         "the data have changed between runs of the same config and seed (data_sha256 of their records)": any(
-            _has_other_data(row) for row in rows
+            len({(run.fingerprint, run.data_sha256) for run in row.runs})
+            > len({run.fingerprint for run in row.runs})
+            for row in rows
         ),
         "seeds of one fold are tested on the same samples: their mean counts once, and n is folds": any(
             0 < row.folds < len(row.counted) for row in rows
@@ -530,48 +530,19 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
     return [note for note, holds in notes.items() if holds] + list(ranking.notes if ranking else ())
 
 
-def _has_other_data(row: Row) -> bool:
-    digests: dict[str, str] = {}
-    return any(digests.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
-
-
-def run_from_job(job: JobRecord, run_dir: Path) -> Run:
-    """Make a `Run` of a job from its journal record."""
-    outcome = job.outcome or Outcome("interrupted")
-    return Run(
-        run_dir,
-        job.status,
-        outcome.cause,
-        outcome.reason,
-        seconds=outcome.seconds,
-        seed=job.seed,
-        fingerprint=job.fingerprint,
-        typed=typed_values(job.overrides),
-        metrics=outcome.metrics,
-        best=outcome.best,
-        warnings=tuple(outcome.warnings),
-        fold=job.fold,
-    )
-
-
 def results_csv(jobs: Sequence[JobRecord]) -> str:
     """One row per job: what was typed for it, how it ended, and every last score."""
     import pandas as pd
 
-    varying = varying_overrides(jobs)
     rows: list[dict[str, Any]] = []
-    for job, values in zip(jobs, varying, strict=True):
+    for job, values in zip(jobs, varying_overrides(jobs), strict=True):
         outcome = job.outcome or Outcome("interrupted")
         best = outcome.best
         scores = {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]} if best else {}
         ended = {"status": job.status, "cause": outcome.cause}
         rows.append({"job": job.number, **values, **ended, **scores, **outcome.metrics})
     frame = pd.DataFrame(rows, dtype=object)
-    frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
-    typed = dict.fromkeys(key for values in varying for key in values)
-    first = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]
-    scored = sorted({*frame} - {*first}, key=lambda name: (not name.startswith("best "), name))
-    return csv_text(frame[[name for name in (*first, *scored) if name in frame]])
+    return csv_text(frame.loc[:, (frame.notna() & (frame != "")).any()])
 
 
 def groups_csv(rows: Sequence[Row], objectives: Sequence[Objective]) -> str:

@@ -125,18 +125,6 @@ def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return values, targets.to(values.dtype)
 
 
-def _balanced_weights(class_counts: Sequence[int] | None) -> list[float]:
-    """Return weights n / (C * n_c), scikit-learn's "balanced": all classes count the same in total."""
-    if class_counts is None:
-        raise ValueError(
-            "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
-        )
-    check_numbers("[1, inf)", class_counts=class_counts)
-    total = sum(class_counts)
-    num_classes = len(class_counts)
-    return [total / (num_classes * count) for count in class_counts]
-
-
 class WeightedLoss(nn.Module, ABC):
     """Base class of losses over weighted classes, such as cross-entropy."""
 
@@ -154,8 +142,13 @@ class WeightedLoss(nn.Module, ABC):
         self.has_class_weight = False
         if class_weight is None:
             return
-        if class_weight == "balanced":
-            weights = _balanced_weights(class_counts)
+        if class_weight == "balanced":  # as in scikit-learn: all classes count the same in total
+            if class_counts is None:
+                raise ValueError(
+                    "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
+                )
+            check_numbers("[1, inf)", class_counts=class_counts)
+            weights = [sum(class_counts) / (len(class_counts) * count) for count in class_counts]
         else:
             weights = [float(weight) for weight in class_weight]
             check_numbers("[0, inf)", class_weight=weights)

@@ -10,7 +10,7 @@ import io
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class Cell:
 class Table:
     """Rows that are sorted by a click on a column, and filtered by what is typed."""
 
-    template: ClassVar[str] = "table.html"
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell | str]]
     caption: str = ""
@@ -70,7 +69,6 @@ class Table:
 class Cards:
     """Large numbers side by side."""
 
-    template: ClassVar[str] = "cards.html"
     cards: Sequence[tuple[str, str, str]]
     caption: str = ""
 
@@ -80,7 +78,6 @@ class Cards:
 class Figures:
     """Figures in a grid."""
 
-    template: ClassVar[str] = "figures.html"
     figures: Sequence[Figure]
 
 
@@ -127,7 +124,6 @@ def make_thumbnail(png: bytes, *, is_wide: bool = False) -> bytes:
 class Pictures:
     """Samples in a grid."""
 
-    template: ClassVar[str] = "pictures.html"
     title: str
     pictures: Sequence[Picture]
     caption: str = ""
@@ -165,7 +161,6 @@ def picture_blocks(
 class Code:
     """Text to copy or a log, in a fixed font."""
 
-    template: ClassVar[str] = "code.html"
     text: str
     title: str = ""
     folded: bool = False
@@ -176,7 +171,6 @@ class Code:
 class Note:
     """A marked box: why something is not here, or what to beware of."""
 
-    template: ClassVar[str] = "note.html"
     text: str
     tone: Tone = ""
 
