@@ -264,32 +264,33 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list
 
 def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
     is_worst = samples[0].reason == "worst"
-    task = None
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
+    order = ""
+    legend: list[tuple[str, bytes]] = []
     if predictions is not None:
         task = task_of(predictions.task)
+        legend = task.legend(predictions)
+        order = task.hardest_caption(predictions) if is_worst else ""
         is_right = task.is_right(predictions) if predictions.targets is not None else None
         for index, key in enumerate(predictions.keys):
             if key in labels:
                 tone: Tone = "" if is_right is None or is_right[index] else "bad"
                 labels[key] = task.predicted_label(predictions, index), key, tone
-    order = task.hardest_caption(predictions) if is_worst and task and predictions else ""
-    legend = task.legend(predictions) if task and predictions else []
     pictures = [Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None]
     blocks: list[Block] = []
     if pictures and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
     blocks += picture_blocks(title, pictures, order, are_wide=bool(legend))
     rows = [
-        (item, _join_tokens(item.row)) for item in samples if item.picture is None and item.row is not None
+        (item.key, _join_tokens(item.row))
+        for item in samples
+        if item.picture is None and item.row is not None
     ]
-    blocks += [Code(str(row["text"]), title) for item, row in rows if item.reason == "generated"]
-    plain: list[tuple[list[Cell | str], Mapping[str, Any]]] = [
-        ([item.key, Cell(labels[item.key][0], tone=labels[item.key][2])], row)
-        for item, row in rows
-        if item.reason != "generated"
-    ]
-    return blocks + sample_table(title, ("sample", "the model said"), plain, order)
+    if samples[0].reason == "generated":
+        return [*blocks, *(Code(str(row["text"]), title) for _, row in rows)]
+    said = {key: Cell(label, tone=tone) for key, (label, _, tone) in labels.items()}
+    cells = ("sample", "the model said")
+    return blocks + sample_table(title, cells, [([key, said[key]], row) for key, row in rows], order)
 
 
 def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -300,7 +301,6 @@ def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _LR: Final = "lr-"
 _STATS: Final = "DeviceStatsMonitor."
-_FIRST: Final = ("loss", "accuracy")
 
 
 def subset_and_metric(name: str) -> tuple[str, str]:
@@ -330,7 +330,7 @@ def curve_figures(
             metric = metric.removesuffix("_step")
         metrics.setdefault(metric, []).append(_line(subset or metric, curve))
     figures = []
-    order = sorted(metrics, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    order = sorted(metrics, key=lambda name: (name != "loss", name != "accuracy", name))
     for index, metric in enumerate(order):
         lines = metrics[metric]
         title = titles(metric)
