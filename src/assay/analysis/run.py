@@ -270,7 +270,11 @@ class ConfigValues:
 
     def _load(self, run: Run) -> dict[Any, Any]:
         if run.path not in self._configs:
-            self._configs[run.path] = self._parse(run, _read_config(run).decode("utf-8", "surrogateescape"))
+            try:
+                content = read_whole(run.path / FILE, _LARGEST)
+            except OSError as error:
+                raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
+            self._configs[run.path] = self._parse(run, content.decode("utf-8", "surrogateescape"))
         return self._configs[run.path]
 
     def _parse(self, run: Run, text: str) -> dict[Any, Any]:
@@ -348,13 +352,6 @@ def _parse_yaml(text: str) -> Any:
         except RecursionError:
             raise ValueError("an alias stands for a node that it is part of") from None
     return plain
-
-
-def _read_config(run: Run) -> bytes:
-    try:
-        return read_whole(run.path / FILE, _LARGEST)
-    except OSError as error:
-        raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
 
 
 def flatten(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -64,20 +64,18 @@ class Teacher:
         # Weight averaging copies the whole module; a frozen teacher needs no second set of weights.
         return self
 
-    def _rescale_inputs(self, inputs: Tensor) -> Tensor:
-        if self._rescale is None:
-            return inputs
-        shape = [1, -1] + [1] * (inputs.ndim - 2)
-        factor, shift = (value.to(inputs).view(shape) for value in self._rescale)
-        return inputs * factor + shift
-
     @torch.no_grad()
     def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Replace the targets; return the inputs unchanged."""
         if self._device != inputs.device:
             self.model.to(inputs.device)
             self._device = inputs.device
-        logits: Tensor = self.model(self._rescale_inputs(inputs))
+        rescaled = inputs
+        if self._rescale is not None:
+            shape = [1, -1] + [1] * (inputs.ndim - 2)
+            factor, shift = (value.to(inputs).view(shape) for value in self._rescale)
+            rescaled = inputs * factor + shift
+        logits: Tensor = self.model(rescaled)
         soft = torch.softmax(logits.float() / self.temperature, dim=1).mul_(1.0 - self.hard_weight)
         if targets.ndim == 1:
             share = soft.new_full((), self.hard_weight).expand(len(targets), 1)

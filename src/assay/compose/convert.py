@@ -284,20 +284,6 @@ class _Reader:
                 values.append(inherited)
         return choices, _merge(*values, content)
 
-    def _begin(self, *sources: str) -> tuple[Tree, Tree, Tree]:
-        """Of a root config and an experiment: their choices, assay's for its trainer, all values."""
-        composed = [self._compose(source) for source in sources]
-        choices: Tree = {key: option for one, _ in composed for key, option in one.items()}
-        parts: Tree = {}
-        for group in _PARTS:
-            options = choices.pop(group, None)
-            options = options if isinstance(options, list) else [options]
-            parts[group] = _merge(*(self._compose(f"{group}/{option}")[1] for option in options))
-        values = _merge(composed[0][1], parts, *(body for _, body in composed[1:]))
-        taken, chosen = self._take(sources[-1], {group: values[group] or {} for group in _PARTS})
-        name = sources[-1].removeprefix("experiment/").replace("/", "_")
-        return choices, chosen, {**values, "name": name, **taken}
-
     def _take(self, name: str, parts: Mapping[str, Tree]) -> tuple[Tree, Tree]:
         """What assay has of a trainer, its callbacks and loggers: values, and options."""
         taken: Tree = {}
@@ -353,7 +339,17 @@ class _Reader:
         return {key: node for key, node in taken.items() if node}, {group: options}
 
     def _write_experiment(self, name: str, *sources: str) -> None:
-        choices, chosen, values = self._begin(*sources)
+        composed = [self._compose(source) for source in sources]
+        choices: Tree = {key: option for one, _ in composed for key, option in one.items()}
+        parts: Tree = {}
+        for group in _PARTS:
+            options = choices.pop(group, None)
+            options = options if isinstance(options, list) else [options]
+            parts[group] = _merge(*(self._compose(f"{group}/{option}")[1] for option in options))
+        values = _merge(composed[0][1], parts, *(body for _, body in composed[1:]))
+        taken, chosen = self._take(name, {group: values[group] or {} for group in _PARTS})
+        title = name.removeprefix("experiment/").replace("/", "_")
+        values = {**values, "name": title, **taken}
         tree: Tree = {}
         for group, option in choices.items():
             place = _place(self.groups.get(group, group), option)
