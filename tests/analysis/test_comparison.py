@@ -49,9 +49,10 @@ def test_seeds_are_one_row_with_scipys_interval(tmp_path: Path) -> None:
     low, high = stats.t.interval(0.95, 2, loc=sum(expected) / 3, scale=stats.sem(expected))
     assert (score.low, score.high, score.n) == pytest.approx((low, high, 3))
     p = stats.ttest_rel(*([one - 0.01 for one in scores] for scores in SCORES.values())).pvalue
-    assert table.test.p_value == pytest.approx(p)
-    assert f"paired t-test, p = {p:.2g}, n = 3 pairs" in table.test.verdict
-    assert table.test.verdict.endswith(": better")
+    assert table.verdict is not None
+    assert table.verdict.p_value == pytest.approx(p)
+    assert f"paired t-test, p = {p:.2g}, n = 3 pairs" in table.verdict.sentence
+    assert table.verdict.sentence.endswith(": better")
     assert table.notes == ()
 
 
@@ -101,7 +102,8 @@ def test_states_are_shown_and_never_win(tmp_path: Path) -> None:
         "0.9": "failed (killed)",
     }
     assert [row.values["optimizer.lr"] for row in table.rows][:2] == ["0.001", "0.8"]
-    assert "against the second, which has not finished" in table.test.verdict
+    assert table.verdict is not None
+    assert table.verdict.sentence.startswith("optimizer.lr=0.001 against optimizer.lr=0.8: ")
     assert [run.path.name for run in table.broken] == ["broken"]
 
 
@@ -168,7 +170,7 @@ def test_each_run_in_a_row_of_its_own_by_when_it_began(tmp_path: Path) -> None:
         )
     table = compared(tmp_path, each=True)
     assert [row.values["seed"] for row in table.rows] == ["1", "2", "3"]
-    assert table.test.verdict == ""
+    assert table.verdict is None
 
 
 @pytest.mark.parametrize(

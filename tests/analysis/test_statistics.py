@@ -24,7 +24,6 @@ from assay.analysis.statistics import (
     count_pairs,
     fold_gap,
     have_same_folds,
-    importance,
     level_of_next,
     mean_of,
     welch_gap,
@@ -35,8 +34,6 @@ from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 
 scores = st.lists(st.integers(-10_000, 10_000).map(lambda number: number / 1000), min_size=2, max_size=12)
@@ -105,50 +102,6 @@ def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
     unpaired = mean_of(second)
     assert unpaired is not None
     assert not have_same_folds(one, unpaired)
-
-
-DRAW = np.random.default_rng(0)
-LR, NOISE = DRAW.uniform(-4, -1, 60), DRAW.uniform(0, 1, 60)
-MODEL = DRAW.choice(["cnn", "mlp"], 60)
-CONFIGURATIONS = [
-    {"noise": str(noise), "model": str(model), "lr": str(10**lr), "data": "digits"}
-    for noise, model, lr in zip(NOISE, MODEL, LR, strict=True)
-]
-
-
-def test_what_a_forest_has_learned_by_heart_is_not_important() -> None:
-    """On the rows it was fitted on, a column of noise has a share of 0.17."""
-    draw = np.random.default_rng(1)
-    scores = (MODEL == "cnn") + draw.normal(0, 0.4, 60)
-    columns = [{"model": str(model), "noise": str(noise)} for model, noise in zip(MODEL, NOISE, strict=True)]
-    shares, _ = importance(columns, scores.tolist())
-    assert dict(shares)["noise"] < 0.1
-
-
-def test_what_the_score_depends_on_comes_first() -> None:
-    scores = (LR + 2.5) ** 2 + 0.3 * (MODEL == "cnn")
-    shares, message = importance(CONFIGURATIONS, scores.tolist())
-    assert [key for key, _ in shares] == ["lr", "model", "noise"]
-    assert shares[0][1] > 0.5
-    assert shares[2][1] < 0.1
-    assert "60 configurations" in message
-    order = np.random.default_rng(1).permutation(60)
-    assert importance([CONFIGURATIONS[at] for at in order], scores[order].tolist()) == (shares, message)
-
-
-@pytest.mark.parametrize(
-    ("scores", "message"),
-    [
-        (LR[:9], "9 finished configurations are too few"),
-        (0 * LR, "All finished configurations have the same score."),
-        (np.random.default_rng(2).normal(size=60), "cannot predict"),
-    ],
-    ids=["few", "equal", "noise"],
-)
-def test_without_importance(scores: NDArray[np.float64], message: str) -> None:
-    shares, told = importance(CONFIGURATIONS[: len(scores)], scores.tolist())
-    assert not shares
-    assert message in told
 
 
 @pytest.mark.parametrize(
@@ -351,7 +304,8 @@ def test_without_repetitions_there_is_no_verdict(tmp_path: Path) -> None:
     assert verdict("lr 0.3", "lr 0.4")["word"] == "worse"
     assert verdict("lr 0.[3]", "lr 0.[4]")["word"] == "worse"
     assert "holds 2 configurations" in str(verdict("lr 0.[12]", "lr 0.4")["reason"])
-    assert verdict("lr 0.1", "lr 0.2", "lr 0.3") is None
+    several = verdict("lr 0.1", "lr 0.2", "lr 0.3")
+    assert (several["first"], several["second"]) == ("the best", "the second")
     same = judge(runs([0.5, 0.5]), runs([0.5, 0.5], range(2, 4)), "val/m", "max")
     assert (same.word, same.p_value) == ("", None)
     assert "do not vary" in same.reason

@@ -281,21 +281,6 @@ def test_frozen_without_gradient_and_unchanged_by_use() -> None:
     assert inputs.grad is not None
 
 
-@pytest.mark.parametrize(
-    ("model", "targets"),
-    [
-        (nn.Linear(5, 1), torch.zeros(4, dtype=torch.int64)),
-        (nn.Linear(5, 3), torch.full((4,), 7)),
-        (nn.Linear(5, 3), torch.ones(4, 3)),
-        (nn.Linear(5, 3), torch.randn(4, 1)),
-        (nn.Linear(5, 3), torch.randn(4)),
-    ],
-)
-def test_refuses_what_are_no_classes(model: nn.Module, targets: Tensor) -> None:
-    with pytest.raises(ValueError, match="a teacher that returns one logit per class"):
-        Teacher(model)(torch.randn(4, 5), targets)
-
-
 @pytest.mark.parametrize(("temperature", "hard_weight"), [(0.0, 0.1), (-1.0, 0.1), (1.0, 1.1), (1.0, -0.1)])
 def test_refuses_settings_that_mean_nothing_of_teacher(temperature: float, hard_weight: float) -> None:
     with pytest.raises(ValueError, match=r"temperature=|hard_weight="):

@@ -142,13 +142,6 @@ def test_ldam_follows_its_paper(
     torch.testing.assert_close(loss.probabilities(LOGITS), (scale * LOGITS).softmax(1))
 
 
-def test_a_small_ldam_of_a_sure_answer_keeps_its_digits() -> None:
-    logits, soft = torch.tensor([[2.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
-    expected = each_class(logits.double().numpy(), margins_of_the_paper(), 30.0)[0, 0]
-    assert 0 < expected < 1e-7
-    assert LDAM(COUNTS, scale=30.0)(logits, soft).item() == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_kl_divergence_follows_its_formula(temperature: float) -> None:
     teacher = special.softmax(SOFT.numpy() / temperature, axis=1)
@@ -370,13 +363,17 @@ def test_labels_that_do_not_fit(outputs: torch.Tensor, targets: torch.Tensor, me
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (CrossEntropy, {"label_smoothing": 1.0}, "label_smoothing"),
     (CrossEntropy, {"class_weight": "balanced"}, "needs class_counts"),
-    (CrossEntropy, {"class_weight": "balanced", "class_counts": [3, 0]}, r"class 1.*no training sample"),
-    (CrossEntropy, {"class_weight": [1.0, -1.0]}, "at least 0"),
-    (CrossEntropy, {"class_weight": [1.0, float("nan")]}, "at least 0"),
-    (CrossEntropy, {"class_weight": [0.0, 0.0]}, "above 0"),
+    (
+        CrossEntropy,
+        {"class_weight": "balanced", "class_counts": [3, 0]},
+        "class_counts=.* >= 1",
+    ),
+    (CrossEntropy, {"class_weight": [1.0, -1.0]}, "class_weight=.* >= 0"),
+    (CrossEntropy, {"class_weight": [1.0, float("nan")]}, "class_weight=.* >= 0"),
+    (CrossEntropy, {"class_weight": [0.0, 0.0]}, "sum_of_class_weight=0.0: expected a number > 0"),
     (CrossEntropy, {"class_weight": [1.0, 2.0], "class_counts": COUNTS}, "one number per class"),
     (Focal, {"gamma": -1.0}, "gamma"),
-    (LDAM, {"class_counts": [5, 3, 0]}, r"class 2.*no training sample.*cross_entropy"),
+    (LDAM, {"class_counts": [5, 3, 0]}, "class_counts=.* >= 1"),
     (LDAM, {"class_counts": COUNTS, "max_margin": 0.0}, "max_margin=0.0"),
     (LDAM, {"class_counts": COUNTS, "scale": -1.0}, "scale=-1.0"),
     (KLDiv, {"temperature": float("nan")}, "temperature"),
@@ -385,10 +382,10 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Triplet, {"margin": "hard"}, "margin"),
     (Dice, {"smooth": 0.0}, "smooth=0.0: expected a number > 0"),
     (Dice, {"cross_entropy": -1.0}, "cross_entropy=-1.0"),
-    (BCEWithLogits, {"pos_weight": [1.0, -2.0]}, "above 0"),
-    (BCEWithLogits, {"pos_weight": []}, "above 0"),
+    (BCEWithLogits, {"pos_weight": [1.0, -2.0]}, "pos_weight=.* > 0"),
+    (BCEWithLogits, {"pos_weight": []}, "pos_weight=.* > 0"),
     (BCEWithLogits, {"pos_weight": "balanced"}, "needs class_counts"),
-    (BCEWithLogits, {"pos_weight": "balanced", "class_counts": [3, 0]}, "0 positive and 3 negative"),
+    (BCEWithLogits, {"pos_weight": "balanced", "class_counts": [3, 0]}, "class_counts=.* >= 1"),
     (
         BCEWithLogits,
         {"pos_weight": "balanced", "class_counts": [4, 8], "task": "multilabel"},

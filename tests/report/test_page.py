@@ -1,4 +1,4 @@
-"""Pages and checklists as files."""
+"""Pages as files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ import numpy as np
 import pandas
 import pytest
 from PIL import Image
-from tests.command import typed
 from tests.figure.test_figure import EXAMPLES, HOSTILE
-from tests.making_runs import make_run
 from tests.mounting import room_for
 from typing_extensions import override
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Heatmap, Line
 from assay.report import info
 from assay.report.page import (
@@ -45,7 +43,7 @@ from assay.report.page import (
     thin_figure,
     write,
 )
-from assay.report.report import _csv, report, report_checklist
+from assay.report.report import _csv, report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,64 +224,6 @@ def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
     assert (tmp_path / "pipe.html").is_fifo()
     for _ in range(2):
         report([digits_run.run_dir], tmp_path / "page.html")
-
-
-MACHINE = {"cpu": "A CPU", "gpus": ["A GPU"], "python": "3.12.1"}
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    folder = tmp_path / "all | runs"
-    for number, (lr, loss, status) in enumerate(
-        [("0.1", 0.5, "finished"), ("0.01", 0.4, "finished"), ("1.0", 0.1, "pruned"), ("0.5", 9.0, "failed")]
-    ):
-        make_run(
-            folder / str(number),
-            f"optimizer.lr={lr}",
-            status=status,
-            seconds=1800.0,
-            machine=MACHINE,
-            metrics={"val/loss": loss, "test/accuracy": 0.9},
-            best={"monitor": "val/loss", "value": loss, "epoch": 1},
-            config={"trainer": {"accelerator": "gpu", "devices": 2}},
-            model={"parameters": 1000, "trainable_parameters": 10},
-            data_sha256="ab" * 32 if number else "",
-        )
-    return folder
-
-
-@pytest.mark.parametrize("venue", ["neurips", "acl", "reforms"])
-def test_says_what_records_say_and_marks_the_rest(venue: str, runs: Path) -> None:
-    text = report_checklist(venue, [runs]).page.read_text(encoding="utf-8")
-    assert "4 runs of 4 configurations" in text
-    assert "1 failed, 2 finished, 1 pruned" in text
-    assert "| A GPU | 4 | 2 h | 4 |" in text, "two devices, two hours, whatever became of the runs"
-    assert "| optimizer.lr | 4 | 0.01 to 1 | 0.01 |" in text
-    assert "Selected by the best mean of val/loss (min)" in text
-    assert "10 of 1,000" in text
-    assert "ab" * 32 in text
-    assert "SHA-256 with its split **Unknown**" in text
-    assert "90.00 %" in text
-    assert "$" not in text
-    assert not re.search(r"\| all \| runs", text), "escaped"
-
-
-def test_replaces_its_own_file_alone(runs: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "notes.md"
-    mine.write_text("# Notes", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is not a report"):
-        report_checklist("acl", [runs], mine)
-    with pytest.raises(ConfigError, match=r"ends in \.md"):
-        report_checklist("acl", [runs], tmp_path / "a.html")
-    assert report_checklist("acl", [runs]) == report_checklist("acl", [runs])
-    done = typed("report", runs, "--checklist", "acl", "--open", code=2)
-    assert "leave --open out" in done.stderr
-
-
-def test_refuses_where_nothing_has_finished(tmp_path: Path) -> None:
-    make_run(tmp_path / "runs/a", status="failed")
-    with pytest.raises(AssayError, match="no run has finished"):
-        report_checklist("acl", [tmp_path / "runs"])
 
 
 def test_versions_are_those_installed() -> None:

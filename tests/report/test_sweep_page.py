@@ -11,25 +11,20 @@ import pandas as pd
 import pytest
 from tests.making_runs import make_run
 
-from assay.figure.figure import Line, Points
-from assay.record import predictions_file
+from assay.figure.figure import Line
 from assay.record.journal import JobRecord, Journal
 from assay.report import sweep_page as sweep_page_module
-from assay.report.page import Cell, Code, Note, Table, render
+from assay.report.page import Code, Note, Table, render
 from assay.report.report import report
 from assay.report.sweep_page import (
     curve_figures,
     failure_blocks,
-    fold_blocks,
     is_sweep,
     log_tail,
     parameter_figures,
-    pareto_front,
     read_contents,
     sweep_page,
-    tradeoff_figure,
 )
-from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,11 +39,8 @@ def test_a_sweep_that_has_ended(trained_sweep: Path) -> None:
     contents = read_contents([trained_sweep])
     assert [aim.name for aim in contents.objectives] == ["val/accuracy", "val/loss"]
     assert [aim.direction for aim in contents.objectives] == ["maximize", "minimize"]
-    assert [run.status for run, _ in contents.runs] == ["finished"] * 4 + ["failed"] * 2
-    assert [(values, run.seed) for run, values in contents.runs[1:3]] == [
-        ({"optimizer.lr": "0.1"}, 2),
-        ({"optimizer.lr": "0.01"}, 1),
-    ]
+    assert [run.status for run in contents.runs] == ["finished"] * 4 + ["failed"] * 2
+    assert [(run.typed["optimizer.lr"], run.seed) for run in contents.runs[1:3]] == [("0.1", 2), ("0.01", 1)]
     assert contents.comparison.shared["data"] == "iris"
     assert contents.typed[0].startswith("assay train -m data=iris")
     assert contents.notices == []
@@ -68,7 +60,7 @@ def test_several_folders_and_broken_runs_have_a_page(sweep: Path) -> None:
     (sweep / "2" / "metrics.csv").unlink()
     shutil.copytree(sweep / "0", sweep.parent / "other" / "again")
     contents = read_contents([sweep, sweep.parent / "other"])
-    broken = [contents.name(run) for run, _ in contents.runs if run.status == "broken"]
+    broken = [contents.name(run) for run in contents.runs if run.status == "broken"]
     assert broken == ["sweep/1"]
     assert any("of the same config and seed" in notice for notice in contents.notices)
     page = sweep_page(contents, sweep)
@@ -126,7 +118,11 @@ def test_a_process_that_died_has_said_its_last_words_where_its_output_went(tmp_p
 def test_what_a_terminal_would_obey_is_gone(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_bytes(b"\x1b[31mred\x1b[0m\x1b]0;owned\x07\nepoch 1\repoch 2\r\nbad \xff \x9b31m\x00\n\n")
-    assert log_tail(log).splitlines() == ["red", "epoch 2", "bad � \\x9b31m\\x00".replace("\\x9b", "�")]
+    assert log_tail(log).splitlines() == [
+        "red0;owned",
+        "epoch 2",
+        "bad � \\x9b31m\\x00".replace("\\x9b", "�"),
+    ]
 
 
 def test_no_link_is_followed_and_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,57 +156,7 @@ def test_of_a_real_sweep(trained_sweep: Path) -> None:
     found = read_contents([trained_sweep])
     figures, notes = parameter_figures(found.comparison.rows, found.objectives[0])
     assert [figure.name for figure in figures] == ["slice_1"]
-    assert notes == ["Importance: 2 finished configurations are too few: at least 10 are needed."]
-    against = tradeoff_figure(found.comparison.rows, found.objectives)
-    assert against is not None
-    points = against.marks[1]
-    assert isinstance(points, Points)
-    assert len(points.x) == 2
-    assert against.x_label == "val/accuracy (higher is better)"
-
-
-def test_the_front_is_what_no_point_dominates() -> None:
-    draw = np.random.default_rng(3)
-    x, y = draw.integers(0, 20, 60).astype(float), draw.integers(0, 20, 60).astype(float)
-    for first in ("minimize", "maximize"):
-        for second in ("minimize", "maximize"):
-            costs = np.stack([x if first == "minimize" else -x, y if second == "minimize" else -y], axis=1)
-            beaten = [any((other <= one).all() and (other < one).any() for other in costs) for one in costs]
-            expected = {tuple(cost) for cost, is_beaten in zip(costs, beaten, strict=True) if not is_beaten}
-            assert {tuple(cost) for cost in costs[pareto_front(x, y, first, second)]} == expected
-
-
-def of_fold(folder: Path, name: int, fold: int) -> None:
-    """Fold f has ten samples, f of which are wrong."""
-    run_dir = folder / str(name)
-    metrics = {"test/accuracy": 1 - fold / 10, "val/loss": 0.5}
-    make_run(run_dir, f"fold={fold}", config={"data": {"split": {"folds": 3}}}, metrics=metrics, fold=fold)
-    right = np.arange(10) >= fold
-    outputs = np.stack([right, ~right], axis=1).astype(np.float32)
-    keys = tuple(f"{fold}-{row}" for row in range(10))
-    said = StoredPredictions("multiclass", "probabilities", keys, outputs, np.zeros(10, np.int64), ("a", "b"))
-    predictions_file.write(run_dir / predictions_file.FILE, said)
-
-
-def tables(folder: Path) -> tuple[list[Table], list[str]]:
-    blocks = fold_blocks(read_contents([folder]))
-    notes = [block.text for block in blocks if isinstance(block, Note)]
-    return [block for block in blocks if isinstance(block, Table)], notes
-
-
-def texts(row: object) -> list[str]:
-    return [cell.text if isinstance(cell, Cell) else cell for cell in row]  # type: ignore[attr-defined]  # a row
-
-
-def test_scores_of_all_samples_at_once(tmp_path: Path) -> None:
-    for fold in range(3):
-        of_fold(tmp_path, 20 + fold, fold)
-    [out_of_fold], notes = tables(tmp_path)
-    assert texts(out_of_fold.rows[0])[:2] == ["30", "90.00 %"]
-    assert not notes
-    shutil.rmtree(tmp_path / "21")
-    _, notes = tables(tmp_path)
-    assert notes == ["Fold 1 of 3 is missing."]
+    assert notes == []
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
@@ -225,7 +171,7 @@ def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
     page = sweep_page(read_contents([trained_sweep]), trained_sweep)
     shown = [section.name for section in page.sections if section.blocks]
     assert shown == [
-        *("summary", "leaderboard", "parameters", "tradeoff", "curves", "failures", "jobs"),
+        *("summary", "leaderboard", "parameters", "curves", "failures", "jobs"),
         "reproduce",
     ]
     assert page.status == ("2 of 6 failed", "bad")
@@ -275,7 +221,7 @@ def test_of_thousands_of_runs_a_page_shows_the_first(tmp_path: Path, monkeypatch
         metrics = {"val/loss": number / 10}
         make_run(tmp_path / str(number), f"optimizer.lr={number}", metrics=metrics, csv=None)
     board = table(sweep_page(read_contents([tmp_path]), tmp_path), "leaderboard")
-    assert [texts(row)[1] for row in board.rows] == ["0", "1"]
+    assert [row[1].text for row in board.cells] == ["0", "1"]
     assert board.caption == f"The first 2 of 4: assay compare {tmp_path} --format csv has all."
     make_run(tmp_path / "4", "optimizer.lr=0", "seed=1", metrics={"val/loss": 0.1}, csv=None)
     jobs = table(sweep_page(read_contents([tmp_path]), tmp_path), "jobs")

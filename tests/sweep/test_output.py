@@ -191,7 +191,7 @@ def jobs() -> list[JobRecord]:
 def test_the_table_reads_back_as_it_was() -> None:
     table = pd.read_csv(io.StringIO(results_csv(jobs())))
     first = ["job", "optimizer.lr", "seed", "status", "cause"]
-    assert list(table.columns) == [*first, "val/accuracy", "val/loss"]
+    assert list(table.columns) == [*first, "val/loss", "val/accuracy"]
     assert table["val/loss"].tolist()[:5] == list(SCORES.values())
     last = table.to_dict("records")[5]
     assert (last["status"], last["cause"]) == ("failed", "exception")
@@ -210,8 +210,8 @@ def test_groups_are_what_pandas_makes_of_the_table(tmp_path: Path) -> None:
     for score in ("val/loss", "val/accuracy"):
         expected = table.groupby("optimizer.lr")[score].agg(["count", "mean", "std"]).loc[found.index]
         assert found["finished"].tolist() == expected["count"].tolist()
-        for name, column in (("n", "count"), ("mean", "mean"), ("std", "std")):
-            written = found[f"{score} {name}"].tolist()
+        for end, column in ((" n", "count"), ("", "mean"), (" std", "std")):
+            written = found[f"{score}{end}"].tolist()
             assert written == pytest.approx(expected[column].tolist(), nan_ok=True)
     assert found["of"].tolist() == [2, 2, 2]
     assert found.index.tolist() == [0.01, 0.1, 1.0], "the last one has a better mean, of one seed alone"

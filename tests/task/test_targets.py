@@ -252,9 +252,6 @@ def test_features_are_judged_by_labels_where_there_are_some() -> None:
     assert [one.name for one in task.figures(without)] == ["embeddings"]
     assert task.predicted_label(without, 0) == ""
     assert np.isnan(task.error_scores(without)).all()
-    problem = task.loss_problem({}, torch.nn.MSELoss)
-    assert problem is not None
-    assert "loss=nt_xent" in problem[1]
 
 
 TASK = Reconstruction()

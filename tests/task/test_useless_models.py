@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # it has n
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
 from assay.run.kept_predictions import warnings_of
-from assay.task.evaluator import class_warnings, value_warnings
+from assay.task.evaluator import class_warnings
 from assay.task.predictions import StoredPredictions
 
 N = 450
@@ -110,9 +110,10 @@ def test_chance_is_told_from_knowledge_as_a_permutation_test_does() -> None:
 
 def test_a_target_whose_mean_would_be_better() -> None:
     generator = np.random.default_rng(8)
-    right = generator.normal(size=(100, 2))
-    said = np.stack([right[:, 0] + 0.1, generator.normal(size=100)], 1)
-    assert value_warnings(right, said, ("a", "b"), "the 100 test samples") == [
+    right = generator.normal(size=(100, 2)).astype(np.float32)
+    said = np.stack([right[:, 0] + 0.1, generator.normal(size=100)], 1).astype(np.float32)
+    keys = tuple(map(str, range(100)))
+    assert warnings_of(StoredPredictions("regression", "values", keys, said, right, ("a", "b"))) == [
         "always predicting the mean of 'b' would be at least as good as the model on the 100 test samples "
         f"(R² {r2_score(right[:, 1], said[:, 1]):.3g})"
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import math
 import operator
@@ -28,16 +26,14 @@ from assay.analysis.run import (
     is_same_value,
     plain_value,
     shorten_values,
-    typed_values,
     value,
     value_of,
     varying_overrides,
 )
 from assay.analysis.statistics import Verdict, judge, mean_of
 from assay.config.did_you_mean import did_you_mean, list_names
-from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
-from assay.quoting import pluralize, spreadsheet_cell
+from assay.quoting import pluralize, spreadsheet_frame
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.run_record import Outcome
@@ -45,6 +41,8 @@ from assay.terminal import printable, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pandas as pd
 
     from assay.analysis.objective import Objective
     from assay.analysis.statistics import Mean
@@ -358,22 +356,6 @@ def _matches(actual: Any, sign: str, text: str) -> bool:
 
 @final
 @dataclass(frozen=True)
-class BestTest:
-    """Whether the best row is ahead of the second by more than noise.
-
-    Attributes:
-        name: Of the test; empty where none can be made.
-        p_value: Null where n is too small to say.
-        verdict: In words; empty where there are no two rows to compare.
-    """
-
-    name: str = ""
-    p_value: float | None = None
-    verdict: str = ""
-
-
-@final
-@dataclass(frozen=True)
 class Comparison:
     """A table of runs."""
 
@@ -384,7 +366,6 @@ class Comparison:
     broken: tuple[Run, ...]
     ranking: Ranking | None
     best: int | None
-    test: BestTest
     notes: tuple[str, ...]
     total: int
     offset: int = 0
@@ -425,7 +406,6 @@ def compare(
     shown_metrics = _metrics_shown(readable, metrics, ranking)
     rows = [make_row(group, texts, shown_metrics) for group, texts in zip(grouped, values, strict=True)]
     best = None
-    test = BestTest()
     verdict = None
     if ranking is not None:
         ordered = rank(rows, ranking.metric, ranking.direction)
@@ -437,13 +417,12 @@ def compare(
         ranked = [row for row in ranked if row.finished and ranking.metric in row.scores]
         if ranked and ranking.decides:
             best = ranked[0].best(ranking.metric, ranking.direction)
-            test = BestTest() if each else _test(ranked, ranking)
         groups = {
             name: [run for run in readable if any(run.path.is_relative_to(folder) for folder in folders)]
             for name, folders in (sides or {}).items()
         }
         if not each:
-            verdict = _judge_two(groups or {row.label: row.counted for row in ranked}, ranking)
+            verdict = _judge(ranked, groups or {row.label: row.counted for row in ranked}, ranking)
         if sort or not each:
             rows = ordered
     return Comparison(
@@ -454,7 +433,6 @@ def compare(
         broken,
         ranking,
         next((number for number, row in enumerate(rows) if best in row.runs), None),
-        test,
         (*notes, *_notes(rows, ranking, group_by)),
         len(rows) + len(broken),
         verdict=verdict,
@@ -510,20 +488,13 @@ def _metrics_shown(runs: Sequence[Run], requested: Sequence[str], ranking: Ranki
     return list(dict.fromkeys([*ranked_by, *requested]))
 
 
-def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
-    """Whether the gap between the first two scores is more than noise."""
-    if len(ranked) < 2:
-        return BestTest()
-    first, second = ranked[:2]
-    titles = ("the best", "the second" if second.is_complete else "the second, which has not finished")
-    found = judge(first.counted, second.counted, ranking.metric, ranking.direction, titles)
-    return BestTest(found.test, found.p_value, found.sentence)
-
-
-def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict | None:
-    """The verdict on the first of two groups; None where there are not two."""
+def _judge(ranked: Sequence[Row], groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict | None:
+    """The verdict on the first of two groups, else on the best row against the second."""
     if len(groups) != 2:
-        return None
+        if len(ranked) < 2 or not ranking.decides:
+            return None
+        second = "the second" if ranked[1].is_complete else "the second, which has not finished"
+        groups = {"the best": ranked[0].counted, second: ranked[1].counted}
     first, second = groups
     reason = "" if ranking.decides else ranking.notes[-1]
     for name, group in groups.items():
@@ -536,101 +507,70 @@ def _judge_two(groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:
-    notes = []
-    if repeated := sum(len(row.runs) - row.repetitions for row in rows):
-        notes.append(f"of runs of the same config and seed the last finished one counts: {repeated} left out")
-    if group_by and any(len({run.config_fingerprint for run in row.runs}) > 1 for row in rows):
-        notes.append(f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed")
-    if any(len({run.code for run in row.runs}) > 1 for row in rows):
-        notes.append("some rows hold runs of different code (commit or uncommitted changes)")
-    if any(_has_other_data(row) for row in rows):
-        notes.append(
-            "the data have changed between runs of the same config and seed (data_sha256 of their records)"
-        )
-    if any(0 < row.folds < len(row.counted) for row in rows):
-        notes.append(
-            "seeds of one fold are tested on the same samples: their mean counts once, and n is folds"
-        )
-    if any(0 < row.scores[name].n < (row.folds or len(row.counted)) for row in rows for name in row.scores):
-        notes.append(
-            "scores that are missing, nan or infinite are left out of their means; n says how many count"
-        )
-    if ranking is not None:
-        notes += ranking.notes
-    return notes
-
-
-def _has_other_data(row: Row) -> bool:
-    digests: dict[str, str] = {}
-    return any(digests.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
-
-
-def run_from_job(job: JobRecord, run_dir: Path) -> Run:
-    """Make a `Run` of a job from its journal record."""
-    outcome = job.outcome or Outcome("interrupted")
-    return Run(
-        run_dir,
-        job.status,
-        outcome.cause,
-        outcome.reason,
-        seconds=outcome.seconds,
-        seed=job.seed,
-        fingerprint=job.fingerprint,
-        typed=typed_values(job.overrides),
-        metrics=outcome.metrics,
-        best=outcome.best,
-        warnings=tuple(outcome.warnings),
-        fold=job.fold,
-    )
+    repeated = sum(len(row.runs) - row.repetitions for row in rows)
+    is_mixed = any(len({run.config_fingerprint for run in row.runs}) > 1 for row in rows)
+    notes = {
+        f"of runs of the same config and seed the last finished one counts: {repeated} left out": repeated,
+        f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed": is_mixed,
+        "some rows hold runs of different code (commit or uncommitted changes)": any(
+            len({run.code for run in row.runs}) > 1 for row in rows
+        ),
+        "the data have changed between runs of the same config and seed (data_sha256 of their records)": any(
+            len({(run.fingerprint, run.data_sha256) for run in row.runs})
+            > len({run.fingerprint for run in row.runs})
+            for row in rows
+        ),
+        "seeds of one fold are tested on the same samples: their mean counts once, and n is folds": any(
+            0 < row.folds < len(row.counted) for row in rows
+        ),
+        "scores that are missing, nan or infinite are left out of their means; n says how many count": any(
+            0 < score.n < (row.folds or len(row.counted)) for row in rows for score in row.scores.values()
+        ),
+    }
+    return [note for note, holds in notes.items() if holds] + list(ranking.notes if ranking else ())
 
 
 def results_csv(jobs: Sequence[JobRecord]) -> str:
     """One row per job: what was typed for it, how it ended, and every last score."""
+    import pandas as pd
+
     rows: list[dict[str, Any]] = []
-    varying = varying_overrides(jobs)
-    for job, values in zip(jobs, varying, strict=True):
-        row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
-        if job.outcome is not None:
-            row["cause"] = job.outcome.cause
-            if best := job.outcome.best:
-                row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
-            row |= job.outcome.metrics
-        rows.append(row)
-    typed = dict.fromkeys(key for values in varying for key in values)
-    first_columns = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]
-    scores = {key: None for row in rows for key in row if key not in first_columns}
-    filled = {key for row in rows for key, value in row.items() if value != ""}
-    columns = [*first_columns, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
-    shown_columns = [name for name in columns if name in filled]
-    return csv_text(shown_columns, ([row.get(name) for name in shown_columns] for row in rows))
+    for job, values in zip(jobs, varying_overrides(jobs), strict=True):
+        outcome = job.outcome or Outcome("interrupted")
+        best = outcome.best
+        scores = {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]} if best else {}
+        ended = {"status": job.status, "cause": outcome.cause}
+        rows.append({"job": job.number, **values, **ended, **scores, **outcome.metrics})
+    frame = pd.DataFrame(rows, dtype=object)
+    return csv_text(frame.loc[:, (frame.notna() & (frame != "")).any()])
 
 
 def groups_csv(rows: Sequence[Row], objectives: Sequence[Objective]) -> str:
     """One row per configuration: its values, how many jobs finished, and the mean of every score."""
+    import pandas as pd
+
     logged = {name for row in rows for run in row.runs for name in run.metrics}
     metrics = list(dict.fromkeys([*(aim.name for aim in objectives), *sorted(logged)]))
     lines = []
     for row in rows:
-        line: dict[str, Any] = {**row.values, "finished": row.finished, "of": len(row.runs)}
-        scores = make_row(row.runs, {}, metrics).scores if row.finished else {}
-        for name in metrics:
-            score = scores.get(name)
-            line |= {f"{name} {stat}": getattr(score, stat, None) for stat in ("mean", "std", "low", "high")}
-            line[f"{name} n"] = score.n if score else 0
-        lines.append(line)
-    columns = list(dict.fromkeys(key for line in lines for key in line))
-    return csv_text(columns, ([line.get(name) for name in columns] for line in lines))
+        finished = make_row(row.runs if row.finished else (), {}, metrics)
+        counted = {"finished": row.finished, "of": len(row.runs)}
+        lines.append({**row.values, **counted, **score_columns(finished, metrics)})
+    return csv_text(pd.DataFrame(lines, dtype=object))
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as CSV; no cell is a formula to a spreadsheet."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([_cell(value) for value in row] for row in (columns, *rows))
-    return text.getvalue()
+_STATISTICS: Final = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return printable(spreadsheet_cell(value)) if isinstance(value, str) else repr(value)
+def score_columns(row: Row, metrics: Iterable[str]) -> dict[str, float | None]:
+    """What a CSV file says of the scores of a row."""
+    return {
+        f"{name}{end}": getattr(row.scores.get(name), field, 0 if field == "n" else None)
+        for name in metrics
+        for end, field in _STATISTICS.items()
+    }
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """A table as CSV; no cell is a formula to a spreadsheet."""
+    return printable(spreadsheet_frame(frame).to_csv(index=False, lineterminator="\n"))

@@ -30,7 +30,6 @@ class Objective:
     name: str
     direction: Direction
     stated: bool = field(default=True, repr=False, compare=False)
-    forced: bool = field(default=False, repr=False, compare=False)
 
     def check(self, directions: Mapping[str, str]) -> None:
         """Refuse the wrong direction."""
@@ -40,13 +39,13 @@ class Objective:
         if better is None and not self.stated and not is_better_low(self.name):
             message = f"whether {self.name} is better high or low is not known; it has to be stated"
             raise ConfigError(message, key=key, hint=f"{key}=maximize, or {key}=minimize")
-        if better is not None and not stated.startswith(better) and not self.forced:
+        if better is not None and not stated.startswith(better):
             other = "maximize" if stated == "minimize" else "minimize"
             raise ConfigError(
                 f"{self.name} is better the {'higher' if better == 'max' else 'lower'} it is; "
                 f"{stated} looks for the worst",
                 key=key,
-                hint=f"{key}={other}; to look for the worst all the same: {key}=force_{stated}",
+                hint=f"{key}={other}",
             )
 
     def score(self, outcome: Outcome) -> float | None:
@@ -81,12 +80,11 @@ def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[
 
 
 def _make_objective(name: str, text: str) -> Objective:
-    plain = text.removeprefix(_FORCE)
-    if plain not in ("minimize", "maximize", ""):
+    if text not in ("minimize", "maximize", ""):
         message = f"{text!r} is neither minimize nor maximize"
         raise ConfigError(message, key="hydra.sweeper.direction", hint="hydra.sweeper.direction=maximize")
-    direction: Any = plain or _guess(name)
-    return Objective(name, direction, stated=bool(plain), forced=text.startswith(_FORCE))
+    direction: Any = text or _guess(name)
+    return Objective(name, direction, stated=bool(text))
 
 
 def _guess(name: str) -> Direction:
@@ -102,12 +100,11 @@ def is_better_low(name: str) -> bool:
     return name.rpartition("/")[2] in _SMALL_IS_GOOD
 
 
-_FORCE = "force_"
 _SHORT = {
     "min": "minimize",
     "max": "maximize",
-    "force_min": "force_minimize",
-    "force_max": "force_maximize",
+    "force_min": "minimize",
+    "force_max": "maximize",
     "auto": "",
 }
 _SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")

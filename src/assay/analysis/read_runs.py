@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.comparison import run_from_job
 from assay.analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 from assay.errors import AssayError
 from assay.files.symlinks import read_whole
 from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
-from assay.record.run_record import FILE, RunRecord
+from assay.record.run_record import FILE, Outcome, RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -143,21 +142,42 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
     except AssayError:
         return []
 
-    def config(run: Run) -> list[tuple[str, str]]:
-        return sorted((key, text) for key, text in run.typed.items() if is_config(key))
+    def config(run: Run) -> str:
+        return repr(sorted((key, text) for key, text in run.typed.items() if is_config(key)))
 
     existing = {found for run in runs for found in (run.fingerprint, run.path)}
-    choices, name = (dict(runs[0].choices), runs[0].name) if runs else ({}, "")
-    twins = {repr(config(run)): run.config_fingerprint for run in runs}
+    twins = {config(run): run for run in runs}
     found = []
     for number, job in sorted(jobs.items()):
-        lost = run_from_job(job, sweep / str(number))
-        if lost.status == "failed" and not existing & {lost.fingerprint, lost.path}:
-            identity = repr(config(lost))
-            options = {key: lost.typed.get(key, option) for key, option in choices.items()}
-            fields: dict[str, Any] = {"started": job.started, "choices": options}
-            fields["name"] = lost.typed.get("name", name)
-            found.append(replace(lost, config_fingerprint=twins.get(identity, identity), **fields))
+        path = sweep / str(number)
+        if job.status != "failed" or existing & {job.fingerprint, path}:
+            continue
+        outcome = job.outcome or Outcome("interrupted")
+        lost = Run(
+            path,
+            job.status,
+            outcome.cause,
+            outcome.reason,
+            started=job.started,
+            seconds=outcome.seconds,
+            seed=job.seed,
+            fold=job.fold,
+            fingerprint=job.fingerprint,
+            typed=typed_values(job.overrides),
+            metrics=outcome.metrics,
+            best=outcome.best,
+            warnings=tuple(outcome.warnings),
+        )
+        identity = config(lost)
+        like = twins.get(identity, runs[0] if runs else lost)
+        found.append(
+            replace(
+                lost,
+                name=lost.typed.get("name", like.name),
+                choices={key: lost.typed.get(key, option) for key, option in like.choices.items()},
+                config_fingerprint=twins[identity].config_fingerprint if identity in twins else identity,
+            )
+        )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
@@ -176,16 +177,18 @@ def config_columns(
     if len({run.typed.get("name") for run in runs}) > 1:
         keys.insert(0, "name")
     values = texts(keys)
-    notes: list[str] = []
-    for alike in _group_alike(values, runs):
-        different = {runs[number].config_fingerprint: runs[number] for number in alike}
-        untyped, left_out = _find_untyped(list(different.values()), configs)
-        for number in alike:
-            values[number] |= {key: untyped[key][runs[number].config_fingerprint] for key in untyped}
-        keys += [key for key in untyped if key not in keys]
-        if left_out:
-            notes.append(f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all")
-    return keys, [{key: row.get(key) for key in keys} for row in values], notes
+    alike = _group_alike(values, runs)
+    untyped = list(dict.fromkeys(key for group in alike for key in _list_untyped(group, configs)))
+    if alike:
+        keys += untyped[:_MOST]
+        values = texts(keys)
+    left_out = len(untyped) - _MOST
+    notes = [f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all"]
+    if _group_alike(values, runs):
+        keys.append(_FINGERPRINT)
+        for run, row in zip(runs, values, strict=True):
+            row[_FINGERPRINT] = run.config_fingerprint[:8]
+    return keys, values, notes if left_out > 0 else []
 
 
 def _candidates(runs: Sequence[Run]) -> list[str]:
@@ -207,36 +210,25 @@ def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     return any(other != reference and plain_value(other) != plain_value(reference) for other in others)
 
 
-def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
-    """Rows of different configurations that cannot be told apart by their columns."""
-    groups: dict[Any, list[int]] = {}
-    for number, row in enumerate(values):
-        groups.setdefault(tuple(map(plain_value, row.values())), []).append(number)
-    return [
-        numbers
-        for numbers in groups.values()
-        if len({runs[number].config_fingerprint for number in numbers}) > 1
-    ]
+def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs of different configurations that cannot be told apart by their columns."""
+    groups: dict[Any, dict[str, Run]] = {}
+    for run, row in zip(runs, values, strict=True):
+        groups.setdefault(tuple(map(plain_value, row.values())), {})[run.config_fingerprint] = run
+    return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
-def _find_untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict[str, str | None]], int]:
-    """In what configs differ that were typed alike: values by key and identity, and how many are left out."""
+def _list_untyped(runs: Sequence[Run], configs: ConfigValues) -> list[str]:
+    """The keys in which the configs of runs differ that were typed alike."""
     try:
-        all_values = {run.config_fingerprint: configs.all_of(run) for run in runs}
-        follow = set.intersection(*(set(run.interpolations) for run in runs))
-    except AssayError:
-        return {_FINGERPRINT: {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}}, 0
-    keys = dict.fromkeys(key for row in all_values.values() for key in row)
-    differ = [
-        key
-        for key in keys
-        if is_config(key) and key not in follow and len({row.get(key) for row in all_values.values()}) > 1
-    ]
-    cells = {key: {identity: row.get(key) for identity, row in all_values.items()} for key in differ[:_MOST]}
-    distinct = {tuple(row.get(key) for key in cells) for row in all_values.values()}
-    if len(distinct) < len(runs):
-        cells[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
-    return cells, max(0, len(differ) - _MOST)
+        rows = [configs.all_of(run) for run in runs]
+    except AssayError:  # the hash tells them apart
+        return []
+    derived = set.intersection(*(set(run.interpolations) for run in runs))
+    keys = dict.fromkeys(
+        key for row in rows for key in row if is_config(key) and key not in derived and "[" not in key
+    )
+    return [key for key in keys if len({row.get(key) for row in rows}) > 1]
 
 
 FILE: Final = "config.yaml"
@@ -253,7 +245,7 @@ class ConfigValues:
 
     def __init__(self) -> None:
         self._configs: dict[Path, dict[Any, Any]] = {}
-        self._pieces: dict[str, dict[str, Any]] = {}
+        self._parse_piece = functools.cache(_parse_yaml)
 
     def value(self, run: Run, key: str) -> str | None:
         """One value as it is typed; None where the config has no such key, or a whole node under it."""
@@ -278,32 +270,25 @@ class ConfigValues:
 
     def _load(self, run: Run) -> dict[Any, Any]:
         if run.path not in self._configs:
-            self._configs[run.path] = self._parse(run, _read_config(run))
+            try:
+                content = read_whole(run.path / FILE, _LARGEST)
+            except OSError as error:
+                raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
+            self._configs[run.path] = self._parse(run, content.decode("utf-8", "surrogateescape"))
         return self._configs[run.path]
 
-    def _parse(self, run: Run, content: bytes) -> dict[Any, Any]:
-        """A whole config, piece by piece where that says the same: most pieces are those of other runs."""
+    def _parse(self, run: Run, text: str) -> dict[Any, Any]:
+        """A whole config, piece by piece where that can be: most pieces are those of other runs."""
         whole: dict[Any, Any] = {}
-        for text in _PIECES.split(content.decode("utf-8", "surrogateescape")):
-            piece = self._piece(text)
-            if piece is None:
-                return _parse_config(run, content)
-            whole |= piece
-        return whole or _parse_config(run, content)
-
-    def _piece(self, text: str) -> dict[str, Any] | None:
-        """The one key at the top of a text with its value, or nothing at all; None for any other text."""
-        if "&" in text:  # an anchor, which counts elsewhere
-            return None
-        if text not in self._pieces:
+        for piece in [] if "&" in text else filter(None, _PIECES.split(text)):  # an anchor counts elsewhere
             try:
-                piece = _parse_yaml(text) if text else {}
-            except (yaml.YAMLError, ValueError, RecursionError):
-                return None
-            if not isinstance(piece, dict) or not all(text.startswith(f"{key}:") for key in piece):
-                return None
-            self._pieces[text] = piece
-        return self._pieces[text]
+                node = self._parse_piece(piece)
+            except (yaml.YAMLError, ValueError, RecursionError):  # such as an alias of another piece
+                node = None
+            if not isinstance(node, dict) or not all(piece.startswith(f"{key}:") for key in node):
+                return _parse_config(run, text)
+            whole |= node
+        return whole or _parse_config(run, text)
 
 
 _PIECES: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
@@ -344,9 +329,9 @@ def find_unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[
     return {"loss": tuple(options)} if differing and len(options) > 1 else differing
 
 
-def _parse_config(run: Run, content: bytes) -> dict[Any, Any]:
+def _parse_config(run: Run, text: str) -> dict[Any, Any]:
     try:
-        plain = _parse_yaml(content)
+        plain = _parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise AssayError(f"{run.path / FILE} is not YAML: {first_line(error)}") from error
     if not isinstance(plain, dict):
@@ -354,26 +339,19 @@ def _parse_config(run: Run, content: bytes) -> dict[Any, Any]:
     return plain
 
 
-def _parse_yaml(text: str | bytes) -> Any:
+def _parse_yaml(text: str) -> Any:
     loader = _LOADER(text)  # a safe one, by PyYAML in C where there is one
     try:
         plain = loader.get_single_data()
     finally:
         loader.dispose()
-    if "&" in text if isinstance(text, str) else b"&" in text:
+    if "&" in text:
         try:
             for _ in flatten(plain):
                 pass
         except RecursionError:
             raise ValueError("an alias stands for a node that it is part of") from None
     return plain
-
-
-def _read_config(run: Run) -> bytes:
-    try:
-        return read_whole(run.path / FILE, _LARGEST)
-    except OSError as error:
-        raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
 
 
 def flatten(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Means of repetitions, their intervals, whether two differ, what to keep, and which parameters matter."""
+"""Means of repetitions, their intervals, whether two differ, and what to keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from assay.quoting import format_number, pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from assay.analysis.run import Run
 
@@ -185,55 +185,6 @@ def quantile(level: float, freedom: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))
-
-
-LEAST: Final = 10
-"""Configurations that a measure of importance needs."""
-_HELD_OUT: Final = 5
-_TREES: Final = 128
-
-
-def importance(
-    configurations: Sequence[Mapping[str, str | None]], scores: Sequence[float]
-) -> tuple[list[tuple[str, float]], str]:
-    """Each parameter's permutation importance for a random forest, as a share of their sum."""
-    if len(scores) < LEAST:
-        return [], f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
-    import numpy as np
-    import pandas as pd
-    from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.inspection import permutation_importance  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.model_selection import KFold  # type: ignore[import-untyped]  # it has no stubs
-
-    table = pd.DataFrame(configurations, dtype=str).fillna("").sort_index(axis=1)
-    table = table.loc[:, table.nunique() > 1]
-    if table.empty or len(set(scores)) < 2:
-        return [], "All finished configurations have the same score."
-    for key, texts in table.items():
-        numbers = pd.to_numeric(texts, errors="coerce")
-        table[key] = pd.factorize(texts, sort=True)[0] if numbers.isna().any() else numbers
-    # Sorted, so that the result does not depend on the order of the jobs.
-    rows = table.assign(score=scores).sort_values([*table.columns, "score"]).to_numpy(float)
-    inputs = rows[:, :-1]
-    target = rows[:, -1]
-    drops = np.zeros(inputs.shape[1])
-    error = 0.0
-    for fitted, held_out in KFold(_HELD_OUT, shuffle=True, random_state=0).split(inputs):
-        forest = RandomForestRegressor(_TREES, random_state=0).fit(inputs[fitted], target[fitted])
-        of_fold = inputs[held_out], target[held_out]
-        rises = permutation_importance(forest, *of_fold, scoring="neg_mean_squared_error", random_state=0)
-        drops += len(held_out) * rises.importances_mean
-        error += ((forest.predict(of_fold[0]) - of_fold[1]) ** 2).sum()
-    explained = 1 - error / ((target - target.mean()) ** 2).sum()
-    drops = drops.clip(0)
-    if explained <= 0 or not drops.any():
-        return [], "A random forest cannot predict the score of configurations it was not trained on."
-    shares = (drops / drops.sum()).tolist()
-    message = (
-        f"Relative permutation importance of a random forest on {len(target)} configurations, each held out "
-        f"once; of their variance it explains {100 * explained:.0f} %."
-    )
-    return sorted(zip(table.columns, shares, strict=True), key=lambda share: (-share[1], share[0])), message
 
 
 @final

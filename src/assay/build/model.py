@@ -190,8 +190,6 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     elif standardized and task.has_real_targets and issubclass(kind, _OWN_UNIT):
         message = f"{name} compares with the targets themselves, but would see (target - mean) / std"
         hint = "data.standardize_targets=false"
-    elif problem := task.loss_problem(config.spec, loss):
-        message, hint = problem
     elif task.reconstructs and standardized is False:
         key = "data.standardize_targets"
         message = f"a {task.name} has no targets but its inputs"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import Console, print_lines, printable, single_line
 
@@ -221,27 +221,14 @@ def report(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
     ] = None,
-    checklist: Annotated[
-        Literal["neurips", "acl", "reforms"] | None,
-        typer.Option("--checklist", help="Fill in a venue's checklist instead, as Markdown."),
-    ] = None,
 ) -> None:
     """Write one HTML page about a run, a sweep or several runs.
 
     It opens offline.
     """
     from assay.report.report import report as write_report
-    from assay.report.report import report_checklist
     from assay.run.result import label_commands, predict_commands
 
-    if checklist is not None:
-        for option in (name for name, value in (("--png", png), ("--csv", csv), ("--open", show)) if value):
-            raise ConfigError("a checklist has no figures or page", key=option, hint=f"leave {option} out")
-        written = report_checklist(checklist, paths, out)
-        document.say("report", written)
-        unknown = f"{written.page.read_text(encoding='utf-8').count('**Unknown**')} unknown"
-        print_lines(Console(highlight=False, soft_wrap=True), [("file", f"{written.page}  ({unknown})")])
-        return
     written = write_report(paths, out, png, csv)
     document.say("report", written)
     console = Console(highlight=False, soft_wrap=True)

@@ -50,7 +50,6 @@ _IGNORED: Final = re.compile(
     r"|num_sanity_val_steps|ckpt_path|task_name|train|test|hydra|extras"
 )
 """Keys that assay sets itself or has no need of."""
-_NETWORKS: Final = ("net", "network", "model", "backbone")
 
 
 @final
@@ -233,8 +232,6 @@ class _Reader:
         for name, top in tops.items() if roots else ():
             if name in roots or top == "experiment":
                 self._write_experiment(name, *dict.fromkeys((roots[0], name)))
-            elif self.groups.get(top) == "module":
-                self._write_parts(name, roots[0])
 
     def _is_read(self, key: str) -> bool:
         read = [self.texts[name] for name in self.files if name.partition("/")[0] not in (*_TYPED, *_PARTS)]
@@ -286,19 +283,6 @@ class _Reader:
                 choices |= more
                 values.append(inherited)
         return choices, _merge(*values, content)
-
-    def _begin(self, name: str, *sources: str) -> tuple[Tree, Tree, Tree]:
-        """Of a root config and an experiment: their choices, assay's for its trainer, all values."""
-        composed = [self._compose(source) for source in sources]
-        choices: Tree = {key: option for one, _ in composed for key, option in one.items()}
-        parts: Tree = {}
-        for group in _PARTS:
-            options = choices.pop(group, None)
-            options = options if isinstance(options, list) else [options]
-            parts[group] = _merge(*(self._compose(f"{group}/{option}")[1] for option in options))
-        values = _merge(composed[0][1], parts, *(body for _, body in composed[1:]))
-        taken, chosen = self._take(sources[-1], {group: values[group] or {} for group in _PARTS})
-        return choices, chosen, {**values, "name": name.replace("/", "_"), **taken}
 
     def _take(self, name: str, parts: Mapping[str, Tree]) -> tuple[Tree, Tree]:
         """What assay has of a trainer, its callbacks and loggers: values, and options."""
@@ -355,7 +339,17 @@ class _Reader:
         return {key: node for key, node in taken.items() if node}, {group: options}
 
     def _write_experiment(self, name: str, *sources: str) -> None:
-        choices, chosen, values = self._begin(name.removeprefix("experiment/"), *sources)
+        composed = [self._compose(source) for source in sources]
+        choices: Tree = {key: option for one, _ in composed for key, option in one.items()}
+        parts: Tree = {}
+        for group in _PARTS:
+            options = choices.pop(group, None)
+            options = options if isinstance(options, list) else [options]
+            parts[group] = _merge(*(self._compose(f"{group}/{option}")[1] for option in options))
+        values = _merge(composed[0][1], parts, *(body for _, body in composed[1:]))
+        taken, chosen = self._take(name, {group: values[group] or {} for group in _PARTS})
+        title = name.removeprefix("experiment/").replace("/", "_")
+        values = {**values, "name": title, **taken}
         tree: Tree = {}
         for group, option in choices.items():
             place = _place(self.groups.get(group, group), option)
@@ -373,34 +367,11 @@ class _Reader:
                 self._doubt(name, f"{key}=False", "assay trains and tests; assay eval RUN tests alone")
             elif value and not _IGNORED.fullmatch(key):
                 self._doubt(name, f"{key}={value}", "whoever called the trainer acted on it; assay does not")
-        self._add(_place("experiment", name.removeprefix("experiment/")), name, chosen, tree)
-
-    def _add(self, path: str, name: str, chosen: Tree, tree: Tree) -> None:
+        path = _place("experiment", name.removeprefix("experiment/"))
         own = {f"/{key}": option for key, option in chosen.items() if not (CONF_DIR / key).is_dir()}
         over = {f"override /{key}": option for key, option in chosen.items() if f"/{key}" not in own}
         items = [{key: option} for key, option in (own | over).items()]
         text = f"# @package _global_\n# From {name}.yaml.\n{_dump({'defaults': items, **tree})}"
         self.written[f"{path}.yaml"] = self._rename(text)
         self.experiments.append(path.removeprefix("experiment/"))
-        self.mapped[name] = " ".join(filter(None, (self.mapped.get(name), f"conf/{path}.yaml")))
-
-    def _write_parts(self, name: str, root: str) -> None:
-        """An experiment of assay's own module with the network, optimizer and scheduler of a project's."""
-        nodes = self._compose(name)[1]
-        option = name.partition("/")[2]
-        network = next((nodes[key] for key in _NETWORKS if "_target_" in (nodes.get(key) or ())), None)
-        if network is None or "_target_" not in (nodes.get("optimizer") or ()):
-            return
-        choices, chosen, values = self._begin(f"{option}_parts", root)
-        chosen["scheduler"] = "none"
-        parts = {"model": network, "optimizer": nodes["optimizer"]}
-        if schedule := nodes.get("scheduler"):
-            parts["scheduler"] = {"interval": "epoch", "frequency": 1, "monitor": "val/loss", **schedule}
-        for group, node in parts.items():
-            place = _place(group, option)
-            chosen[group] = place.partition("/")[2]
-            self.written[f"{place}.yaml"] = self._rename(f"# From {name}.yaml.\n{_dump(node)}")
-        data = str(choices.get("data") or choices.get("datamodule")).removesuffix(".yaml")
-        chosen |= {"data": data} if (CONF_DIR / f"data/{data}.yaml").is_file() else {}
-        tree = {key: values[key] for key in ("name", "trainer")}
-        self._add(f"experiment/{option}_parts", name, chosen, tree)
+        self.mapped[name] = f"conf/{path}.yaml"

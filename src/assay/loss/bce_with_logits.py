@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from assay.errors import check_numbers
 from assay.loss.targets import binary_targets, squeeze_label
 from assay.task.task_of import task_of
 
@@ -49,8 +49,7 @@ class BCEWithLogits(nn.Module):
         else:
             several = [pos_weight] if isinstance(pos_weight, int | float) else pos_weight
             weights = [float(weight) for weight in several]
-        if not weights or not all(math.isfinite(weight) and weight > 0 for weight in weights):
-            raise ValueError(f"pos_weight must be numbers above 0, got {weights}.")
+        check_numbers("(0, inf)", pos_weight=weights or [0])
         self.weighted = pos_weight is not None
         self.register_buffer("pos_weight", torch.tensor(weights), persistent=False)
 
@@ -87,10 +86,6 @@ def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | No
             "pos_weight=balanced needs a binary task with two class_counts or a multilabel task with "
             f"num_train, got task {task} with {len(class_counts)} class_counts and num_train {num_train}"
         )
-    for label, (n_neg, n_pos) in enumerate(balance):
-        if n_neg < 1 or n_pos < 1:
-            raise ValueError(
-                f"pos_weight=balanced cannot weigh label {label}: it has {n_pos} positive and {n_neg} "
-                "negative training samples; set loss.pos_weight to numbers"
-            )
+    for counts in balance:  # negative and positive training samples of a label
+        check_numbers("[1, inf)", class_counts=counts)
     return [n_neg / n_pos for n_neg, n_pos in balance]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from torch.nn import functional as F
 from typing_extensions import override
 
+from assay.errors import check_numbers
 from assay.loss.targets import WeightedLoss, class_shares, class_targets, total_weight
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class CrossEntropy(WeightedLoss):
         ignore_index: int = -100,
     ) -> None:
         super().__init__(class_weight, class_counts)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}.")
+        check_numbers("[0, 1)", label_smoothing=label_smoothing)
         self.label_smoothing = label_smoothing
         self.ignore_index = ignore_index
 

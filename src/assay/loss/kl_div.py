@@ -5,6 +5,7 @@ from typing import ClassVar, final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from assay.errors import check_numbers
 from assay.loss.targets import class_targets, softmax
 
 
@@ -28,8 +29,7 @@ class KLDiv(nn.Module):
 
     def __init__(self, temperature: float = 2.0) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature must be above 0, got {temperature}.")
+        check_numbers("(0, inf)", temperature=temperature)
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:

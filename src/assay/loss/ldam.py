@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class LDAM(WeightedLoss):
     """Cross-entropy with a wider margin for a rarer class: CE(s·(z − m_y·onehot_y), y), m_j ∝ n_j^(-1/4).
 
-    For a soft target q it is Σ_k q_k LDAM(z, k), in O(B·C); a batch is normalised by Σ q·w. From Cao et al.
+    For a soft target q it is Σ_k q_k LDAM(z, k); a batch is normalised by Σ q·w. From Cao et al.
     2019, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss"; its deferred re-weighting
     calls `set_class_weight` late in training.
 
@@ -44,12 +44,7 @@ class LDAM(WeightedLoss):
     ) -> None:
         super().__init__(class_weight, class_counts)
         check_numbers("(0, inf)", max_margin=max_margin, scale=scale)
-        for index, count in enumerate(class_counts):
-            if count < 1:
-                raise ValueError(
-                    f"ldam has no margin for class {index}: it has no training sample. "
-                    "Remove the class, give it samples, or use loss=cross_entropy."
-                )
+        check_numbers("[1, inf)", class_counts=class_counts)
         self.scale = scale
         rarest = min(class_counts)
         margins = [max_margin * (rarest / count) ** 0.25 for count in class_counts]
@@ -65,28 +60,14 @@ class LDAM(WeightedLoss):
         scaled = self.scale * logits
         # The largest becomes 0: then only differences are rounded, not the logits' common offset.
         scaled = scaled - scaled.detach().amax(dim=1, keepdim=True)
-        shift = self.scale * self.margins.to(logits.dtype)
-        if targets.is_floating_point():
-            losses = _class_losses(scaled, shift)
+        shift = torch.diag(self.scale * self.margins.to(logits.dtype))
+        if targets.is_floating_point():  # the loss of each class as the target
+            losses = -(scaled.unsqueeze(1) - shift).log_softmax(2).diagonal(dim1=1, dim2=2)
         else:
-            is_target = torch.arange(shift.shape[0], device=targets.device) == targets.unsqueeze(1)
-            losses = F.cross_entropy(
-                torch.where(is_target, scaled - shift, scaled), targets, reduction="none"
-            )
+            losses = F.cross_entropy(scaled - shift[targets], targets, reduction="none")
         return self.mean(losses, targets, logits)
 
     @override
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax of the scaled logits, without margins: float `[B, C]`."""
         return softmax(self.scale * at_least_float32(outputs))
-
-
-def _class_losses(scaled: Tensor, shift: Tensor) -> Tensor:
-    """Return LDAM(z, k) for all k: log(1 + Σ_{j≠k} exp(a_j) / exp(a_k − s·m_k)), a = s·z."""
-    is_top = torch.arange(shift.shape[0], device=scaled.device) == scaled.argmax(dim=1, keepdim=True)
-    # log Σ_{j≠k} exp(a_j) is logsumexp(a) + log(1 − p_k). That cancels where p_k is near 1, which only the
-    # largest can be: there the sum runs over the others.
-    share = scaled.softmax(dim=1).masked_fill(is_top, 0)
-    rest = scaled.logsumexp(dim=1, keepdim=True) + torch.log1p(-share)
-    others_of_top = scaled.masked_fill(is_top, -torch.inf).logsumexp(dim=1, keepdim=True)
-    return -F.logsigmoid(scaled - shift - torch.where(is_top, others_of_top, rest))

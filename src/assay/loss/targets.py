@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import torch
 from torch import Tensor, nn
+
+from assay.errors import check_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,23 +125,6 @@ def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return values, targets.to(values.dtype)
 
 
-def _balanced_weights(class_counts: Sequence[int] | None) -> list[float]:
-    """Return weights n / (C * n_c), scikit-learn's "balanced": all classes count the same in total."""
-    if class_counts is None:
-        raise ValueError(
-            "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
-        )
-    for index, count in enumerate(class_counts):
-        if count < 1:
-            raise ValueError(
-                f"class_weight=balanced cannot weigh class {index}: it has no training sample. "
-                "Remove the class, give it samples, or set loss.class_weight to a list of numbers."
-            )
-    total = sum(class_counts)
-    num_classes = len(class_counts)
-    return [total / (num_classes * count) for count in class_counts]
-
-
 class WeightedLoss(nn.Module, ABC):
     """Base class of losses over weighted classes, such as cross-entropy."""
 
@@ -158,14 +142,17 @@ class WeightedLoss(nn.Module, ABC):
         self.has_class_weight = False
         if class_weight is None:
             return
-        if class_weight == "balanced":
-            weights = _balanced_weights(class_counts)
+        if class_weight == "balanced":  # as in scikit-learn: all classes count the same in total
+            if class_counts is None:
+                raise ValueError(
+                    "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
+                )
+            check_numbers("[1, inf)", class_counts=class_counts)
+            weights = [sum(class_counts) / (len(class_counts) * count) for count in class_counts]
         else:
             weights = [float(weight) for weight in class_weight]
-            if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
-                raise ValueError(
-                    f"class_weight must hold numbers of at least 0, one of them above 0, got {weights}."
-                )
+            check_numbers("[0, inf)", class_weight=weights)
+            check_numbers("(0, inf)", sum_of_class_weight=sum(weights))
         if class_counts is not None and len(weights) != len(class_counts):
             raise ValueError(
                 f"class_weight needs one number per class, {len(class_counts)}, got {len(weights)}."

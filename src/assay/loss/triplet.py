@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from assay.errors import check_numbers
 from assay.loss.targets import at_least_float32
 
 
@@ -30,8 +31,7 @@ class Triplet(nn.Module):
 
     def __init__(self, margin: float | Literal["soft"] = "soft", normalize: bool = False) -> None:
         super().__init__()
-        if margin != "soft" and not (isinstance(margin, int | float) and margin >= 0):
-            raise ValueError(f"margin must be a number of at least 0, or soft, got {margin!r}.")
+        check_numbers("[0, inf)", margin=0 if margin == "soft" else margin)
         self.margin = margin
         self.normalize = normalize
 

@@ -89,7 +89,14 @@ class Torchvision(nn.Module):
         self.head_names = (f"network.{head}",)
         self.network = network
         self.new_layers = load_pretrained_weights(
-            network, source, stem=stem, head=[head], convert=_drop_auxiliary_entries, within="network."
+            network,
+            source,
+            stem=stem,
+            head=[head],
+            convert=lambda entries: {
+                key: value for key, value in entries.items() if not _AUXILIARY.match(key)
+            },
+            within="network.",
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -125,13 +132,9 @@ def _segmentation_names() -> tuple[str, ...]:
     return tuple(models.list_models(module=models.segmentation))
 
 
-@functools.cache
-def _names() -> tuple[str, ...]:
-    return (*models.list_models(module=models), *_segmentation_names())
-
-
 def _check_name(name: str) -> None:
-    check_network_name(name, _names(), "network of torchvision for classes or masks", "efficientnet_b0")
+    names = (*models.list_models(module=models), *_segmentation_names())
+    check_network_name(name, names, "network of torchvision for classes or masks", "efficientnet_b0")
 
 
 def _find_published(name: str, weights: str | None) -> Published | None:
@@ -149,10 +152,6 @@ def _find_published(name: str, weights: str | None) -> Published | None:
     return Published(
         entry.url, file, file.removesuffix(".pth").rpartition("-")[2], float(entry.meta["_file_size"])
     )
-
-
-def _drop_auxiliary_entries(entries: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key: value for key, value in entries.items() if not _AUXILIARY.match(key)}
 
 
 def _fit_to_images(

@@ -89,11 +89,6 @@ def _when(condition: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, An
     return {"if": condition, "then": then}
 
 
-def _where_chosen(entry: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds where the defaults list has an entry."""
-    return _when({"required": ["defaults"], "properties": {"defaults": {"contains": entry}}}, then)
-
-
 def _mapping(properties: Mapping[str, Any], others: Any = False, **more: Any) -> dict[str, Any]:
     return {"type": ["object", "null"], "properties": properties, "additionalProperties": others, **more}
 
@@ -212,11 +207,6 @@ class _Builder:
             if name not in given:
                 shipped = [node[name] for node in nodes if name in node]
                 properties[name] = _property(parameter, " ".join(about.get(name, "").split()), shipped)
-        if is_within(kind.__module__, self._packages) and call is not None:
-            declared = inspect.signature(kind).parameters.values()
-            if bare := ", ".join(one.name for one in declared if one.annotation is one.empty):
-                where = f"{kind.__module__}.{kind.__qualname__}"
-                self.notes.append(f"{where}: no annotation says what {bare} may be; any value passes")
         is_open = call is None or call.takes_any
         return _mapping(properties, is_open, description=text.partition("\n")[0])
 
@@ -241,47 +231,23 @@ class _Builder:
         properties |= {"defaults": _ref("defaults"), "_target_": _ref("target")}
         is_open = name in ("data.transform", "hydra") or any(one["additionalProperties"] for one in found)
         self._definitions[f"any.{name}"] = _mapping(properties, is_open)
-        bases = [node["_target_"] for key, node in options.items() if key[0] == "_" and "_target_" in node]
-        for option, node in options.items():
-            self._definitions[f"{name}={option}"] = self._refine(node, *bases[:1])
-        chosen = [_where_chosen({"const": option}, _ref(f"{name}={option}")) for option in options]
-        other = _ref(f"any.{name}")
-        self._definitions[name] = {**_when(_WITH_TARGET, _ref("node")), "else": other, "allOf": chosen}
-
-    def _refine(self, node: Mapping[str, Any], base: str = "") -> dict[str, Any]:
-        """What may be written over a node that does not name its target again."""
-        target = node.get("_target_", base)
-        inner = {
-            key: self._refine(value)
-            for key, value in node.items()
-            if isinstance(value, dict) and value.get("_target_") in self._definitions
-        }
-        known = [_ref(target)] if target in self._definitions else []
-        return {"if": _WITH_TARGET, "else": {"allOf": [*known, {"properties": inner}]}}
+        self._definitions[name] = {**_when(_WITH_TARGET, _ref("node")), "else": _ref(f"any.{name}")}
 
     def _define_config(self) -> None:
         """Define an experiment, and what else is merged into the whole config."""
         values: Any = OmegaConf.to_container(load_mapping(CONF_DIR / "train.yaml"), resolve=False)
         properties: dict[str, Any] = {"hydra": {"type": "object"}, "defaults": _ref("choices")}
-        chosen = []
         override = {}
         for name in {**dict.fromkeys(TOP), **values}:
             options = {key: node for key, node in self._options.get(name, {}).items() if key[0] != "_"}
             if name in FIXED and name not in self._options:
                 properties[name] = _closed(FIXED[name])
             elif name in _MANY:
-                parts = {key: {**self._refine(node), "then": _ref("node")} for key, node in options.items()}
-                other = {**_when(_WITH_TARGET, _ref("node")), "else": _ref(f"any.{name}")}
-                properties[name] = _mapping(parts, other)
+                properties[name] = _mapping(dict.fromkeys(options, _ref(name)), _ref(name))
             elif options:
                 properties[name] = _ref(name)
             elif name not in ("run_dir", "recipe", "defaults"):
                 properties[name] = {"allOf": [_ref("value")], "default": values.get(name)}
-            for option in options if name not in _MANY else ():
-                typed = {f"{word}{name}": {"const": option} for word in ("override /", "/", "")}
-                named = [{"required": [key], "properties": {key: value}} for key, value in typed.items()]
-                then = {"properties": {name: _ref(f"{name}={option}")}}
-                chosen.append(_where_chosen({"anyOf": named}, then))
         for group, options in self._options.items():
             names = sorted(option for option in options if option[0] != "_")
             one = {"anyOf": [{"enum": [*names, None]}, _ref("interpolation")]}
@@ -289,7 +255,7 @@ class _Builder:
         items = _mapping(override, patternProperties={r"@|^(?!override /)": {}})
         self._definitions["defaults"] = {"type": "array", "items": {"type": ["string", "object"]}}
         self._definitions["choices"] = {"type": "array", "items": {"anyOf": [{"type": "string"}, items]}}
-        self._definitions["config"] = _mapping(properties, allOf=chosen)
+        self._definitions["config"] = _mapping(properties)
 
 
 def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) -> dict[str, Any]:

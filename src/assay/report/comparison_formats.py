@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from rich.cells import cell_len
 from rich.text import Text
 
-from assay.analysis.comparison import csv_text
+from assay.analysis.comparison import csv_text, score_columns
 from assay.analysis.objective import score_text
 from assay.analysis.run import shorten_values
 from assay.quoting import format_typed, pluralize
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from assay.analysis.comparison import BestTest, Comparison, Row
+    from assay.analysis.comparison import Comparison, Row
     from assay.analysis.run import Run
     from assay.analysis.statistics import Mean, Verdict
 
@@ -36,18 +36,14 @@ _TAKEN: Final = ("n", "run", "status", "time", "seconds", "started", "test", "va
 
 def short_names(keys: tuple[str, ...]) -> dict[str, str]:
     """Keys as the end of each that no other one ends with."""
-    shortened = {}
-    for key in keys:
+
+    def shorten(key: str) -> str:
         parts = key.split(".")
-        ends = (".".join(parts[-n:]) for n in range(1, len(parts) + 1))
-        suffixes = [f".{other}" for other in keys if other != key]
-        unique = (
-            end
-            for end in ends
-            if end not in _TAKEN and not any(other.endswith(f".{end}") for other in suffixes)
-        )
-        shortened[key] = next(unique, key)
-    return shortened
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
+        return next((end for end in unique if end not in _TAKEN), key)
+
+    return {key: shorten(key) for key in keys}
 
 
 def count_text(row: Row) -> str:
@@ -87,25 +83,24 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 def _remarks(comparison: Comparison) -> list[str]:
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
-    remarks = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
-    remarks += [comparison.verdict.sentence] if comparison.verdict else []
-    return [remark for remark in remarks if remark]
+    verdict = comparison.verdict.sentence if comparison.verdict else ""
+    return [remark for remark in (sign_text(comparison), *comparison.notes, *broken, verdict) if remark]
 
 
 def to_csv(comparison: Comparison) -> str:
     """Rows of a comparison, and below them the runs that cannot be read."""
-    names = [f"{name}{end}" for name in comparison.metrics for end in ("", " std", " low", " high", " n")]
-    rows: list[list[Any]] = []
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
     for number, row in enumerate(comparison.rows):
-        cells: list[Any] = [row.values.get(key) for key in comparison.columns]
-        for name in comparison.metrics:
-            score = row.scores.get(name)
-            cells += (score.mean, score.std, score.low, score.high, score.n) if score else (*[None] * 4, 0)
+        scores = score_columns(row, comparison.metrics)
+        state = {"status": row.state or "finished", "best": int(number == comparison.best)}
         paths = "\n".join(str(run.path) for run in row.runs)
-        rows.append([*cells, row.repetitions, row.state or "finished", int(number == comparison.best), paths])
-    empty = [None] * (len(comparison.columns) + len(names) + 1)
-    rows += [[*empty, f"broken: {run.reason}", 0, str(run.path)] for run in comparison.broken]
-    return csv_text([*comparison.columns, *names, "repetitions", "status", "best", "runs"], rows)
+        rows.append({**row.values, **scores, "repetitions": row.repetitions, **state, "runs": paths})
+    broken = [
+        {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)} for run in comparison.broken
+    ]
+    return csv_text(pd.DataFrame([*rows, *broken], dtype=object))
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -186,8 +181,6 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         _print_line(console, "best", f"{comparison.best_run.path}{several}")
         for warning in comparison.best_run.warnings:
             _print_line(console, "warning", f"the best run: {warning}")
-    if comparison.test.verdict and comparison.verdict is None:
-        _print_line(console, "test", comparison.test.verdict)
     for run in comparison.broken:
         _print_line(console, "broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
     for note in filter(None, (sign_text(comparison), *comparison.notes)):
@@ -200,64 +193,53 @@ def _print_line(console: Console, label: str, text: str) -> None:
     print_lines(console, [(label, single_line(text))], len(label) + 1)
 
 
-def _measure(cells: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
-
-
 def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str], str]:
     """The table with as many columns as there is room for, those left out, and the folder of its runs."""
     header, rows = columns_of(comparison)
     keys = len(comparison.columns)
     names = [*comparison.columns, *comparison.metrics]
-    cells = [[single_line(cell) for cell in line] for line in (header, *rows)]
-    if each:  # n is 1
-        last = ["run", *(single_line(str(row.runs[0].path)) for row in comparison.rows)]
-        cells = [
-            [*line[: len(names)], *line[len(names) + 1 :], end] for line, end in zip(cells, last, strict=True)
-        ]
-    widths = _measure(cells)
+    lines = [header, *rows]
     folder = ""
-    if each and sum(widths) - _GAP > width:
-        folder = os.path.commonpath([row.runs[0].path.absolute().parent for row in comparison.rows])
-        for line, row in zip(cells[1:], comparison.rows, strict=True):
-            place = single_line(os.path.relpath(row.runs[0].path, folder))
-            line[-1] = place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}"
-        folder = min(folder, os.path.relpath(folder), key=len)
-        widths = _measure(cells)
-    columns = list(zip(*cells, strict=True))
-    tests = [name for name in comparison.metrics if name.startswith("test/")]
+    if each:  # n is 1
+        paths = [row.runs[0].path for row in comparison.rows]
+        places = list(map(str, paths))
+        if width < _UNLIMITED:
+            common = os.path.commonpath([path.absolute().parent for path in paths])
+            places = [os.path.relpath(path, common) for path in paths]
+            places = [place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}" for place in places]
+            folder = min(common, os.path.relpath(common), key=len)
+        for line, place in zip(lines, ["run", *places], strict=True):
+            del line[len(names)]
+            line.append(place)
+    cells = [[single_line(cell) for cell in line] for line in lines]
+    widths = [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
+    # Scores go first, from the last one on, then keys, and a score of the test last.
     ranked = comparison.metrics[0].rpartition("/")[2] if comparison.metrics else ""
-    kept = next((name for name in tests if name == f"test/{ranked}"), next(iter(tests), ""))
-
-    def dispensable(index: int) -> tuple[bool, bool, int, int]:
-        """Metrics before keys, one score of the test last; what many rows lack first, and the last one."""
-        return names[index] == kept, index < keys, -columns[index].count(ABSENT), -index
-
-    shown_columns = list(range(len(columns)))
+    tests = [name for name in comparison.metrics[1:] if name.startswith("test/")]
+    kept = f"test/{ranked}" if f"test/{ranked}" in tests else next(iter(tests), "")
+    order = [*range(len(names) - 1, keys, -1), *range(keys - 1, -1, -1)]
+    shown = list(range(len(widths)))
     left_out = []
-    kept_by_name = {keys, *([names.index(kept)] if each and kept else [])}
-    for at in sorted({*range(len(names))} - kept_by_name, key=dispensable):
-        if sum(widths[column] for column in shown_columns) - _GAP <= width:
+    for at in sorted(order, key=lambda at: names[at] == kept):
+        if sum(widths[column] for column in shown) - _GAP <= width:
             break
-        shown_columns.remove(at)
+        shown.remove(at)
         left_out.append(names[at])
-    fits = sum(widths[column] for column in shown_columns) - _GAP <= width
     numbers = range(keys, len(names) + (not each))
-    lines = []  # a table of rich's takes a millisecond per row
+    texts = []  # a table of rich's takes a millisecond per row
     for number, line in enumerate(cells, -1):
-        spaces = [" " * (widths[column] - _GAP - cell_len(line[column])) for column in shown_columns]
+        spaces = [" " * (widths[column] - _GAP - cell_len(line[column])) for column in shown]
         padded = (
             f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}"
-            for column, space in zip(shown_columns, spaces, strict=True)
+            for column, space in zip(shown, spaces, strict=True)
         )
         style = "bold" if number in (-1, comparison.best) else ""
         if number >= 0:
             style += " green" if style else "" if comparison.rows[number].finished else "dim"
-        lines.append(Text((" " * _GAP).join(padded).rstrip(), style))
-    text = Text("\n").join(lines)
-    text.no_wrap = fits
-    text.overflow = "fold"
-    return text, left_out, folder
+        texts.append(Text((" " * _GAP).join(padded).rstrip(), style))
+    table = Text("\n", overflow="fold").join(texts)
+    table.no_wrap = sum(widths[column] for column in shown) - _GAP <= width
+    return table, left_out, folder
 
 
 @final
@@ -319,8 +301,7 @@ class Compared:
         shared: What all have and is not a default, by key.
         rows: Sorted, the best first where there is a metric; those of `ls` without `--sort` the newest first.
         broken: Runs that cannot be read.
-        test: Whether the best is ahead of the second.
-        verdict: On the first of two groups; null where there are not two.
+        verdict: On the first of two groups, or on the best row against the second; else null.
         notes: What to know, a sentence each.
         total: Rows and runs that cannot be read, on all pages together.
         offset: How many of these come before this page.
@@ -333,7 +314,6 @@ class Compared:
     shared: Mapping[str, str]
     rows: Sequence[ComparedRow]
     broken: Sequence[RunInRow]
-    test: BestTest
     verdict: Verdict | None
     notes: Sequence[str]
     total: int
@@ -378,7 +358,7 @@ def to_document(comparison: Comparison) -> Compared:
     )
 
 
-_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "test", "verdict", "notes", "total", "offset")
+_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "verdict", "notes", "total", "offset")
 
 
 def _run(run: Run) -> RunInRow:

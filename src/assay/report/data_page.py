@@ -187,20 +187,23 @@ def survey_data(
         if of_texts:
             inputs = [(tensor != 0).sum() for tensor in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
-        number = spec.num_train
-        counts = spec.class_counts
-        if subset is not train:
-            number = len(subset.rows)
-            counts = tuple(task.sizes(targets, spec.class_names).get("class_counts") or ())
-        extra: dict[str, Any] = {"targets": tuple(map(summarize_values, real)), "unreadable": unreadable}
-        if inputs and (of_texts or not columns):
-            values = torch.cat([tensor.double().flatten() for tensor in inputs]).numpy()
-            extra["values"] = summarize_values(values)
+        values = [tensor.double().flatten() for tensor in inputs] if of_texts or not columns else []
+        sizes = task.sizes(targets, spec.class_names)
+        survey = SubsetSurvey(
+            subset_name,
+            len(subset.rows),
+            tuple(sizes.get("class_counts") or ()),
+            tuple(map(summarize_values, real)),
+            summarize_values(torch.cat(values).numpy()) if values else None,
+            unreadable=unreadable,
+        )
         if hashed is not None:
-            extra["num_equal"] = len(hashed) - len(np.unique(hashed))
-            if training is not None and subset is not train:
-                extra["in_training"] = int(np.isin(hashed, training).sum())
-        surveys.append(SubsetSurvey(subset_name, number, counts, **extra))
+            survey = replace(survey, num_equal=len(hashed) - len(np.unique(hashed)))
+        if subset is train:
+            survey = replace(survey, num_samples=spec.num_train, class_counts=spec.class_counts)
+        elif hashed is not None and training is not None:
+            survey = replace(survey, in_training=int(np.isin(hashed, training).sum()))
+        surveys.append(survey)
     result = Survey(
         name,
         task.name,

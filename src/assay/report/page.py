@@ -10,7 +10,7 @@ import io
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class Cell:
 class Table:
     """Rows that are sorted by a click on a column, and filtered by what is typed."""
 
-    template: ClassVar[str] = "table.html"
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell | str]]
     caption: str = ""
@@ -70,7 +69,6 @@ class Table:
 class Cards:
     """Large numbers side by side."""
 
-    template: ClassVar[str] = "cards.html"
     cards: Sequence[tuple[str, str, str]]
     caption: str = ""
 
@@ -80,7 +78,6 @@ class Cards:
 class Figures:
     """Figures in a grid."""
 
-    template: ClassVar[str] = "figures.html"
     figures: Sequence[Figure]
 
 
@@ -127,7 +124,6 @@ def make_thumbnail(png: bytes, *, is_wide: bool = False) -> bytes:
 class Pictures:
     """Samples in a grid."""
 
-    template: ClassVar[str] = "pictures.html"
     title: str
     pictures: Sequence[Picture]
     caption: str = ""
@@ -165,7 +161,6 @@ def picture_blocks(
 class Code:
     """Text to copy or a log, in a fixed font."""
 
-    template: ClassVar[str] = "code.html"
     text: str
     title: str = ""
     folded: bool = False
@@ -176,7 +171,6 @@ class Code:
 class Note:
     """A marked box: why something is not here, or what to beware of."""
 
-    template: ClassVar[str] = "note.html"
     text: str
     tone: Tone = ""
 
@@ -218,8 +212,6 @@ _LINE: Final = 800
 """Points that a line keeps."""
 _SCATTER: Final = 2000
 """Points that a scatter keeps."""
-_TEXTS: Final = 50_000
-"""Characters of their texts."""
 
 
 def write(page: Page, path: Path) -> None:
@@ -303,12 +295,6 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _num_points(points: Points) -> int:
-    """How many points of a scatter are drawn."""
-    mean = sum(map(len, points.texts)) / max(1, len(points.texts))
-    return min(_SCATTER, max(_SCATTER // 10, int(_TEXTS / mean))) if mean else _SCATTER
-
-
 def thin_figure(figure: Figure) -> Figure:
     """Thin long lines and large scatters.
 
@@ -325,9 +311,9 @@ def thin_figure(figure: Figure) -> Figure:
             ends = [(part[0], part[y[part].argmin()], part[y[part].argmax()]) for part in stretches]
             indices = np.unique([*ends[0], *(end for _, *extremes in ends for end in extremes), len(y) - 1])
             captions.append("Long curves are drawn through the lowest and highest point of each stretch.")
-        elif isinstance(mark, Points) and len(mark.x) > (most := _num_points(mark)):
-            indices = np.sort(np.random.default_rng(0).choice(len(mark.x), most, replace=False))
-            captions.append(f"{most:,} of {len(mark.x):,} points are drawn, chosen at random.")
+        elif isinstance(mark, Points) and len(mark.x) > _SCATTER:
+            indices = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
+            captions.append(f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random.")
         if indices is not None:
             values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
             present = {name: column for name, column in values.items() if column is not None and len(column)}

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from assay.analysis.comparison import csv_text
 from assay.errors import AssayError, ConfigError, explain_write_errors
 from assay.figure.figure import to_frame, to_png
 from assay.files.atomic import write_bytes
-from assay.quoting import spreadsheet_frame
 from assay.record.run_record import FILE
-from assay.report.checklist import TITLE, write_checklist
 from assay.report.page import write
 from assay.report.run_page import run_page
 from assay.report.sweep_page import is_sweep, read_contents, sweep_page
-from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,9 +33,9 @@ class Report:
     """What was written.
 
     Attributes:
-        of: What it is a report of: `run`, `sweep` or `runs`; of a checklist `checklist`.
-        title: Of whom; of a checklist the venue.
-        page: The HTML file, or the checklist in Markdown.
+        of: What it is a report of: `run`, `sweep` or `runs`.
+        title: Of whom.
+        page: The HTML file.
         figures: Their names, in the order of the page.
         pictures: Files of figures, from `--png`.
         tables: Files of their numbers, from `--csv`.
@@ -74,20 +72,8 @@ def report(
     return Report(page.kind.lower(), page.title, file, names, pictures, tables)
 
 
-def report_checklist(venue: str, paths: Sequence[Path], out: Path | None = None) -> Report:
-    """Write a checklist."""
-    check_folders(paths)
-    file = out or (paths[0] if len(paths) == 1 else Path()) / f"checklist_{venue}.md"
-    check_overwrite(file, TITLE.encode(), ".md")
-    text = write_checklist(venue, paths)
-    with explain_write_errors(file, "--out FILE writes it somewhere else"):
-        write_bytes(file, f"{text}\n".encode())
-    return Report("checklist", venue, file, ())
-
-
 def _csv(figure: Figure) -> bytes:
-    text: str = spreadsheet_frame(to_frame(figure)).to_csv(index=False, lineterminator="\n")
-    return printable(text).encode(errors="backslashreplace")
+    return csv_text(to_frame(figure)).encode(errors="backslashreplace")
 
 
 def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]) -> list[Path]:
@@ -106,16 +92,16 @@ def check_folders(paths: Sequence[Path]) -> None:
             raise AssayError(message, hint="name a run directory, such as outputs/NAME/DATE/TIME")
 
 
-def check_overwrite(file: Path, start: bytes = _START, suffix: str = ".html") -> None:
+def check_overwrite(file: Path) -> None:
     """Refuse to replace a file that is not a report: it may be data, or the run's own record."""
-    if file.is_dir() or file.suffix != suffix:
-        name = file.with_suffix(suffix)
-        raise ConfigError(f"{file}: expected a name that ends in {suffix}", key="--out", hint=f"--out {name}")
+    if file.is_dir() or file.suffix != ".html":
+        name = file.with_suffix(".html")
+        raise ConfigError(f"{file}: expected a name that ends in .html", key="--out", hint=f"--out {name}")
     try:
         is_other = not stat.S_ISREG(file.stat().st_mode)  # a pipe would never end
         if not is_other:
             with file.open("rb") as opened:
-                is_other = opened.read(len(start)) not in (b"", start)
+                is_other = opened.read(len(_START)) not in (b"", _START)
     except OSError:  # nothing is there, or the error is reported when it is written
         return
     if is_other:

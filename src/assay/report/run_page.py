@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -17,15 +16,14 @@ from assay.analysis.objective import (
     is_share,
     metric_keys,
 )
-from assay.analysis.read_runs import Curve, read_curves, read_runs
-from assay.analysis.run import is_config, typed_values
+from assay.analysis.read_runs import Curve, read_curves
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
-from assay.quoting import command, format_duration, format_number, pluralize, repeat_command
+from assay.quoting import command, format_duration, pluralize, repeat_command
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
@@ -107,7 +105,7 @@ def run_page(run_dir: Path) -> Page:
     if predictions is not None:
         shown = _try_blocks(lambda: _prediction_figures(predictions, values.get("data.source.target", "")))
     sections = [
-        Section("scores", "Scores", scores + _leakage_blocks(run_dir, record)),
+        Section("scores", "Scores", scores),
         Section("training", "Training", [Figures(drawn) if drawn else Note(no_curves, "warn")]),
         Section("predictions", "Predictions", shown),
         Section("samples", "Samples", _sample_blocks(run_dir, predictions), _HOW_SAID),
@@ -149,55 +147,9 @@ def _score_blocks(
     if predictions is not None:
         blocks += _try_blocks(lambda: _score_cards(predictions))
     blocks += _logged_scores(record, at_best, title)
-    blocks += [Note(note, "") for note in record.notes if note.endswith(LEFT_OUT)]
+    blocks += [Note(note) for note in record.notes if note.endswith(LEFT_OUT)]
+    blocks += [Note(note, "warn") for note in record.notes if "also in training" in note]
     return blocks or [Note("The run has logged no metrics.", "warn")]
-
-
-_STRICT: Final = tuple(f"data.split.{key}" for key in ("group", "time", "column", "dedup"))
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-
-
-def _leakage_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
-    """By how much scores differ where the split keeps copies, groups or times apart: beside a like run."""
-    copies = [note for note in record.notes if note.startswith("data: samples that are")]
-    split, same = _divide_typed(typed_values(record.overrides))
-    if not split and not copies:
-        return []
-    folder = run_dir.parent.parent if _DATE.fullmatch(run_dir.parent.name) else run_dir.parent
-    pairs = {}
-    for run in sorted(read_runs([folder]), key=lambda run: run.started):  # the newest counts
-        other, rest = _divide_typed(run.typed)
-        alike = (rest, run.seed, run.fold, run.status) == (same, record.seed, record.fold, "finished")
-        if alike and bool(split) != bool(other):
-            pairs[split or other] = run
-    blocks: list[Block] = [Note(note, "warn") for note in copies]
-    if not pairs:
-        words = [word for word in record.overrides if not word.startswith(("hydra.run.dir=", *_STRICT))]
-        words += [] if split else ["data.split.dedup=true"]
-        typed_next = command("train", *words, config_dir=record.config_dir)
-        blocks.append(Note(f"To see how much better scores are if copies or groups are split: {typed_next}"))
-    for typed, run in pairs.items():
-        usual, apart = (run.metrics, record.metrics) if split else (record.metrics, run.metrics)
-        shared = [name for name in usual if name.startswith("test/") and name in apart]
-        rows = [_compare_scores(name, usual[name], apart[name], record.shares) for name in shared]
-        caption = f"This run beside {run.path}, which differs in its split alone"
-        caption += ", on the same test samples." if typed == f"{_STRICT[-1]}=true" else "."
-        blocks.append(Table(("metric", "usual split", typed, "change"), rows, caption, title="Leakage"))
-    return blocks
-
-
-def _divide_typed(typed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """What was typed of a split that keeps samples apart; the rest that makes a configuration."""
-    split = [f"{key}={typed[key]}" for key in _STRICT if typed.get(key, "null") not in ("null", "false")]
-    rest = {key: text for key, text in typed.items() if is_config(key) and key not in _STRICT}
-    return " ".join(split), rest
-
-
-def _compare_scores(name: str, usual: float, apart: float, shares: Shares) -> list[str]:
-    change = apart - usual
-    size = f"{100 * abs(change):.2f} points" if is_share(name, shares) else format_number(abs(change))
-    words = f"{'falls' if change < 0 else 'rises'} by {size}" if change else "the same"
-    return [name, format_score(name, usual, shares), format_score(name, apart, shares), words]
 
 
 def _logged_scores(
@@ -312,32 +264,33 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list
 
 def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
     is_worst = samples[0].reason == "worst"
-    task = None
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
+    order = ""
+    legend: list[tuple[str, bytes]] = []
     if predictions is not None:
         task = task_of(predictions.task)
+        legend = task.legend(predictions)
+        order = task.hardest_caption(predictions) if is_worst else ""
         is_right = task.is_right(predictions) if predictions.targets is not None else None
         for index, key in enumerate(predictions.keys):
             if key in labels:
                 tone: Tone = "" if is_right is None or is_right[index] else "bad"
                 labels[key] = task.predicted_label(predictions, index), key, tone
-    order = task.hardest_caption(predictions) if is_worst and task and predictions else ""
-    legend = task.legend(predictions) if task and predictions else []
     pictures = [Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None]
     blocks: list[Block] = []
     if pictures and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
     blocks += picture_blocks(title, pictures, order, are_wide=bool(legend))
     rows = [
-        (item, _join_tokens(item.row)) for item in samples if item.picture is None and item.row is not None
+        (item.key, _join_tokens(item.row))
+        for item in samples
+        if item.picture is None and item.row is not None
     ]
-    blocks += [Code(str(row["text"]), title) for item, row in rows if item.reason == "generated"]
-    plain: list[tuple[list[Cell | str], Mapping[str, Any]]] = [
-        ([item.key, Cell(labels[item.key][0], tone=labels[item.key][2])], row)
-        for item, row in rows
-        if item.reason != "generated"
-    ]
-    return blocks + sample_table(title, ("sample", "the model said"), plain, order)
+    if samples[0].reason == "generated":
+        return [*blocks, *(Code(str(row["text"]), title) for _, row in rows)]
+    said = {key: Cell(label, tone=tone) for key, (label, _, tone) in labels.items()}
+    cells = ("sample", "the model said")
+    return blocks + sample_table(title, cells, [([key, said[key]], row) for key, row in rows], order)
 
 
 def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -348,7 +301,6 @@ def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _LR: Final = "lr-"
 _STATS: Final = "DeviceStatsMonitor."
-_FIRST: Final = ("loss", "accuracy")
 
 
 def subset_and_metric(name: str) -> tuple[str, str]:
@@ -378,7 +330,7 @@ def curve_figures(
             metric = metric.removesuffix("_step")
         metrics.setdefault(metric, []).append(_line(subset or metric, curve))
     figures = []
-    order = sorted(metrics, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    order = sorted(metrics, key=lambda name: (name != "loss", name != "accuracy", name))
     for index, metric in enumerate(order):
         lines = metrics[metric]
         title = titles(metric)

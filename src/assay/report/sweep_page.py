@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
 import numpy as np
+from rich.text import Text
 
 from assay.analysis.comparison import compare
 from assay.analysis.objective import Objective, format_score, is_share, score_text
-from assay.analysis.out_of_fold import gather_folds, group_by_configuration, mean_scores
 from assay.analysis.read_runs import read_curves, read_runs
-from assay.analysis.run import ConfigValues, format_values, shorten_values
-from assay.analysis.statistics import importance
+from assay.analysis.run import ConfigValues, shorten_values
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.files.symlinks import check_inside, read_tail
@@ -29,14 +28,11 @@ from assay.record.log_file import log_candidates
 from assay.record.run_lock import is_written
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
-from assay.targets.resolve import import_trusted_tasks
 from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from assay.analysis.comparison import Comparison, Row
     from assay.analysis.read_runs import Curve
@@ -60,12 +56,10 @@ class Contents:
     logs: Path | None = None
 
     @property
-    def runs(self) -> list[tuple[Run, Mapping[str, str | None]]]:
-        """Each run with the values of its row, jobs by their numbers."""
-        rows = self.comparison.rows
-        runs = [(run, row.values) for row in rows for run in row.runs]
-        broken = [(run, dict[str, str | None]()) for run in self.comparison.broken]
-        return sorted([*runs, *broken], key=lambda pair: _natural_key(self.name(pair[0])))
+    def runs(self) -> list[Run]:
+        """Each run, jobs by their numbers."""
+        runs = [run for row in self.comparison.rows for run in row.runs]
+        return sorted([*runs, *self.comparison.broken], key=lambda run: _natural_key(self.name(run)))
 
     def name(self, run: Run) -> str:
         """The path of a run, below the folder that was named or that all have in common."""
@@ -139,8 +133,6 @@ _LONGEST: Final = 400
 """Letters of a line."""
 _TAILS: Final = 40
 """Kinds of failures whose log is shown: the page is to stay small."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-"""Sequences that a terminal obeys: colours, the cursor, titles."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -150,39 +142,12 @@ def log_tail(path: Path) -> str:
         content = read_tail(path, _BYTES)
     except OSError:
         return ""
-    text = _ESCAPES.sub("", content.decode(errors="replace")).replace("\r\n", "\n").rstrip()
     # A progress bar overwrites its line; the last state of it counts.
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    text = content.decode(errors="replace").replace("\r\n", "\n").rstrip()
+    lines = Text.from_ansi(text).plain.split("\n")
     full_lines = lines[1:] if len(content) == _BYTES else lines
     cut = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in full_lines[-_LINES:]]
     return printable(redact("\n".join(cut)))
-
-
-FOLDS: Final = "Each sample is tested once, by the run that has not trained on it. Scores are of all at once."
-
-
-def fold_blocks(contents: Contents) -> list[Block]:
-    """Scores over the samples of all folds; nothing where no run has tested one."""
-    folds = gather_folds(contents.comparison.rows)
-    if not folds:
-        return []
-    import_trusted_tasks(fold.predictions.task for fold in folds)
-    labels = {id(fold): f"{format_values(fold.values)}: " if fold.values else "" for fold in folds}
-    problems = dict.fromkeys(f"{labels[id(fold)]}{problem}" for fold in folds for problem in fold.problems)
-    notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]
-    configurations = group_by_configuration(folds)
-    scores = [mean_scores(several) for several in configurations]
-    names = dict.fromkeys(name for row in scores for name in row)
-    keys = contents.comparison.columns
-    rows: list[list[Cell | str]] = []
-    for several, row in zip(configurations, scores, strict=True):
-        samples = len(several[0].predictions.keys)
-        cells = [Cell(format_score(name, row[name]), row[name]) if name in row else "" for name in names]
-        rows.append([*_values(several[0].values, keys), Cell(f"{samples:,}", samples), *cells])
-    columns = [*keys, "samples", *names]
-    numeric = frozenset(("samples", *names))
-    caption = "Each prediction is in out_of_fold.parquet." if contents.is_sweep else ""
-    return [*notes, Table(columns, rows, caption, numeric=numeric, title="Out of fold")]
 
 
 _TONES: Final[dict[str, Tone]] = {
@@ -203,22 +168,19 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     rows = comparison.rows
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
-    against = tradeoff_figure(rows, aims)
     repeated = contents.each is not None
     thing = "job" if contents.is_sweep else "run"
     title = thing.capitalize()
-    warned = ((contents.name(run), text) for run, _ in contents.runs for text in run.warnings)
+    warned = ((contents.name(run), text) for run in contents.runs for text in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
-    verdict = comparison.test.verdict
+    verdict = comparison.verdict.sentence if comparison.verdict else ""
     warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
     board: list[Block] = [_table(contents, comparison, folder, thing)]
     board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")] if verdict else []
     sections = [
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
         Section("leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)),
-        Section("folds", "Folds", fold_blocks(contents), FOLDS),
         Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
-        Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failure_blocks(contents, thing)),
         Section(
@@ -237,7 +199,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
 
 
 def _status(contents: Contents) -> tuple[str, Tone]:
-    counts = Counter(run.status for run, _ in contents.runs)
+    counts = Counter(run.status for run in contents.runs)
     failed = counts["failed"] + counts["broken"]
     if counts["finished"] + counts["pruned"] + failed < contents.total:
         return f"{counts['finished']} of {contents.total} finished", "warn"
@@ -259,7 +221,7 @@ def _summary(contents: Contents, thing: str) -> Cards:
                 )
                 text = format_score(aim.name, score.mean, best.shares)
                 cards.append((f"{aim.name} of the best", text, f"{over}{best.label}"))
-    runs = [run for run, _ in contents.runs]
+    runs = contents.runs
     counts = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
     cards.append((f"{thing}s", str(contents.total), counts))
     cards.append(("configurations", str(len(comparison.rows)), "that differ in more than seed and fold"))
@@ -303,13 +265,13 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
         folders = shlex.join(map(str, contents.paths))
         verb = "ls" if comparison is contents.each else "compare"
         caption = f"The first {len(rows)} of {total:,}: assay {verb} {folders} --format csv has all."
-    return Table(_make_distinct(head), rows, caption, numeric, filtered=len(rows) > 5)
+    return Table(head, rows, caption, numeric, filtered=len(rows) > 5)
 
 
 def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     """Runs that did not finish, grouped by reason apart from its numbers, largest group first."""
     groups: dict[tuple[str, str, str], list[Run]] = {}
-    for run, _ in contents.runs:
+    for run in contents.runs:
         if run.status in ("failed", "broken", "interrupted"):
             reason = _NUMBER.sub("0", run.reason.replace(str(run.path), ""))
             groups.setdefault((run.status, run.cause, reason), []).append(run)
@@ -354,11 +316,6 @@ def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]
     return [Cell(text, title=full if full != text else "") for text, full in texts]
 
 
-def _make_distinct(names: Sequence[str]) -> list[str]:
-    """Make names distinct, as a key may have the name of one of the page's columns."""
-    return [name + " " * names[:index].count(name) for index, name in enumerate(names)]
-
-
 MISSING: Final = "–"
 _IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
 """Ends of keys whose values are compared by their ratios, however few they are."""
@@ -370,57 +327,18 @@ _MOST_BARS: Final = 30
 
 
 def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure], list[str]]:
-    """The importance of the parameters, and the score over each."""
+    """The score over each parameter."""
     scored = [(row, row.scores[aim.name].mean) for row in rows if row.finished and aim.name in row.scores]
     typed = dict.fromkeys(key for row, _ in scored for key in row.values)
     keys = [key for key in typed if len({row.values.get(key) for row, _ in scored}) > 1]
     if len(scored) < 2 or not keys:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
-    shares, message = importance([row.values for row, _ in scored], [mean for _, mean in scored])
-    notes = [] if shares else [f"Importance: {message}"]
-    figures = []
-    if shares:
-        order = [key for key, _ in shares]
-        keys.sort(key=order.index)
-        bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
-        title = "Importance of parameters"
-        label = "share of the importance"
-        figures = [Figure("importance", title, (bars,), "", label, shares="y", caption=message)]
-    if len(keys) > _MOST:
-        notes.append(f"The first {_MOST} of {len(keys)} parameters.")
-    figures += [
+    notes = [f"The first {_MOST} of {len(keys)} parameters."] if len(keys) > _MOST else []
+    figures = [
         _slice_figure(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)
     ]
     return figures, notes
-
-
-def tradeoff_figure(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | None:
-    """The first two objectives against each other, with their Pareto front."""
-    aims = objectives[:2]
-    names = [aim.name for aim in aims]
-    scored = [row for row in rows if row.finished and all(name in row.scores for name in names)]
-    if len(aims) < 2 or len(scored) < 2:
-        return None
-    x, y = np.array([[row.scores[name].mean for name in names] for row in scored]).T
-    front = pareto_front(x, y, aims[0].direction, aims[1].direction)
-    sides = ("higher" if aim.direction == "maximize" else "lower" for aim in aims)
-    label_x, label_y = (f"{name} ({word} is better)" for name, word in zip(names, sides, strict=True))
-    line = Line("Pareto front", x[front], y[front], is_reference=True)
-    points = Points("", x, y, [row.label for row in scored])
-    shares = "".join(axis * is_share(name, rows[0].shares) for axis, name in zip("xy", names, strict=True))
-    title = " against ".join(names)
-    return Figure("tradeoff", title, (line, points), label_x, label_y, shares=shares, is_wide=True)
-
-
-def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str) -> list[int]:
-    """Points that no other beats in both directions, along the front."""
-    costs_x, costs_y = (values if way == "minimize" else -values for values, way in ((x, first), (y, second)))
-    front: list[int] = []
-    for index in np.lexsort((costs_y, costs_x)):
-        if not front or costs_y[index] < costs_y[front[-1]]:
-            front.append(int(index))
-    return front
 
 
 def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 from typing_extensions import override
 
-from assay.quoting import format_number
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -184,16 +182,12 @@ def require_targets(predictions: StoredPredictions) -> NDArray[Any]:
     return predictions.targets
 
 
-_FEWEST: Final = 10
+FEWEST: Final = 10
 """Samples needed to compare a score with that of a constant prediction."""
-_FEWEST_OTHERS: Final = 3
+FEWEST_OTHERS: Final = 3
 """Samples outside the most frequent class that are needed for a warning: a model may miss fewer."""
 _Z: Final = 1.645
 """Quantile of a one-sided test at 5 %."""
-_SAME: Final = 1e-3
-"""Share of the targets' standard deviation below which predictions count as equal."""
-_TOKENS_PER_KIND: Final = 10
-"""Needed for the frequencies of tokens in a test to estimate those of the language."""
 
 
 def class_warnings(
@@ -223,11 +217,11 @@ def count_warnings(
     """
     total = int(are.sum())
     most = int(are.argmax())
-    if total - are[most] < _FEWEST_OTHERS:
+    if total - are[most] < FEWEST_OTHERS:
         return []
     if claimed.max() == total:
-        return [f"{who} predicts {_quote_class(names, int(claimed.argmax()))} for each of {samples}"]
-    if total < _FEWEST or hits.sum() > are[most]:
+        return [f"{who} predicts {quote_class(names, int(claimed.argmax()))} for each of {samples}"]
+    if total < FEWEST or hits.sum() > are[most]:
         return []
     p = are / total
     q = claimed / total
@@ -237,74 +231,10 @@ def count_warnings(
         return []
     return [
         f"{who} is right for {100 * hits.sum() / total:.1f} % of {samples}: not better than always "
-        f"predicting {_quote_class(names, most)}, the most frequent class ({100 * are[most] / total:.1f} %)"
+        f"predicting {quote_class(names, most)}, the most frequent class ({100 * are[most] / total:.1f} %)"
     ]
 
 
-def value_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Warn if one value is predicted for all samples, or the mean would have a smaller error."""
-    messages = []
-    for name, target, value in zip(names, true.T.astype(float), preds.T.astype(float), strict=True):
-        of = f" of {name!r}" if len(names) > 1 else ""
-        spread = float(target.std())
-        if (target != np.median(target)).sum() < _FEWEST_OTHERS:
-            continue
-        if np.ptp(value) <= _SAME * spread:
-            about = "" if np.ptp(value) == 0 else "about "
-            messages.append(
-                f"the model predicts a value{of} of {about}{format_number(value.mean(), 5)} "
-                f"for each of {samples}"
-            )
-        elif len(target) >= _FEWEST:
-            error = value - target
-            absolute = np.abs(target - np.median(target)).mean()
-            if (error**2).mean() >= spread**2 and np.abs(error).mean() >= absolute:
-                messages.append(
-                    f"always predicting the mean{of} would be at least as good as the model on {samples} "
-                    f"(R² {1 - (error**2).mean() / spread**2:.3g})"
-                )
-    return messages
-
-
-def label_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Warn if the same labels are predicted for all samples, or constant labels would score as well."""
-    usual = true.mean(0) > 0.5
-    if not true.size or (true != usual).any(1).sum() < _FEWEST_OTHERS:
-        return []
-    if (preds == preds[0]).all():
-        chosen = " + ".join(_quote_class(names, int(label)) for label in preds[0].nonzero()[0]) or "no label"
-        return [f"the model predicts {chosen} for each of {samples}"]
-    accuracy = float((preds == true).mean())
-    of_usual = float((usual == true).mean())
-    f1 = 2 * (preds & true).sum() / (preds.sum() + true.sum())
-    if len(true) < _FEWEST or accuracy > of_usual or f1 > 2 * true.sum() / (true.size + true.sum()):
-        return []
-    return [
-        f"the model is right for {100 * accuracy:.1f} % of all labels of {samples}: not better than always "
-        f"predicting the more frequent answer to each label ({100 * of_usual:.1f} %)"
-    ]
-
-
-def embedding_warnings(outputs: NDArray[Any], samples: str) -> list[str]:
-    """Warn if all embeddings are equal."""
-    if len(outputs) < _FEWEST_OTHERS or np.ptp(outputs, 0).max() > 1e-6 * np.abs(outputs).max():
-        return []
-    return [f"the model gives each of {samples} the same embedding"]
-
-
-def token_warnings(bits: NDArray[Any], tokens: NDArray[Any], samples: str) -> list[str]:
-    """Warn if the same probabilities at each position would score as well."""
-    counts = np.unique(tokens, return_counts=True)[1]
-    shares = counts / counts.sum()
-    entropy = float(-(shares @ np.log2(shares)))
-    mean = float(bits.mean(dtype=float))
-    if counts.sum() < _TOKENS_PER_KIND * len(counts) or len(counts) < 2 or mean < entropy:
-        return []
-    return [
-        f"the model needs {mean:.3f} bits per token of {samples}: not better than giving each token its "
-        f"frequency there, whatever comes before it ({entropy:.3f})"
-    ]
-
-
-def _quote_class(names: Sequence[str], label: int) -> str:
+def quote_class(names: Sequence[str], label: int) -> str:
+    """Quote the name of a class, or number it."""
     return repr(names[label]) if names else f"class {label}"

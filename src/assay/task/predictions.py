@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import colorsys
 import io
 import math
 from abc import ABC, abstractmethod
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final, get_args
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageColor
 from typing_extensions import override
 
 from assay.quoting import format_number
@@ -517,12 +516,13 @@ _SMALLEST: Final = 160
 
 def palette() -> NDArray[np.uint8]:
     """Return the colours of a mask's values, `[256, 3]`: the first class is dark, ignored pixels white."""
-    golden = (5**0.5 - 1) / 2
-    colours = [
-        colorsys.hsv_to_rgb(label * golden % 1, 0.55 + 0.4 * (label % 2), 0.95 - 0.2 * (label // 2 % 2))
+    colours = [  # hues turn by the golden ratio
+        ImageColor.getrgb(
+            f"hsv({label * 222.4922 % 360:.4f},{55 + 40 * (label % 2)}%,{95 - 20 * (label // 2 % 2)}%)"
+        )
         for label in range(256)
     ]
-    table: NDArray[np.uint8] = np.round(255 * np.array(colours)).astype(np.uint8)
+    table = np.array(colours, np.uint8)
     table[0] = (40, 40, 48)
     table[255] = (255, 255, 255)
     return table

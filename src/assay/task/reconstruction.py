@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from typing_extensions import override
 
@@ -53,10 +53,6 @@ class FromInputs(Task):
         return EmbeddingPredictions(outputs)
 
 
-_LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
-"""Losses of torch that compare values elementwise."""
-
-
 @final
 class Reconstruction(FromInputs):
     """The model returns its input, through a bottleneck."""
@@ -87,14 +83,6 @@ class Reconstruction(FromInputs):
     @override
     def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
         return tuple(spec["input_shape"])
-
-    @override
-    def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
-        name = getattr(loss, "__name__", str(loss))
-        of_torch = getattr(loss, "__module__", "").startswith("torch.nn.modules.loss")
-        if of_torch and name not in _LOSSES:
-            return f"{name} does not compare inputs with their reconstruction", self.suits
-        return None
 
     @override
     def model_problem(self, model: Any) -> tuple[str, str] | None:
@@ -130,12 +118,6 @@ class SelfSupervised(FromInputs):
     @override
     def in_words(self, spec: Mapping[str, Any]) -> str:
         return super().in_words(spec) if spec.get("num_classes") else "no labels"
-
-    @override
-    def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
-        if getattr(loss, "__module__", "").startswith("torch.nn.modules.loss"):
-            return f"{loss.__name__} does not compare views of samples", self.suits
-        return None
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:

@@ -278,15 +278,6 @@ class Task(ABC):
         """
         return outputs[:, None] if outputs.ndim == 1 else outputs, targets
 
-    def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
-        """Return why a loss cannot be used and what to type instead; None if no problem is known.
-
-        Args:
-            spec: Of the data.
-            loss: Its class, or a function that makes it.
-        """
-        return None
-
     def model_problem(self, model: Any) -> tuple[str, str] | None:
         """Return why a model cannot be used and what to type instead; None if no problem is known.
 

@@ -9,13 +9,15 @@ from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Heatmap, Line
 from assay.task.evaluator import (
+    FEWEST,
+    FEWEST_OTHERS,
     Evaluator,
     bootstrapped,
     class_name,
     class_warnings,
     count_warnings,
     describe_samples,
-    label_warnings,
+    quote_class,
     require_targets,
 )
 from assay.task.predictions import choose_classes, labels_on
@@ -305,6 +307,8 @@ _CLASS_METRICS: Final = {
 class Classes(Evaluator):
     """Evaluates one class per sample."""
 
+    caption = "Lowest score of the true class first, where the loss is highest; these may still be right."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return accuracy, F1 and related scores."""
@@ -377,12 +381,6 @@ class Classes(Evaluator):
         targets = require_targets(predictions)
         of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
         return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        score = "probability" if predictions.kind == "probabilities" else "score"
-        detail = ", where the loss is highest" if score == "probability" else " against the predicted class"
-        return f"Lowest {score} of the true class first{detail}; these may still be right."
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
@@ -467,9 +465,26 @@ class Labels(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+        """Warn if the same labels are predicted for all samples, or constant labels would score as well."""
         preds = labels_on(predictions.outputs)
-        right = require_targets(predictions) > 0
-        return label_warnings(right, preds, predictions.class_names, describe_samples(predictions))
+        true = require_targets(predictions) > 0
+        names = predictions.class_names
+        samples = describe_samples(predictions)
+        usual = true.mean(0) > 0.5
+        if not true.size or (true != usual).any(1).sum() < FEWEST_OTHERS:
+            return []
+        if (preds == preds[0]).all():
+            chosen = " + ".join(quote_class(names, label) for label in preds[0].nonzero()[0]) or "no label"
+            return [f"the model predicts {chosen} for each of {samples}"]
+        accuracy = (preds == true).mean()
+        of_usual = (usual == true).mean()
+        f1 = 2 * (preds & true).sum() / (preds.sum() + true.sum())
+        if len(true) < FEWEST or accuracy > of_usual or f1 > 2 * true.sum() / (true.size + true.sum()):
+            return []
+        return [
+            f"the model is right for {100 * accuracy:.1f} % of all labels of {samples}: not better than "
+            f"always predicting the more frequent answer to each label ({100 * of_usual:.1f} %)"
+        ]
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:

@@ -13,15 +13,14 @@ from typing_extensions import override
 from assay.figure.figure import Bars, Figure, Line, Points
 from assay.quoting import format_number
 from assay.task.evaluator import (
+    FEWEST,
+    FEWEST_OTHERS,
     Evaluator,
     bootstrapped,
     class_name,
     class_warnings,
     describe_samples,
-    embedding_warnings,
     require_targets,
-    token_warnings,
-    value_warnings,
 )
 from assay.task.predictions import metric_keys
 
@@ -101,6 +100,8 @@ def _outputs_and_targets(predictions: StoredPredictions) -> tuple[NDArray[Any], 
 class Values(Evaluator):
     """Evaluates one or more numbers per sample."""
 
+    caption = "Largest absolute error first; of several targets, in standard deviations."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return R², MAE and RMSE of each target; for several targets the mean R² first."""
@@ -159,15 +160,33 @@ class Values(Evaluator):
         return np.asarray(np.minimum(error, np.finfo(float).max))
 
     @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        several = ", of any target, in standard deviations" if predictions.outputs.shape[1] > 1 else ""
-        return f"Largest absolute error first{several}."
-
-    @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+        """Warn if one value is predicted for all samples, or the mean would have a smaller error."""
+        preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         samples = describe_samples(predictions)
-        return value_warnings(require_targets(predictions), predictions.outputs, names, samples)
+        messages = []
+        for name, target, value in zip(names, true.T, preds.T, strict=True):
+            of = f" of {name!r}" if len(names) > 1 else ""
+            spread = target.std()
+            error = value - target
+            middle = np.median(target)
+            if (target != middle).sum() < FEWEST_OTHERS:
+                continue
+            if np.ptp(value) <= 1e-3 * spread:
+                about = "" if np.ptp(value) == 0 else "about "
+                constant = f"{about}{format_number(value.mean(), 5)}"
+                messages.append(f"the model predicts a value{of} of {constant} for each of {samples}")
+            elif (
+                len(target) >= FEWEST
+                and (error**2).mean() >= spread**2
+                and np.abs(error).mean() >= np.abs(target - middle).mean()
+            ):
+                messages.append(
+                    f"always predicting the mean{of} would be at least as good as the model on {samples} "
+                    f"(R² {1 - (error**2).mean() / spread**2:.3g})"
+                )
+        return messages
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -219,9 +238,18 @@ class Tokens(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        return token_warnings(
-            predictions.outputs, require_targets(predictions), describe_samples(predictions)
-        )
+        """Warn if the same probabilities at each position would score as well."""
+        counts = np.unique(require_targets(predictions), return_counts=True)[1]
+        shares = counts / counts.sum()
+        entropy = -(shares @ np.log2(shares))
+        mean = predictions.outputs.mean(dtype=float)
+        # With few tokens of each kind their shares are not those of the language.
+        if counts.sum() < 10 * len(counts) or len(counts) < 2 or mean < entropy:
+            return []
+        return [
+            f"the model needs {mean:.3f} bits per token of {describe_samples(predictions)}: not better than "
+            f"giving each token its frequency there, whatever comes before it ({entropy:.3f})"
+        ]
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -336,10 +364,11 @@ class Embeddings(Evaluator):
         if targets is None or nearest is None:
             return []
         samples = describe_samples(predictions)
+        outputs = predictions.outputs
+        if len(outputs) >= FEWEST_OTHERS and np.ptp(outputs, 0).max() <= 1e-6 * np.abs(outputs).max():
+            return [f"the model gives each of {samples} the same embedding"]
         names = predictions.class_names
-        return embedding_warnings(predictions.outputs, samples) or class_warnings(
-            targets, targets[nearest], names, samples, "the nearest neighbour"
-        )
+        return class_warnings(targets, targets[nearest], names, samples, "the nearest neighbour")
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
