@@ -212,7 +212,7 @@ def test_more_nodes_than_there_are(launcher: SlurmLauncher, make_job_spec: MakeJ
     launcher.check_nodes(make_job_spec(nodes=2))
     with pytest.raises(ConfigError, match=r"trainer.num_nodes: job 0 needs 3 nodes, and Slurm has 2"):
         launcher.check_nodes(make_job_spec(nodes=3))
-    with pytest.raises(ConfigError, match="needs 2 nodes, and this launcher has one machine"):
+    with pytest.raises(ConfigError, match="needs 2 nodes, and this launcher has one for each job"):
         SerialLauncher().check_nodes(make_job_spec(nodes=2))
 
 
