@@ -221,14 +221,6 @@ SINGLE = [
     ("callbacks.checkpoint.dirpath=${run_dir}/checkpoints/a", "in its own directory"),
     ("callbacks.checkpoint.filename='{nope}'", "unknown metric 'nope'"),
     ("callbacks.checkpoint.filename=a/../../b", "folder of checkpoints"),
-    ("logger.csv.path=folder", "expected a file"),
-    ("logger.csv.path=file/x.csv", "file is not a folder"),
-    ("logger.csv.path=", "expected a file"),
-    ("logger.csv.path=${run_dir}/log.txt", "the run itself writes"),
-    ("logger.csv.path=${run_dir}/checkpoints/best.ckpt", "the run itself writes"),
-    ("logger.csv.path=locked/x.csv", "is not writable"),
-    ("logger.tensorboard.save_dir=file logger=tensorboard", "not a folder"),
-    ("trainer.profiler.dirpath=file debug=profiler", "not a folder"),
 ]
 SWEEPS = [
     ("hydra.sweep.dir=file", "not a folder"),
