@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from string import Formatter
@@ -23,7 +22,6 @@ from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.errors import ConfigError
-from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve_class
 
 if TYPE_CHECKING:
@@ -57,15 +55,11 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         hint = f"trainer.strategy=auto for one device; {several}"
     elif kind is not None and strategy.root_device.type != kind:
         message = f"{shown} computes on {strategy.root_device}, not on {kind}"
-    elif isinstance(requested, int) and requested != devices:
-        key = "trainer.devices"
-        hint = f"trainer.devices={devices}, or trainer.strategy=ddp"
-        message = f"{requested} devices were requested, but {shown} computes on {devices}"
-    elif not is_rank() and started != devices:
+    elif (isinstance(requested, int) and requested != devices) or (not is_rank() and started != devices):
         instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
         key = "trainer.devices"
         hint = f"trainer.devices={started}, or {instead}"
-        message = f"{devices} devices need a strategy whose processes assay starts; {shown} is not one"
+        message = f"devices={requested}: {shown} computes on {devices}, and assay starts {started} of them"
     if message:
         raise ConfigError(message, key=key, hint=hint)
 
@@ -89,8 +83,6 @@ _OTHERWISE: Final = {
     ),
 }
 """Callbacks of Lightning's that do not do here what they say, why, and what does."""
-_LEFT: Final = 0.01
-"""Share of the initial weights in an average from which on a note is given."""
 
 
 def check_callbacks(config: DictConfig) -> None:
@@ -109,28 +101,6 @@ def check_callbacks(config: DictConfig) -> None:
             _check_accumulation(config, key)
 
 
-def notes_on_averages(config: DictConfig) -> list[str]:
-    """Notes on weight averages that are dominated by the initial weights, because the run is too short."""
-    steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
-    notes = []
-    for key, kind in classes_in(config):
-        call = call_of(kind) if issubclass(kind, WeightAveraging) else None
-        if not steps or call is None or "decay" not in call.parameters:
-            continue
-        defaults = {name: parameter.default for name, parameter in call.parameters.items()}
-        node = OmegaConf.select(config, key)
-        decay, warmup = (node.get(name, defaults.get(name)) for name in ("decay", "warmup_fraction"))
-        left = math.exp(-steps * (1 - decay) / int(node.get("update_every_n_steps") or 1))
-        if warmup is None and left > _LEFT:
-            better = round(1 - 1 / max(2.0, steps / 10), 3)
-            advice = "warmup_fraction=0.1" if "warmup_fraction" in defaults else f"decay={better}"
-            notes.append(
-                f"{key}.decay={decay}: after the {steps:,} steps of the run {100 * left:.0f} % of the "
-                f"average are the initial weights; {key}.{advice}"
-            )
-    return notes
-
-
 def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
     """Key and class of each callback; those made by a function are left out."""
     for name, node in (config.get("callbacks") or {}).items():
@@ -141,12 +111,9 @@ def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
-    batches = config.trainer.get("accumulate_grad_batches")
     message = ""
     hint = f"~{key}, or trainer.accumulate_grad_batches=1"
-    if batches not in (None, 1):
-        message = f"trainer.accumulate_grad_batches={batches} accumulates already"
-    elif is_lbfgs(config):
+    if is_lbfgs(config):
         message = "LBFGS cannot accumulate batches"
         hint = f"~{key}, or optimizer=adamw"
     else:

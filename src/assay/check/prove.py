@@ -40,7 +40,6 @@ from assay.check.callbacks import (
     check_monitors,
     check_processes,
     check_whitening,
-    notes_on_averages,
     score_names,
 )
 from assay.check.optimization import follow_lr, unfinished_schedule_warnings
@@ -116,7 +115,7 @@ class Prover:
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
             data_read=not stated,
-            notes=[*data_notes, *results.pop("notes"), *notes_on_averages(config)],
+            notes=[*data_notes, *results.pop("notes")],
             targets=class_names(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
