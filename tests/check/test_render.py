@@ -70,7 +70,7 @@ def test_a_job_is_told_in_words_and_numbers() -> None:
         "2 MFLOP for a batch of 8",
         "about 8 MiB at its peak: weights 1 MiB, gradients 1 MiB, optimizer 2 MiB, activations 4 MiB",
         "150 per epoch, 1,500 in all",
-        "0.075┤",
+        "at the end; --plot FILE draws it",
         "nothing was run or written",
     ):
         assert part in text

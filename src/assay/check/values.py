@@ -65,6 +65,7 @@ _TRAINER: Mapping[str, Any] = {
     "limit_train_batches": _SOME_BATCHES,
     "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
+    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[int],
     "num_nodes": Annotated[int, Meta(ge=1, le=10_000)],
     "timeout_s": Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)],
     "micro_batch": _COUNT | Literal["auto"],
