@@ -201,6 +201,11 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
         return "leave out its _partial_: true"
     if isinstance(value, str) and _IS_NUMBER.fullmatch(value) and accepts(expected, float(value)):
         return f"without quotes: {key}={value}"
+    if value is not None and not isinstance(value, list | dict | NestedTarget):
+        pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
+        for several in ([value], [value, value] if pair else []):
+            if accepts(expected, several):
+                return f"{key}=[{','.join(map(as_typed, several))}]"
     meant = difflib.get_close_matches(value, choices_of(expected), n=1) if isinstance(value, str) else []
     example = meant[0] if meant else example_of(expected, default)
     return f"for example {key}={example}" if example else ""

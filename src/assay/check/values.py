@@ -37,6 +37,7 @@ _NOT_NEGATIVE = Annotated[float, Meta(ge=0)]
 _BELOW_ONE = Annotated[float, Meta(ge=0, lt=1)]
 SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 _KEPT = Annotated[int, Meta(ge=0, le=1000)]
+_INDICES = Annotated[str, Meta(pattern=r"^(auto|-1|\d+(,\d+)*,?)$")]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "optimizer": {
@@ -65,7 +66,9 @@ _TRAINER: Mapping[str, Any] = {
     "limit_train_batches": _SOME_BATCHES,
     "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
-    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[int],
+    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | _INDICES | list[int],
+    "profiler": str | dict[str, Any],
+    "matmul_precision": Literal["highest", "high", "medium"],
     "num_nodes": Annotated[int, Meta(ge=1, le=10_000)],
     "timeout_s": Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)],
     "micro_batch": _COUNT | Literal["auto"],

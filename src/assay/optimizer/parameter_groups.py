@@ -70,8 +70,8 @@ class ParameterGroups:
         for index in range(len(self._rules)):
             if index not in used:
                 raise ValueError(
-                    f"param_groups.rules[{index}] takes no parameter that is trained and that no earlier rule "
-                    f"takes; parameters of this model: {', '.join(names[:3])}, …"
+                    f"param_groups.rules[{index}] takes no parameter that is trained and that no earlier "
+                    f"rule takes; parameters of this model: {', '.join(names[:3])}, …"
                 )
         return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -key[1]))]
 
