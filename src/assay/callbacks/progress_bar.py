@@ -6,7 +6,7 @@ import logging
 import math
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, final
 
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
@@ -288,13 +288,6 @@ class ProgressBar(LightningProgressBar):
 log = logging.getLogger("assay.progress")
 
 
-@runtime_checkable
-class NumbersEpochs(Protocol):
-    """A logger that sets the number of the first epoch."""
-
-    first_epoch: int
-
-
 @final
 class RunLog(Callback):
     """Writes each epoch's line to the log and the screen, and why a run stopped.
@@ -311,8 +304,8 @@ class RunLog(Callback):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Number epochs from 1 in training; a test has the number of trained epochs."""
         for logger in trainer.loggers:
-            if isinstance(logger, NumbersEpochs):
-                logger.first_epoch = int(stage == "fit")
+            if isinstance(getattr(logger, "first_epoch", None), int):
+                logger.first_epoch = int(stage == "fit")  # type: ignore[attr-defined]  # as `RunCSV` has it
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -340,7 +333,7 @@ class RunLog(Callback):
         self._write(trainer, last=True)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, EarlyStopping) and _has_stopped(callback):
-                _announce(trainer, f"stopped early: {_stop_reason(callback)}")
+                _announce(trainer, f"stopped early: {callback.stopping_reason_message or callback.monitor}")
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
                 _announce(trainer, "stopped: trainer.max_time is over")
 
@@ -379,13 +372,6 @@ class RunLog(Callback):
 
 def _has_stopped(callback: EarlyStopping) -> bool:
     return callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
-
-
-def _stop_reason(callback: EarlyStopping) -> str:
-    if callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
-        best = float(callback.best_score)
-        return f"{callback.monitor} did not improve on {best:.4g} for {callback.wait_count} validations"
-    return (callback.stopping_reason_message or callback.monitor).removesuffix(" Signaling Trainer to stop.")
 
 
 def _announce(trainer: L.Trainer, text: str) -> None:

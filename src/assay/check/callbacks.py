@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import lightning.pytorch.callbacks as lightning_callbacks
 import torch
-from lightning.pytorch.accelerators import CPUAccelerator, CUDAAccelerator, MPSAccelerator
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-_KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}
-
-
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     """Refuse strategies for which Lightning would start processes itself."""
     strategy = trainer.strategy
@@ -41,7 +38,6 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
     gpus = not isinstance(trainer.accelerator, CPUAccelerator)
-    kind = _KINDS.get(type(trainer.accelerator))
     requested = requested_devices(config.trainer)
     started = num_local_processes(config)
     key = "trainer.strategy"
@@ -53,8 +49,6 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         )
         several = "device=ddp for all GPUs" if gpus else "device=ddp_cpu for several processes on the CPU"
         hint = f"trainer.strategy=auto for one device; {several}"
-    elif kind is not None and strategy.root_device.type != kind:
-        message = f"{shown} computes on {strategy.root_device}, not on {kind}"
     elif (isinstance(requested, int) and requested != devices) or (not is_rank() and started != devices):
         instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
         key = "trainer.devices"
@@ -165,44 +159,23 @@ def unknown_metric_error(key: str, metric: str, available: Sequence[str]) -> Con
     return ConfigError(message, key=key, hint=f"available: {', '.join(available)}")
 
 
-_LAST: Final = f"{ModelCheckpoint.CHECKPOINT_NAME_LAST}{ModelCheckpoint.FILE_EXTENSION}"
-
-
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
-    """Refuse a `filename` that no checkpoint can have, and two that write one file."""
-    written: dict[str, str] = {}
+    """Refuse a `filename` that no checkpoint can have."""
     for key, kind in classes_in(config):
-        if not issubclass(kind, ModelCheckpoint):
-            continue
-        node = OmegaConf.select(config, key)
-        at = f"{key}.filename"
-        paths = {at: _path(at, node, names)}
-        if node.get("save_last"):
-            paths[f"{key}.save_last"] = _LAST
-        for argument, path in paths.items():
-            # Of one with a monitor, the last would take the place of the best.
-            if path in written or (path == _LAST and argument == at and node.get("monitor") is not None):
-                message = f"{written.get(path, 'the last checkpoint')} already has the name {path}"
-                typed = at if "filename" in node else f"+{at}"
-                raise ConfigError(message, key=argument, hint=f"{typed}='best-{{epoch:02d}}'")
-            if argument != at or node.get("filename") or not node.get("enable_version_counter", True):
-                written[path] = argument  # Lightning numbers those that it names itself
+        if issubclass(kind, ModelCheckpoint):
+            _check_filename(f"{key}.filename", OmegaConf.select(config, key).get("filename"), names)
 
 
-def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
-    """Where in the folder of checkpoints one would lie."""
-    filename = node.get("filename")
-    inserts = bool(node.get("auto_insert_metric_name", True))
-    callback = ModelCheckpoint(dirpath="checkpoints", filename=filename, auto_insert_metric_name=inserts)
+def _check_filename(key: str, filename: Any, names: Sequence[str] | None) -> None:
+    callback = ModelCheckpoint(dirpath="checkpoints", filename=filename)
     try:
         for _, name, _, _ in Formatter().parse(filename or ""):
             if name and names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
                 raise unknown_metric_error(key, name, [*_COUNTS, *names])
         values = {name: torch.tensor(number) for number, name in enumerate((*_COUNTS, *(names or ())), 1)}
-        path = Path(os.path.normpath(callback.format_checkpoint_name(values)))
-        if not path.is_relative_to(str(callback.dirpath)):
+        path = os.path.normpath(callback.format_checkpoint_name(values))
+        if not Path(path).is_relative_to(str(callback.dirpath)):
             raise ValueError("it is outside of the run's folder of checkpoints")
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         hint = f"{key}='best-{{epoch:02d}}'"
         raise ConfigError(f"{filename!r} cannot name a checkpoint: {error}", key=key, hint=hint) from error
-    return str(path.relative_to(str(callback.dirpath)))

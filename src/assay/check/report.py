@@ -143,17 +143,18 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     if common:
         in_order = [override for override in reports[0].overrides if override in common]
         console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
-    for reason in dict.fromkeys(report.unproven for report in reports if report.unproven):
-        console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; the run will show")
-    for note in dict.fromkeys(note for report in reports for note in report.notes):
-        console.print(f"[yellow]note[/yellow]: {escape(note)}")
-    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
-    models = len({(report.parameters, report.step) for report in reports})
+    texts = {
+        "unproven": [f"{report.unproven}; the run will show" for report in reports if report.unproven],
+        "note": [note for report in reports for note in report.notes],
+        "warning": [warning for report in reports for warning in report.warnings],
+    }
+    for name, lines in texts.items():
+        for line in dict.fromkeys(lines):
+            console.print(f"[yellow]{name}[/yellow]: {escape(line)}")
     seconds = sum(report.seconds for report in reports)
     console.print(
-        f"[bold green]ready[/bold green]: {len(reports)} jobs, {models} different step"
-        f"{'s' if models > 1 else ''}, checked in {seconds:.1f} s; nothing was run or written"
+        f"[bold green]ready[/bold green]: {len(reports)} jobs, checked in {seconds:.1f} s; "
+        "nothing was run or written"
     )
 
 

@@ -137,9 +137,6 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
     return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
 
 
-_MOST_TEXT = 60
-
-
 def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     """The innermost layer that raised an error: its name, and a description with its inputs."""
     names = {layer: name for name, layer in model.named_modules()}
@@ -149,11 +146,7 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
         return "", ""
     layer = calls[-1]["self"]
     name = names[layer]
-    weight = getattr(layer, "weight", None)
     description = f"{type(layer).__name__}({layer.extra_repr()})"
-    if len(description) > _MOST_TEXT or not layer.extra_repr():
-        description = type(layer).__name__
-        description += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
     return name, f"layer {name!r}, {description}, got {shapes}" if name else f"{description} got {shapes}"
 

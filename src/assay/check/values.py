@@ -12,7 +12,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.analysis.objective import BASELINES
 from assay.build.trainer_options import is_distributed, is_stopped, is_unbounded
-from assay.compose.recipe import is_chosen
 from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
 from assay.config.tree import follow, source_key, split_key, target_nodes
@@ -175,14 +174,6 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
             key="trainer.max_epochs",
             hint="trainer.max_epochs=30, trainer.max_time=00:01:00:00, or callbacks=[default,early_stopping]",
         )
-    for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
-        low = values.get(least)
-        high = values.get(most)
-        if most == "max_epochs" and is_chosen(config, "trainer.max_epochs"):
-            continue
-        if is_whole(low) and is_whole(high) and -1 < high < low:
-            hint = f"trainer.{most}={low}, or trainer.{least}={high}"
-            raise ConfigError(f"expected at most {most}={high}, got {low}", key=f"trainer.{least}", hint=hint)
 
 
 def _check_micro_batch(config: DictConfig, values: Mapping[str, Any]) -> None:
