@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -36,7 +37,6 @@ _NOT_NEGATIVE = Annotated[float, Meta(ge=0)]
 _BELOW_ONE = Annotated[float, Meta(ge=0, lt=1)]
 SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 _KEPT = Annotated[int, Meta(ge=0, le=1000)]
-_INDICES = Annotated[str, Meta(pattern=r"^(auto|-1|\d+(,\d+)*,?)$")]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "optimizer": {
@@ -65,7 +65,7 @@ _TRAINER: Mapping[str, Any] = {
     "limit_train_batches": _SOME_BATCHES,
     "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
-    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | _INDICES | list[int],
+    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[int],
     "profiler": str | dict[str, Any],
     "matmul_precision": Literal["highest", "high", "medium"],
     "num_nodes": Annotated[int, Meta(ge=1, le=10_000)],
@@ -144,6 +144,12 @@ def check_trainer(config: DictConfig) -> None:
     for name, kind in _TRAINER.items():
         if values.get(name) is not None:
             check_value(f"trainer.{name}", values[name], kind)
+    devices = values.get("devices")
+    if isinstance(devices, str) and not re.fullmatch(r"auto|-1|\d+(,\d+)*,?", devices):
+        expected = "a number of devices, their indices, or auto"
+        raise ConfigError(
+            f"expected {expected}, got {devices!r}", key="trainer.devices", hint="trainer.devices=1"
+        )
     for name, instead in _NOT_HERE.items():
         if values.get(name):
             raise ConfigError("assay does not use this argument", key=f"trainer.{name}", hint=instead)
