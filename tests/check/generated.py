@@ -159,9 +159,8 @@ def _added(config: DictConfig, at: str, node: DictConfig) -> Iterator[tuple[str,
     for name in call.parameters:
         if name not in node and name not in by_position and not (given and name in given.names):
             key = f"{_typed(at)}.{name}"
-            owner = str(node._target_) if name in call.own else "handed on"
             for kind, value in _few(call.parameters[name].default):
-                yield owner, key, kind, f"+{key}={as_typed(value)}"
+                yield str(node._target_), key, kind, f"+{key}={as_typed(value)}"
 
 
 def values(present: Any) -> Iterator[tuple[str, Any]]:

@@ -70,7 +70,7 @@ def test_a_job_is_told_in_words_and_numbers() -> None:
         "2 MFLOP for a batch of 8",
         "about 8 MiB at its peak: weights 1 MiB, gradients 1 MiB, optimizer 2 MiB, activations 4 MiB",
         "150 per epoch, 1,500 in all",
-        "0.075┤",
+        "at the end; --plot FILE draws it",
         "nothing was run or written",
     ):
         assert part in text
@@ -85,7 +85,7 @@ def test_a_sweep_is_a_row_a_job() -> None:
     assert lines[1].split() == ["0", "optimizer.lr=0.1", "1,234,567", "2", "MFLOP", "8", "MiB", "1,500"]
     assert lines[2].split()[:2] == ["1", "optimizer.lr=0.2"]
     assert lines[3] == "all with data=iris tags=[a]"
-    assert lines[4].startswith("ready: 2 jobs, 1 different step, ")
+    assert lines[4].startswith("ready: 2 jobs, checked in ")
 
 
 def test_units() -> None:
@@ -104,7 +104,7 @@ def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["lr.png"]
     result = CliRunner().invoke(app, ["check", "-m", "data=iris", "device=cpu", "seed=1,2"])
     assert result.exit_code == 0, result.output
-    assert "2 jobs, 1 different step" in result.output
+    assert "ready: 2 jobs, checked" in result.output
     result = CliRunner().invoke(app, ["check", "-m", "seed=1,2", "--plot", "lr.png"])
     assert result.exit_code == 2
     assert "leave out -m" in result.stderr

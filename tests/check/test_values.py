@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import assay
 from assay.build import assembly, node, trainer
 from assay.build.trainer_options import may_end_early
-from assay.check.callbacks import check_checkpoint_names, notes_on_averages
+from assay.check.callbacks import check_checkpoint_names
 from assay.check.checker import Checker, check_job
 from assay.check.signature import check_signatures, injected_arguments
 from assay.check.values import check_output_paths, check_trainer, check_values
@@ -150,28 +150,12 @@ def test_injected_arguments_are_those_that_assemble_gives(
         assert set(injected.names) == given[key]
 
 
-EMA = {"_target_": "assay.callbacks.ema.EMA", "decay": 0.99}
 CHECKPOINT = {"_target_": "lightning.pytorch.callbacks.ModelCheckpoint"}
 
 
 def job(total_steps: int = 10_000, **groups: Any) -> DictConfig:
     base = {"run_dir": "/run", "spec": {"total_steps": total_steps, "num_val": 10}}
     return OmegaConf.create({**base, "trainer": {}, "callbacks": {}, "logger": {}} | groups)
-
-
-@pytest.mark.parametrize(
-    ("steps", "node", "says"),
-    [
-        (10_000, EMA, ""),
-        (100, EMA | {"warmup_fraction": None}, "37 % of the average are the initial weights"),  # e^-1
-        (50, EMA | {"warmup_fraction": 0.1}, ""),
-        (10_000, EMA | {"warmup_fraction": 0.1}, ""),
-    ],
-)
-def test_an_average_that_looks_back_too_far_is_noted(steps: int, node: Any, says: str) -> None:
-    notes = notes_on_averages(job(steps, callbacks={"ema": node}))
-    assert len(notes) == bool(says)
-    assert says in "".join(notes)
 
 
 def test_what_the_trainer_warns_of_when_it_is_built_is_for_users(
@@ -221,14 +205,6 @@ SINGLE = [
     ("callbacks.checkpoint.dirpath=${run_dir}/checkpoints/a", "in its own directory"),
     ("callbacks.checkpoint.filename='{nope}'", "unknown metric 'nope'"),
     ("callbacks.checkpoint.filename=a/../../b", "folder of checkpoints"),
-    ("logger.csv.path=folder", "expected a file"),
-    ("logger.csv.path=file/x.csv", "file is not a folder"),
-    ("logger.csv.path=", "expected a file"),
-    ("logger.csv.path=${run_dir}/log.txt", "the run itself writes"),
-    ("logger.csv.path=${run_dir}/checkpoints/best.ckpt", "the run itself writes"),
-    ("logger.csv.path=locked/x.csv", "is not writable"),
-    ("logger.tensorboard.save_dir=file logger=tensorboard", "not a folder"),
-    ("trainer.profiler.dirpath=file debug=profiler", "not a folder"),
 ]
 SWEEPS = [
     ("hydra.sweep.dir=file", "not a folder"),

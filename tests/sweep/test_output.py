@@ -158,21 +158,6 @@ def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(
     assert "… and 1 more warnings, see the report" in said
 
 
-def test_a_baseline_that_is_better_than_the_best_job_is_told(
-    result: SweepResult, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for value, tells in ((0.9, True), (0.1, False)):
-        scores = {"baseline/accuracy": value, "test/accuracy": 0.5}
-        jobs = [
-            replace(job, outcome=replace(job.outcome, metrics={**job.outcome.metrics, **scores}))
-            for job in result.jobs
-            if job.outcome is not None
-        ]
-        print_results(Console(width=200), swept(result.directory / str(value), jobs))
-        said = capsys.readouterr().out
-        assert ("baseline  accuracy 90.00 %, more than that job's 50.00 %" in said) is tells
-
-
 SCORES = {("0.1", 1): 0.5, ("0.1", 2): 0.7, ("0.01", 1): 0.4, ("0.01", 2): 0.45, ("1.0", 1): 0.3}
 
 

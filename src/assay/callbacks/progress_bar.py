@@ -1,4 +1,4 @@
-"""Progress on the screen and in a run's log: live bars, a line for each epoch, and why a run stopped."""
+"""Progress on the screen and in a run's log: a live bar, a line for each epoch, and why a run stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import math
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, final
 
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
@@ -62,29 +62,6 @@ def group_scalars(
     return {stage: values for stage, values in groups.items() if values}
 
 
-def fit_epoch_line(
-    label: str, seconds: float, groups: Mapping[str, Mapping[str, float]], width: int, monitor: str
-) -> Text:
-    """Return the line of an epoch without the last metrics that a terminal has no room for.
-
-    The monitored one stays, and losses go last.
-    """
-    text = epoch_line(label, seconds, groups)
-    names = [(stage, name) for stage, values in groups.items() for name in values]
-    names = [pair for pair in names if "/".join(filter(None, pair)) != monitor]
-    order = sorted(names, key=lambda pair: (pair[1] != "loss", names.index(pair)))
-    left_out: set[tuple[str, str]] = set()
-    while text.cell_len > width and order:
-        left_out.add(order.pop())
-        kept = {
-            stage: {name: value for name, value in values.items() if (stage, name) not in left_out}
-            for stage, values in groups.items()
-        }
-        text = epoch_line(label, seconds, {stage: values for stage, values in kept.items() if values})
-        text.append(" …")
-    return text
-
-
 def epoch_line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
     """Return the permanent line of an epoch; numbers that are not finite are highlighted."""
     text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
@@ -105,14 +82,14 @@ class _Speed(rich_progress.ProgressColumn):
 
 @final
 class ProgressBar(LightningProgressBar):
-    """Live bars of the run and its stage in a terminal, with one permanent line per epoch; else plain lines.
+    """A live bar of the stage in a terminal, with one permanent line per epoch; else plain lines.
 
-    They are redrawn by time, not by step: a step only stores its number and a reference to its loss and
+    It is redrawn by time, not by step: a step only stores its number and a reference to its loss and
     checks the time. Only a redraw formats anything or reads from the device.
     The lines of epochs come from `RunLog`. Only rank 0 shows anything.
 
     Args:
-        refresh_interval: Seconds between two redraws of the live bars, more if they are slow; 0: each step.
+        refresh_interval: Seconds between two redraws of the live bar, more if that is slow; 0: each step.
         line_interval: Seconds between two lines on the state of a long epoch, without a terminal.
         min_line_interval: Seconds between two lines of short epochs; epochs in between have none. The
             first and the last epoch always have one.
@@ -138,22 +115,17 @@ class ProgressBar(LightningProgressBar):
         if console is not None:
             self._console = console
         self._enabled = True
-        self._bars: rich_progress.Progress | None = None
-        self._label = ""
+        self._bar: rich_progress.Progress | None = None
         self._done = 0
-        self._total = math.inf
         self._epoch = ""  # label of the current epoch, during training
         self._started = 0.0
-        self._fit_began = 0.0, 0
-        """When training began in this process, and after how many batches: validation counts, too."""
         self._next_redraw = math.inf  # while nothing is shown
         self._loss: Any = None
         self._last_line = -math.inf
-        self._skipped: Text | None = None  # the line of the last epoch, if it came too soon
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the terminal, as a spawned worker of a datamodule takes it."""
-        state = {**vars(self), "_bars": None}
+        state = {**vars(self), "_bar": None}
         state.pop("_console", None)
         return state
 
@@ -171,22 +143,11 @@ class ProgressBar(LightningProgressBar):
         if self._enabled:
             self._console.print(" ".join(map(str, args)), soft_wrap=True, highlight=False, markup=False)
 
-    @property
-    def width(self) -> int | None:
-        """Of the terminal; None elsewhere."""
-        return self._console.width if self._console.is_terminal else None
-
     def write(self, text: Text, *, always: bool) -> None:
         """Write a permanent line, unless the last one was written too recently."""
         now = perf_counter()
-        is_soon = not always and now - self._last_line < self.min_line_interval
-        self._skipped = text if is_soon else None
-        if not self._enabled or is_soon:
-            return
-        self._last_line = now
-        if self._console.is_terminal:
-            self._console.print(text, no_wrap=True, overflow="ellipsis", highlight=False)
-        else:
+        if self._enabled and (always or now - self._last_line >= self.min_line_interval):
+            self._last_line = now
             self._console.print(text, soft_wrap=True, highlight=False)
 
     # -- training ------------------------------------------------------------------------------------------
@@ -194,8 +155,6 @@ class ProgressBar(LightningProgressBar):
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._last_line = -math.inf
-        self._skipped = None
-        self._fit_began = perf_counter(), self._run_progress()[0]
         # A run may be resumed within an epoch.
         self._begin_epoch(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.completed)
 
@@ -226,7 +185,7 @@ class ProgressBar(LightningProgressBar):
             stage = "sanity_val"
         batches: Sequence[float] | float = getattr(trainer, f"num_{stage}_batches")
         total = batches if isinstance(batches, (int, float)) else sum(batches)
-        self._before = self._done, self._total
+        self._before = self._done, trainer.num_training_batches
         if not self._epoch:
             self._started = perf_counter()
         self._begin(f"{self._epoch}  {label}".strip(), 0, total)
@@ -253,8 +212,6 @@ class ProgressBar(LightningProgressBar):
     @override
     def on_exception(self, *args: Any, **kwargs: Any) -> None:
         self._close()
-        if self._skipped is not None:
-            self.write(self._skipped, always=True)
 
     @override
     def teardown(self, *args: Any, **kwargs: Any) -> None:
@@ -274,90 +231,61 @@ class ProgressBar(LightningProgressBar):
         self._begin(self._epoch, done, trainer.num_training_batches)
 
     def _begin(self, label: str, done: int, total: float) -> None:
-        self._label = label
         self._done = done
-        self._total = total
         if not self._enabled:
             return
-        if self._next_redraw == math.inf:
+        if self._bar is None:
             console = self._console
-            if console.is_terminal and not console.is_dumb_terminal and not console.is_jupyter:
-                self._bars = rich_progress.Progress(
-                    rich_progress.TextColumn("[bold]{task.description}"),
-                    rich_progress.BarColumn(),
-                    rich_progress.MofNCompleteColumn(),
-                    _Speed(),
-                    rich_progress.TimeRemainingColumn(),
-                    rich_progress.TextColumn("{task.fields[loss]}"),
-                    console=console,
-                    auto_refresh=False,
-                    transient=True,
-                )
-                self._bars.add_task("run", total=None, loss="", visible=False)
-                self._bars.add_task("", total=None, loss="")
+            self._bar = rich_progress.Progress(
+                rich_progress.TextColumn("[bold]{task.description}"),
+                rich_progress.BarColumn(),
+                rich_progress.MofNCompleteColumn(),
+                _Speed(),
+                rich_progress.TimeRemainingColumn(),
+                rich_progress.TextColumn("{task.fields[loss]}"),
+                console=console,
+                auto_refresh=False,
+                transient=True,
+                disable=not console.is_terminal or console.is_dumb_terminal or console.is_jupyter,
+            )
+            self._bar.add_task("", loss="")
             self._next_redraw = perf_counter() + self._interval
-        if self._bars is not None:
-            stage = self._bars.tasks[1]
-            stage.total = total if total < math.inf else None
-            self._bars.reset(stage.id, description=label, completed=done, loss="")
-            self._bars.start()
+        stage = self._bar.tasks[0]
+        stage.total = total if total < math.inf else None
+        self._bar.reset(stage.id, description=label, completed=done, loss="")
+        self._bar.start()
 
     @property
     def _interval(self) -> float:
-        return self.line_interval if self._bars is None else self.refresh_interval
+        return self.line_interval if self._bar is None or self._bar.disable else self.refresh_interval
 
     def _redraw(self) -> None:
+        assert self._bar is not None  # noqa: S101 - else there is no time of a redraw
         began = perf_counter()
+        stage = self._bar.tasks[0]
         loss = self._loss.get("loss") if isinstance(self._loss, dict) else self._loss
         shown = ""
-        if loss is not None and self._label == self._epoch:
+        if loss is not None and stage.description == self._epoch:
             # Lightning divides the loss of outputs by the number of accumulated batches.
-            value = float(loss) * self.trainer.accumulate_grad_batches
-            shown = f"loss {format_number(value)}"
-        if self._bars is not None:
-            run, stage = self._bars.task_ids
-            done, total = self._run_progress()
-            self._bars.update(run, completed=done, total=total, visible=bool(self._epoch and total))
-            self._bars.update(stage, completed=self._done, loss=shown)
-            self._bars.refresh()
-        else:
+            shown = f"loss {format_number(float(loss) * self.trainer.accumulate_grad_batches)}"
+        self._bar.update(stage.id, completed=self._done, loss=shown)
+        self._bar.refresh()
+        if self._bar.disable:
+            count = "" if stage.total is None else f"/{stage.total:.0f}"
             seconds = perf_counter() - self._started
-            total_text = f"/{self._total:.0f}" if self._total < math.inf else ""
-            trained, all_batches = self._run_progress()
-            if all_batches and self._label == self._epoch and trained > self._fit_began[1]:
-                pace = (perf_counter() - self._fit_began[0]) / (trained - self._fit_began[1])
-                shown += f"  about {quoting.format_duration(pace * (all_batches - trained))} left"
-            self.print(f"{self._label}  {self._done}{total_text}  {seconds:.1f}s  {shown}".rstrip())
+            self.print(f"{stage.description}  {self._done}{count}  {seconds:.1f}s  {shown}".rstrip())
         ended = perf_counter()
         # All redraws together take at most 5 % of the time.
         self._next_redraw = ended + (max(self._interval, 20 * (ended - began)) if self._interval > 0 else 0.0)
 
-    def _run_progress(self) -> tuple[int, float | None]:
-        """Return the number of trained batches, and that of the whole run; None if it has no limit."""
-        trainer = self.trainer
-        by_steps = trainer.max_steps * trainer.accumulate_grad_batches if trainer.max_steps >= 0 else math.inf
-        limited = trainer.max_epochs is not None and trainer.max_epochs >= 0
-        by_epochs = trainer.max_epochs * trainer.num_training_batches if limited else math.inf  # type: ignore[operator]  # it is not None
-        total = min(by_steps, by_epochs)
-        done = trainer.fit_loop.epoch_loop.batch_progress.total.ready
-        return done, total if total < math.inf else None
-
     def _close(self) -> None:
         self._next_redraw = math.inf
-        bars = self._bars
-        self._bars = None
-        if bars is not None:
-            bars.stop()
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
 
 log = logging.getLogger("assay.progress")
-
-
-@runtime_checkable
-class NumbersEpochs(Protocol):
-    """A logger that sets the number of the first epoch."""
-
-    first_epoch: int
 
 
 @final
@@ -376,8 +304,8 @@ class RunLog(Callback):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Number epochs from 1 in training; a test has the number of trained epochs."""
         for logger in trainer.loggers:
-            if isinstance(logger, NumbersEpochs):
-                logger.first_epoch = int(stage == "fit")
+            if isinstance(getattr(logger, "first_epoch", None), int):
+                logger.first_epoch = int(stage == "fit")  # type: ignore[attr-defined]  # as `RunCSV` has it
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -405,7 +333,7 @@ class RunLog(Callback):
         self._write(trainer, last=True)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, EarlyStopping) and _has_stopped(callback):
-                _announce(trainer, f"stopped early: {_stop_reason(callback)}")
+                _announce(trainer, f"stopped early: {callback.stopping_reason_message or callback.monitor}")
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
                 _announce(trainer, "stopped: trainer.max_time is over")
 
@@ -436,26 +364,14 @@ class RunLog(Callback):
         if self._stages == ("test",):
             groups = {"": groups.get("", {}) | groups.get("test", {})}
         text = epoch_line(*finished, groups)
-        monitor = str(getattr(trainer.checkpoint_callback, "monitor", ""))
-        if self._stages == ("test",):
-            monitor = monitor.rpartition("/")[2]
         log.info("%s", text.plain)
         bar = trainer.progress_bar_callback
         if isinstance(bar, ProgressBar):
-            width = bar.width
-            shown = text if width is None else fit_epoch_line(*finished, groups, width, monitor)
-            bar.write(shown, always=last)
+            bar.write(text, always=last)
 
 
 def _has_stopped(callback: EarlyStopping) -> bool:
     return callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
-
-
-def _stop_reason(callback: EarlyStopping) -> str:
-    if callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
-        best = float(callback.best_score)
-        return f"{callback.monitor} did not improve on {best:.4g} for {callback.wait_count} validations"
-    return (callback.stopping_reason_message or callback.monitor).removesuffix(" Signaling Trainer to stop.")
 
 
 def _announce(trainer: L.Trainer, text: str) -> None:

@@ -160,9 +160,6 @@ def build_part(kind: str, node: Mapping[str, Any], **defaults: Any) -> Any:
         part = _find_class(kind, str(node.get("_target_")))
         parameters = inspect.signature(part).parameters
         arguments = {key: _build_value(key, value) for key, value in node.items() if key != "_target_"}
-        for key, value in arguments.items():
-            if value is not None and key in parameters and "Callable" in str(parameters[key].annotation):
-                raise ValueError(f"{key} is a function, which a config cannot hold")
         try:
             return part(**arguments, **{key: value for key, value in defaults.items() if key in parameters})
         except (TypeError, ValueError) as error:

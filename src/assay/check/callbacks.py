@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from string import Formatter
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import lightning.pytorch.callbacks as lightning_callbacks
 import torch
-from lightning.pytorch.accelerators import CPUAccelerator, CUDAAccelerator, MPSAccelerator
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
@@ -23,7 +22,6 @@ from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.errors import ConfigError
-from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve_class
 
 if TYPE_CHECKING:
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-_KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}
-
-
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     """Refuse strategies for which Lightning would start processes itself."""
     strategy = trainer.strategy
@@ -43,7 +38,6 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
     gpus = not isinstance(trainer.accelerator, CPUAccelerator)
-    kind = _KINDS.get(type(trainer.accelerator))
     requested = requested_devices(config.trainer)
     started = num_local_processes(config)
     key = "trainer.strategy"
@@ -55,17 +49,11 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         )
         several = "device=ddp for all GPUs" if gpus else "device=ddp_cpu for several processes on the CPU"
         hint = f"trainer.strategy=auto for one device; {several}"
-    elif kind is not None and strategy.root_device.type != kind:
-        message = f"{shown} computes on {strategy.root_device}, not on {kind}"
-    elif isinstance(requested, int) and requested != devices:
-        key = "trainer.devices"
-        hint = f"trainer.devices={devices}, or trainer.strategy=ddp"
-        message = f"{requested} devices were requested, but {shown} computes on {devices}"
-    elif not is_rank() and started != devices:
+    elif (isinstance(requested, int) and requested != devices) or (not is_rank() and started != devices):
         instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
         key = "trainer.devices"
         hint = f"trainer.devices={started}, or {instead}"
-        message = f"{devices} devices need a strategy whose processes assay starts; {shown} is not one"
+        message = f"devices={requested}: {shown} computes on {devices}, and assay starts {started} of them"
     if message:
         raise ConfigError(message, key=key, hint=hint)
 
@@ -89,8 +77,6 @@ _OTHERWISE: Final = {
     ),
 }
 """Callbacks of Lightning's that do not do here what they say, why, and what does."""
-_LEFT: Final = 0.01
-"""Share of the initial weights in an average from which on a note is given."""
 
 
 def check_callbacks(config: DictConfig) -> None:
@@ -109,28 +95,6 @@ def check_callbacks(config: DictConfig) -> None:
             _check_accumulation(config, key)
 
 
-def notes_on_averages(config: DictConfig) -> list[str]:
-    """Notes on weight averages that are dominated by the initial weights, because the run is too short."""
-    steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
-    notes = []
-    for key, kind in classes_in(config):
-        call = call_of(kind) if issubclass(kind, WeightAveraging) else None
-        if not steps or call is None or "decay" not in call.parameters:
-            continue
-        defaults = {name: parameter.default for name, parameter in call.parameters.items()}
-        node = OmegaConf.select(config, key)
-        decay, warmup = (node.get(name, defaults.get(name)) for name in ("decay", "warmup_fraction"))
-        left = math.exp(-steps * (1 - decay) / int(node.get("update_every_n_steps") or 1))
-        if warmup is None and left > _LEFT:
-            better = round(1 - 1 / max(2.0, steps / 10), 3)
-            advice = "warmup_fraction=0.1" if "warmup_fraction" in defaults else f"decay={better}"
-            notes.append(
-                f"{key}.decay={decay}: after the {steps:,} steps of the run {100 * left:.0f} % of the "
-                f"average are the initial weights; {key}.{advice}"
-            )
-    return notes
-
-
 def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
     """Key and class of each callback; those made by a function are left out."""
     for name, node in (config.get("callbacks") or {}).items():
@@ -141,12 +105,9 @@ def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
-    batches = config.trainer.get("accumulate_grad_batches")
     message = ""
     hint = f"~{key}, or trainer.accumulate_grad_batches=1"
-    if batches not in (None, 1):
-        message = f"trainer.accumulate_grad_batches={batches} accumulates already"
-    elif is_lbfgs(config):
+    if is_lbfgs(config):
         message = "LBFGS cannot accumulate batches"
         hint = f"~{key}, or optimizer=adamw"
     else:
@@ -198,44 +159,23 @@ def unknown_metric_error(key: str, metric: str, available: Sequence[str]) -> Con
     return ConfigError(message, key=key, hint=f"available: {', '.join(available)}")
 
 
-_LAST: Final = f"{ModelCheckpoint.CHECKPOINT_NAME_LAST}{ModelCheckpoint.FILE_EXTENSION}"
-
-
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
-    """Refuse a `filename` that no checkpoint can have, and two that write one file."""
-    written: dict[str, str] = {}
+    """Refuse a `filename` that no checkpoint can have."""
     for key, kind in classes_in(config):
-        if not issubclass(kind, ModelCheckpoint):
-            continue
-        node = OmegaConf.select(config, key)
-        at = f"{key}.filename"
-        paths = {at: _path(at, node, names)}
-        if node.get("save_last"):
-            paths[f"{key}.save_last"] = _LAST
-        for argument, path in paths.items():
-            # Of one with a monitor, the last would take the place of the best.
-            if path in written or (path == _LAST and argument == at and node.get("monitor") is not None):
-                message = f"{written.get(path, 'the last checkpoint')} already has the name {path}"
-                typed = at if "filename" in node else f"+{at}"
-                raise ConfigError(message, key=argument, hint=f"{typed}='best-{{epoch:02d}}'")
-            if argument != at or node.get("filename") or not node.get("enable_version_counter", True):
-                written[path] = argument  # Lightning numbers those that it names itself
+        if issubclass(kind, ModelCheckpoint):
+            _check_filename(f"{key}.filename", OmegaConf.select(config, key).get("filename"), names)
 
 
-def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
-    """Where in the folder of checkpoints one would lie."""
-    filename = node.get("filename")
-    inserts = bool(node.get("auto_insert_metric_name", True))
-    callback = ModelCheckpoint(dirpath="checkpoints", filename=filename, auto_insert_metric_name=inserts)
+def _check_filename(key: str, filename: Any, names: Sequence[str] | None) -> None:
+    callback = ModelCheckpoint(dirpath="checkpoints", filename=filename)
     try:
         for _, name, _, _ in Formatter().parse(filename or ""):
             if name and names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
                 raise unknown_metric_error(key, name, [*_COUNTS, *names])
         values = {name: torch.tensor(number) for number, name in enumerate((*_COUNTS, *(names or ())), 1)}
-        path = Path(os.path.normpath(callback.format_checkpoint_name(values)))
-        if not path.is_relative_to(str(callback.dirpath)):
+        path = os.path.normpath(callback.format_checkpoint_name(values))
+        if not Path(path).is_relative_to(str(callback.dirpath)):
             raise ValueError("it is outside of the run's folder of checkpoints")
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         hint = f"{key}='best-{{epoch:02d}}'"
         raise ConfigError(f"{filename!r} cannot name a checkpoint: {error}", key=key, hint=hint) from error
-    return str(path.relative_to(str(callback.dirpath)))

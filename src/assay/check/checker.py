@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -163,8 +162,6 @@ def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
     return error
 
 
-_RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
-_NO_MAPPING = re.compile(r"node `([^`]+)` is not a container")
 _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 
 
@@ -230,10 +227,7 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
             hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
         ) from error
     except OmegaConfBaseException as error:
-        text = _RAISED.sub("", first_line(error))
-        if match := _NO_MAPPING.search(text):
-            text = f"expected a mapping, from which {entry.key} takes its value"
-            raise ConfigError(text, key=match[1], hint=f"leave {match[1]} as it is") from error
+        text = first_line(error).rpartition("resolving interpolation: ")[2]
         raise ConfigError(text, key=entry.key, hint=f"{entry.key}=VALUE") from error
 
 
@@ -253,6 +247,4 @@ def _check_targets(config: DictConfig) -> None:
         if not isinstance(node, DictConfig) or not node.get("_target_"):
             may_go = key.startswith(("callbacks.", "logger."))
             hint = f"~{key}" if may_go else f"{key}._target_=…, or leave {key} as it is"
-            if isinstance(node, str) and "." not in key:
-                hint = f"a file chooses an option under `defaults`: - override /{key}: {node}"
             raise ConfigError("does not name a class: it has no _target_", key=key, hint=hint)

@@ -40,7 +40,6 @@ from assay.check.callbacks import (
     check_monitors,
     check_processes,
     check_whitening,
-    notes_on_averages,
     score_names,
 )
 from assay.check.optimization import follow_lr, unfinished_schedule_warnings
@@ -116,7 +115,7 @@ class Prover:
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
             data_read=not stated,
-            notes=[*data_notes, *results.pop("notes"), *notes_on_averages(config)],
+            notes=[*data_notes, *results.pop("notes")],
             targets=class_names(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
@@ -350,18 +349,16 @@ def _check_baseline(config: DictConfig) -> None:
         return
     task = task_of(config.spec.task)
     spec = config.spec
-    texts = bool(spec.get("vocab_size"))
+    constants = ("mean", "last_value") if task.has_real_targets else ("majority",)
+    fitted = ("tfidf",) if spec.get("vocab_size") else ("linear", "gradient_boosting")
+    suitable: tuple[str, ...] = (*constants, *fitted)
+    if task.has_masks:
+        suitable = ("majority",)
+    elif task.has_heads or task.learns_from_inputs:
+        suitable = ()
     message = ""
-    if task.has_heads or task.learns_from_inputs:
-        message = f"task {task.name} has no baseline"
-    elif task.has_masks and name != "majority":
-        message = "masks are compared with the most frequent class alone"
-    elif task.has_real_targets and name == "majority":
-        message = "the targets are numbers"
-    elif not task.has_real_targets and name in ("mean", "last_value"):
-        message = "the targets are not numbers"
-    elif not task.has_masks and (name == "tfidf") != texts and name not in ("majority", "mean"):
-        message = f"the inputs are {'texts' if texts else 'not texts'}"
+    if name not in suitable:
+        message = f"there is {', '.join(suitable) or 'none'}"
     elif config.data.get("_target_") == OUR_DATA and not spec.num_test:
         message = "there are no test samples"
     elif not value_of(config, "predictions.max_megabytes"):

@@ -86,9 +86,6 @@ class Proof:
 
 _MOST_NAMED = 10
 """Classes, or targets, in a line."""
-_CURVE_HEIGHT = 8
-_CURVE_WIDTH = 72
-_EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def show_job(console: Console, report: Report) -> None:
@@ -109,12 +106,14 @@ def show_job(console: Console, report: Report) -> None:
             in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
         each = f"{an_epoch:,} per epoch" if an_epoch is not None else "an unknown number per epoch"
         rows.append(("steps", f"{each}, {in_all}"))
+    if report.lr:
+        first, last = report.lr[0], report.lr[-1]
+        rates = f"lr {first:.3g} at first, {max(report.lr):.3g} at most, {last:.3g} at the end"
+        rows.append(("schedule", f"{escape(_schedule(report))}: {rates}; --plot FILE draws it"))
     rows += [("[yellow]note[/yellow]", escape(note)) for note in report.notes]
     console.print(f"[bold]{escape(report.name)}[/bold]  {escape(' '.join(report.overrides))}")
     for name, text in rows:
         console.print(f"  [dim]{name:<10}[/dim] {text}")
-    if report.lr:
-        _show_curve(console, report)
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
     console.print(
@@ -144,17 +143,18 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     if common:
         in_order = [override for override in reports[0].overrides if override in common]
         console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
-    for reason in dict.fromkeys(report.unproven for report in reports if report.unproven):
-        console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; the run will show")
-    for note in dict.fromkeys(note for report in reports for note in report.notes):
-        console.print(f"[yellow]note[/yellow]: {escape(note)}")
-    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
-    models = len({(report.parameters, report.step) for report in reports})
+    texts = {
+        "unproven": [f"{report.unproven}; the run will show" for report in reports if report.unproven],
+        "note": [note for report in reports for note in report.notes],
+        "warning": [warning for report in reports for warning in report.warnings],
+    }
+    for name, lines in texts.items():
+        for line in dict.fromkeys(lines):
+            console.print(f"[yellow]{name}[/yellow]: {escape(line)}")
     seconds = sum(report.seconds for report in reports)
     console.print(
-        f"[bold green]ready[/bold green]: {len(reports)} jobs, {models} different step"
-        f"{'s' if models > 1 else ''}, checked in {seconds:.1f} s; nothing was run or written"
+        f"[bold green]ready[/bold green]: {len(reports)} jobs, checked in {seconds:.1f} s; "
+        "nothing was run or written"
     )
 
 
@@ -226,19 +226,3 @@ def _memory(step: Step) -> str:
 def _schedule(report: Report) -> str:
     name = report.targets.get("scheduler", "constant")
     return f"{name} ({report.lr_note})" if report.lr_note else name
-
-
-def _show_curve(console: Console, report: Report) -> None:
-    """The area under the learning rate, in eighths of a character."""
-    console.print(f"  [dim]{'schedule':<10}[/dim] {escape(_schedule(report))}: lr over the steps")
-    highest = max(report.lr)
-    last = len(report.lr) - 1
-    third = (min(_CURVE_WIDTH, max(30, console.width)) - 12) // 3
-    rates = [report.lr[round(last * i / (3 * third - 1))] for i in range(3 * third)]
-    levels = [round(8 * _CURVE_HEIGHT * rate / (highest or 1)) for rate in rates]
-    for row in range(_CURVE_HEIGHT, 0, -1):
-        label = "│" if row % 2 else f"{highest * row / _CURVE_HEIGHT:.3g}┤"
-        area = "".join(_EIGHTHS[min(8, max(0, level - 8 * row + 8))] for level in levels)
-        console.print(f"  {label:>10}{area.rstrip()}", markup=False)
-    console.print(f"  {'0┼':>10}{'─' * 3 * third}", markup=False)
-    console.print(f"{'':12}{0:<{third}}{last // 2:^{third},}{last:>{third},}", markup=False)

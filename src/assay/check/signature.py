@@ -6,7 +6,6 @@ import difflib
 import functools
 import inspect
 import re
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
@@ -197,29 +196,18 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
     raise ConfigError(f"expected {format_annotation(expected)}, got {shown}", key=key, hint=hint)
 
 
-def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:  # noqa: PLR0911 - one for each mend
-    if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
-        number = float(value)
-        if accepts(expected, number):
-            return f"without quotes: {key}={value}"
-        value = number
-    if isinstance(value, float) and value.is_integer() and accepts(expected, int(value)):
-        return f"{key}={int(value)}"
-    several = value if isinstance(value, list) else [value]
-    if all(isinstance(item, int | float) and not isinstance(item, bool) for item in several):
-        texts = [f'"{item}"' for item in several]
-        if accepts(expected, [*map(str, several)] if several is value else str(value)):
-            return shlex.quote(f"{key}=[{','.join(texts)}]" if several is value else f"{key}={texts[0]}")
+def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
     if isinstance(value, NestedTarget) and value.kind is functools.partial:
         return "leave out its _partial_: true"
+    if isinstance(value, str) and _IS_NUMBER.fullmatch(value) and accepts(expected, float(value)):
+        return f"without quotes: {key}={value}"
     if value is not None and not isinstance(value, list | dict | NestedTarget):
         pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
-        for several in ([value], *([[value, value]] if pair else [])):
+        for several in ([value], [value, value] if pair else []):
             if accepts(expected, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
-    if isinstance(value, str) and (meant := difflib.get_close_matches(value, choices_of(expected), n=1)):
-        return f"{key}={meant[0]}"
-    example = example_of(expected, default)
+    meant = difflib.get_close_matches(value, choices_of(expected), n=1) if isinstance(value, str) else []
+    example = meant[0] if meant else example_of(expected, default)
     return f"for example {key}={example}" if example else ""
 
 

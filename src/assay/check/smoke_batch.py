@@ -101,7 +101,7 @@ def try_parts(
     """Refuse parts that cannot take this data's batches, or each other's outputs."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a made-up batch may lack a class
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # of the CPU alone, which is forked here
         task = task_of(config.spec.task)
         model = _Outputs(task.output_shape(config.spec, int(config.spec.num_outputs)))
         views = augment if task.compares_views else None

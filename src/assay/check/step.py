@@ -137,9 +137,6 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
     return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
 
 
-_MOST_TEXT = 60
-
-
 def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     """The innermost layer that raised an error: its name, and a description with its inputs."""
     names = {layer: name for name, layer in model.named_modules()}
@@ -149,11 +146,7 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
         return "", ""
     layer = calls[-1]["self"]
     name = names[layer]
-    weight = getattr(layer, "weight", None)
     description = f"{type(layer).__name__}({layer.extra_repr()})"
-    if len(description) > _MOST_TEXT or not layer.extra_repr():
-        description = type(layer).__name__
-        description += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
     return name, f"layer {name!r}, {description}, got {shapes}" if name else f"{description} got {shapes}"
 
@@ -518,15 +511,10 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     if not batch.input_dtype.is_floating_point:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
     text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
-    if error.stage == "model" and config.spec.get("train_shape"):
-        trained = list(config.spec.train_shape)
-        text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
-        hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
-    augmented = list(batch.inputs[1:])
-    given = list(config.spec.get("train_shape") or shape)
-    if error.stage == "model" and augmented != given:
-        text += f"; augment makes samples {augmented} of {given}"
-        hint = "take a model for images of any size, such as small_cnn, or another augment"
+    trained = list(batch.inputs[1:])
+    if error.stage == "model" and trained != shape:
+        text += f"; data.transform and augment make samples {trained} to train"
+        hint = "keep one size in data.transform and augment, or take a model for any, such as small_cnn"
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):

@@ -13,21 +13,19 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.analysis.objective import BASELINES
 from assay.build.trainer_options import is_distributed, is_stopped, is_unbounded
-from assay.compose.recipe import is_chosen
+from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
-from assay.config.tree import follow, source_key, target_nodes, walk
+from assay.config.tree import follow, source_key, split_key, target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.limits import NAMES, check_limits
 from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
-from assay.files.symlinks import RESULTS, TEXTS
 from assay.record.run_record import no_run_error
 from assay.targets.annotation import as_typed, check_value
-from assay.targets.external_values import WRITING, is_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 
 _LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay")
@@ -39,14 +37,7 @@ _NOT_NEGATIVE = Annotated[float, Meta(ge=0)]
 _BELOW_ONE = Annotated[float, Meta(ge=0, lt=1)]
 SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 _KEPT = Annotated[int, Meta(ge=0, le=1000)]
-_TIME = str | dict[Literal["weeks", "days", "hours", "minutes", "seconds"], Annotated[float, Meta(gt=0)]]
-_BATCHES = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=1)]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
-STEP_COUNTS = (
-    *("T_0", "T_max", "T_mult", "epochs", "milestones", "step_size", "step_size_down", "step_size_up"),
-    *("steps_per_epoch", "total_iters", "total_steps"),
-)
-"""Arguments of torch's schedulers that count steps or epochs."""
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "optimizer": {
         "lr": Annotated[float, Meta(gt=0, le=100)],
@@ -54,7 +45,8 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
     },
     "scheduler": {
-        **dict.fromkeys(STEP_COUNTS, _COUNT),
+        **dict.fromkeys(("T_0", "T_max", "T_mult", "milestones", "step_size", "step_size_up"), _COUNT),
+        **dict.fromkeys(("epochs", "steps_per_epoch", "total_iters", "total_steps"), _COUNT),
         **dict.fromkeys(("cooldown", "patience"), Annotated[int, Meta(ge=0)]),
         "gamma": Annotated[float, Meta(gt=0)],
         "last_epoch": Annotated[int, Meta(le=-1)],
@@ -70,30 +62,18 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
 """By group and argument: what the classes of known libraries take, and nothing comes of."""
 _TRAINER: Mapping[str, Any] = {
     **dict.fromkeys(("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT),
-    **dict.fromkeys(("min_epochs", "min_steps"), Annotated[int, Meta(ge=0)]),
-    **dict.fromkeys(("max_epochs", "max_steps", "num_sanity_val_steps"), Annotated[int, Meta(ge=-1)]),
-    **dict.fromkeys(("limit_val_batches", "limit_test_batches", "limit_predict_batches"), _BATCHES),
     "limit_train_batches": _SOME_BATCHES,
-    "max_time": _TIME,
-    "val_check_interval": _SOME_BATCHES | _TIME,
+    "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
-    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[Annotated[int, Meta(ge=0)]],
+    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[int],
     "profiler": str | dict[str, Any],
+    "matmul_precision": Literal["highest", "high", "medium"],
     "num_nodes": Annotated[int, Meta(ge=1, le=10_000)],
     "timeout_s": Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)],
-    "interface": str,
     "micro_batch": _COUNT | Literal["auto"],
-    "matmul_precision": Literal["highest", "high", "medium"],
     "compile": bool | Literal["blocks", "reduce-overhead", "max-autotune"],
     "channels_last": bool,
 }
-_DURATION = r"(?=.*[1-9])\d+:\d\d:\d\d:\d\d", "days:hours:minutes:seconds above zero", "00:01:30:00"
-_TEXTS = {
-    "max_time": _DURATION,
-    "val_check_interval": _DURATION,
-    "devices": (r"auto|-1|\d+(,\d+)*,?", "a number of devices, their indices, or auto", "1"),
-}
-"""What a text of the trainer must match, in words, and an example."""
 _NOT_HERE = {
     "barebones": "it leaves out checkpoints and metrics; trainer.profiler=simple shows where time goes",
     "fast_dev_run": "debug=one_batch tries one batch of everything, debug=small ten",
@@ -103,12 +83,9 @@ _NOT_HERE = {
 """Arguments of Lightning's that end without a trained model, or do nothing, with what to type."""
 _OTHERS: Mapping[str, Any] = {
     "baseline": Literal["auto", "none", *BASELINES],
-    "enforce_clean_git": bool,
     "optimizer.fused": bool | Literal["auto"],
-    "optimizer.line_search_fn": Literal["strong_wolfe"],
     "scheduler.frequency": _COUNT,
     "scheduler.interval": Literal["step", "epoch"],
-    "scheduler.monitor": str,
     "tags": list[str | int | float],
     **dict.fromkeys(("predictions.max_megabytes", "predictions.num_samples"), _KEPT),
     **dict.fromkeys(("data.seed", "data.split.seed"), SEED),
@@ -137,30 +114,25 @@ def check_numbers(config: DictConfig) -> None:
     """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
     for entry, value in follow(config):
         # What is quick comes first: OmegaConf is slow to say that a key is missing.
-        is_list = isinstance(entry.node, ListConfig) and entry.is_container
-        if not (is_list or is_number(value)) or not isinstance(entry.parent, DictConfig):
+        if not is_number(value):
             continue
-        if "_target_" not in entry.parent:
+        place = entry.parent
+        name = entry.name
+        if isinstance(place, ListConfig):
+            place = parent_of(place)
+            name = split_key(entry.key)[-2]
+        if not isinstance(place, DictConfig) or "_target_" not in place:
             continue
-        if str(entry.parent.get("_target_")).partition(".")[0] not in _LIBRARIES:
+        if str(place.get("_target_")).partition(".")[0] not in _LIBRARIES:
             continue
-        full_key = source_key(config, entry.key)
+        key = source_key(config, entry.key)
         group = entry.key.partition(".")[0]
-        container = OmegaConf.select(config, full_key.rpartition(".")[0]) if "." in full_key else None
-        full_key = entry.key if isinstance(container, DictConfig) and "_target_" in container else full_key
-        kind = _LIMITS.get(group, {}).get(str(entry.name))
-        numbers = {full_key: value}
-        if is_list:  # an item may wait for the data
-            items = follow(entry.node, full_key)
-            numbers = {item.key: number for item, number in items if item.parent is entry.node}
-        for key, number in numbers.items():
-            if not is_number(number):
-                continue
-            if kind is not None:
-                check_value(key, number, kind)
-            # Infinity has a meaning for activations.
-            if math.isnan(number) or (math.isinf(number) and (group != "model" or kind is not None)):
-                raise ConfigError(f"expected a finite number, got {number}", key=key, hint=f"{key}=0.1")
+        kind = _LIMITS.get(group, {}).get(str(name))
+        if kind is not None:
+            check_value(key, value, kind)
+        # Infinity has a meaning for activations.
+        if math.isnan(value) or (math.isinf(value) and (group != "model" or kind is not None)):
+            raise ConfigError(f"expected a finite number, got {value}", key=key, hint=f"{key}=0.1")
 
 
 def check_trainer(config: DictConfig) -> None:
@@ -172,10 +144,12 @@ def check_trainer(config: DictConfig) -> None:
     for name, kind in _TRAINER.items():
         if values.get(name) is not None:
             check_value(f"trainer.{name}", values[name], kind)
-    for name, (pattern, expected, example) in _TEXTS.items():
-        if isinstance(value := values.get(name), str) and not re.fullmatch(pattern, value.strip()):
-            key = f"trainer.{name}"
-            raise ConfigError(f"expected {expected}, got {value!r}", key=key, hint=f"{key}={example}")
+    devices = values.get("devices")
+    if isinstance(devices, str) and not re.fullmatch(r"auto|-1|\d+(,\d+)*,?", devices):
+        expected = "a number of devices, their indices, or auto"
+        raise ConfigError(
+            f"expected {expected}, got {devices!r}", key="trainer.devices", hint="trainer.devices=1"
+        )
     for name, instead in _NOT_HERE.items():
         if values.get(name):
             raise ConfigError("assay does not use this argument", key=f"trainer.{name}", hint=instead)
@@ -206,14 +180,6 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
             key="trainer.max_epochs",
             hint="trainer.max_epochs=30, trainer.max_time=00:01:00:00, or callbacks=[default,early_stopping]",
         )
-    for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
-        low = values.get(least)
-        high = values.get(most)
-        if most == "max_epochs" and is_chosen(config, "trainer.max_epochs"):
-            continue
-        if is_whole(low) and is_whole(high) and -1 < high < low:
-            hint = f"trainer.{most}={low}, or trainer.{least}={high}"
-            raise ConfigError(f"expected at most {most}={high}, got {low}", key=f"trainer.{least}", hint=hint)
 
 
 def _check_micro_batch(config: DictConfig, values: Mapping[str, Any]) -> None:
@@ -319,32 +285,13 @@ def _path(full: str, node: DictConfig, name: str) -> Path | None:
 
 
 _KIND: Final = ".ModelCheckpoint"
-_OURS: Final = ("assay.", "lightning.")
-_FILES: Final = ("path", "file", "filepath")
-"""Arguments of theirs that name a file; other paths are folders."""
-_LOCAL: Final = ("sqlite:///", "file://", "file:")
-_OWN: Final = (*TEXTS, *RESULTS, "record.json", "encoder.json", "log.txt", ".lock", "checkpoints")
-"""What assay itself writes into a run directory, beside its metrics.csv."""
 
 
 def check_output_paths(config: DictConfig) -> None:
-    """Refuse a job that could not write its run directory, or what its callbacks and loggers are to write."""
+    """Refuse a job that could not write its run directory, or keeps its checkpoints elsewhere."""
     run_dir = str(config.get("run_dir") or "")
     check_folder("hydra.run.dir", run_dir)
     _check_checkpoint_dirs(config, run_dir)
-    for key, value, is_file in _places(config):
-        if not value:
-            kind = "file" if is_file else "folder"
-            raise ConfigError(
-                f"expected a {kind}, got an empty path", key=key, hint=f"{key}='${{run_dir}}/…'"
-            )
-        if why := _why_unwritable(value, is_file=is_file):
-            raise ConfigError(f"{value!r}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
-        inside = os.path.relpath(value, run_dir).partition(os.sep)[0]
-        if is_file and inside in _OWN:
-            raise ConfigError(
-                "the run itself writes this file", key=key, hint=f"{key}='${{run_dir}}/metrics.csv'"
-            )
 
 
 def check_folder(key: str, path: str) -> None:
@@ -354,14 +301,12 @@ def check_folder(key: str, path: str) -> None:
         raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE")
 
 
-def _why_unwritable(path: str, *, is_file: bool = False) -> str:
-    """Why nothing can be written there; empty where it can."""
+def _why_unwritable(path: str) -> str:
+    """Why no folder can be made there; empty where it can."""
     full_path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
     existing = next(place for place in (full_path, *full_path.parents) if os.path.lexists(place))
-    if existing == full_path and existing.is_dir() is is_file:
-        return "expected a file, but this is a folder" if is_file else "this is not a folder"
-    if existing != full_path and not existing.is_dir():
-        return f"{existing} is not a folder"
+    if not existing.is_dir():
+        return "this is not a folder" if existing == full_path else f"{existing} is not a folder"
     return "" if os.access(existing, os.W_OK) else f"{existing} is not writable"
 
 
@@ -381,23 +326,3 @@ def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
                 key=key,
                 hint=f"{key}='${{run_dir}}/checkpoints', and hydra.run.dir=… for the whole run elsewhere",
             )
-
-
-def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
-    """Key and value of each path that a class of a known library writes to, and whether it is a file's."""
-    for group in WRITING:
-        node = config.get(group)
-        for entry in walk(node, group) if isinstance(node, DictConfig) else ():
-            if not isinstance(entry.parent, DictConfig) or entry.is_container:
-                continue
-            if not str(entry.parent.get("_target_")).startswith(_OURS):
-                continue  # custom code may do anything with a path
-            name = str(entry.name)
-            value = value_of(entry.parent, entry.name)
-            if not isinstance(value, str):
-                continue
-            local = next((value[len(scheme) :] for scheme in _LOCAL if value.startswith(scheme)), None)
-            if local is not None:
-                yield entry.key, local, value.startswith("sqlite")
-            elif is_path(name) and "://" not in value:
-                yield entry.key, value, name in _FILES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from abc import ABC, abstractmethod
@@ -77,12 +76,8 @@ def match_names(patterns: Iterable[str], names: Sequence[str], key: str) -> set[
                 f"{key}[{index}]={pattern!r} is not a regular expression ({error}); for example '\\.bias$'"
             ) from error
         if not matches:
-            parts = {".".join(name.split(".")[:length]) for name in names for length in range(1, 4)}
-            close = difflib.get_close_matches(str(pattern), sorted(parts), n=3, cutoff=0.3) or names[:3]
-            raise ValueError(
-                f"{key}[{index}]={pattern!r} matches no parameter of this model; similar names: "
-                f"{', '.join(close)}"
-            )
+            close = ", ".join(names[:3])
+            raise ValueError(f"{key}[{index}]={pattern!r} matches no parameter of this model, as {close} are")
         matching |= matches
     return matching
 

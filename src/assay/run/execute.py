@@ -25,7 +25,6 @@ from assay.build.assembly import notes_on_hyper_parameters, notes_on_parts
 from assay.build.node import score_directions, score_shares
 from assay.build.trainer_options import is_sharded
 from assay.callbacks.pruning import Pruned
-from assay.check.callbacks import notes_on_averages
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
 from assay.errors import AssayError, NonFiniteError
@@ -365,7 +364,7 @@ def _notes(assembly: Assembly) -> list[str]:
     module = assembly.module
     config = assembly.config
     of_parts = notes_on_parts(config, module.model, module.finetune) if isinstance(module, Module) else []
-    notes = [*getattr(data, "notes", ()), *of_parts, *notes_on_averages(config)]
+    notes = [*getattr(data, "notes", ()), *of_parts]
     notes += notes_on_hyper_parameters(module, data)
     if not isinstance(assembly.trainer.fit_loop, FitLoop):
         kind = type(assembly.trainer).__name__

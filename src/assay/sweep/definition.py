@@ -177,12 +177,11 @@ def check_same_loss(sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Ma
     differing = next(filter(None, map(find_unlike_losses, of_data.values())), {})
     if not name or not differing:
         return
-    shared = [score for score in next(iter(reports.values())).scores if score.startswith("val/")]
-    shared = [score for score in shared if all(score in report.scores for report in reports.values())]
-    metric = next((score for score in shared if not score.endswith("loss")), "METRIC")
+    scores = next(iter(reports.values())).scores
+    others = (score for score in scores if score.startswith("val/") and not score.endswith("loss"))
     key, values = next(iter(differing.items()))
     raise ConfigError(
         f"jobs cannot be compared by {name}: it is not the same quantity under {key}={', '.join(values)}",
         key="hydra.sweeper.objective",
-        hint=f"hydra.sweeper.objective={metric}",
+        hint=f"hydra.sweeper.objective={next(others, 'METRIC')}",
     )

@@ -10,9 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-
 from assay.analysis.objective import scores_of
 from assay.check.checker import Checker
 from assay.check.values import check_folder
@@ -75,7 +72,7 @@ def resolve_folders(
         if not (is_there and at_home and in_project):
             flags.append(f"--config-dir {shlex.quote(str(recorded))}")
     before = merge_commands(journal.commands)
-    typed_now = _override_keys(overrides)
+    typed_now = {key_of(word) for word in overrides}
     words = [word for word in before if key_of(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
     missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
@@ -106,18 +103,7 @@ def merge_commands(commands: Iterable[Sequence[str]]) -> list[str]:
 
 def key_of(override: str) -> str:
     """Its key, or the group that it chooses of."""
-    return override.partition("=")[0].lstrip("+~")
-
-
-def _override_keys(overrides: Sequence[str]) -> set[str]:
-    """Keys of overrides, as Hydra parses them."""
-    keys = set()
-    for text in overrides:
-        try:
-            keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([text])}
-        except HydraException:
-            keys.add(key_of(text))
-    return keys
+    return override.partition("=")[0].strip().lstrip("+~")
 
 
 _PATIENCE: Final = 30.0
@@ -162,7 +148,7 @@ def resume_sweep(
         stack.enter_context(_lock_sweep(directory))
         journal = Journal.open(directory)
         # Trusted packages have to be named again on each resume.
-        before = ([word for word in words if KEY not in _override_keys([word])] for words in journal.commands)
+        before = ([word for word in words if key_of(word) != KEY] for words in journal.commands)
         typed = merge_commands([*before, overrides])
         sweep_dir = [f"hydra.sweep.dir={quote_text(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))

@@ -321,12 +321,6 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
     if best is not None:
         path = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {path}  ({BEST} beside the table)")
-        scores = best.outcome.metrics if best.outcome else {}
-        for name, value in scores.items():
-            kind, _, score = name.partition("/")
-            if kind == "baseline" and value > (own := scores.get(f"test/{score}", value)):
-                numbers = f"{format_score(score, value)}, more than that job's {format_score(score, own)}"
-                console.print(f"[bold]baseline[/bold]  {escape(score.replace('_', ' '))} {numbers}")
     print_lines(console, label_commands(next_commands(result)))
 
 
@@ -417,19 +411,16 @@ def _find_log(result: SweepResult, job: JobRecord) -> Path:
 def next_commands(result: SweepResult) -> list[str]:
     """Commands to type next; none for a sweep without jobs."""
     jobs = result.jobs
-    if not jobs:
-        return []
     directory = result.directory
     best = result.best
     ended = sum(job.status in _ENDED for job in jobs)
     report = [command("report", directory)] if ended else []
     if result.total > ended:
-        return [command("resume", directory), *report]
-    if best is None and any(job.status == "finished" for job in jobs):
-        return [*report, command("compare", directory)]
+        return [command("resume", directory), *report] if jobs else []
     if best is None:
-        failed = any(job.status == "failed" for job in jobs)
-        return [*report, *([command("resume", directory, "--failed")] if failed else [])]
+        is_finished = any(job.status == "finished" for job in jobs)
+        again = command("compare", directory) if is_finished else command("resume", directory, "--failed")
+        return [*report, again]
     if result.is_repeated:
         return [*report, command("compare", directory)]
     is_searched = any(override.startswith("sweep=") for override in best.overrides)

@@ -25,7 +25,7 @@ from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import check_links
 from assay.process import Stopped
-from assay.quoting import format_duration, quote_text
+from assay.quoting import quote_text
 from assay.record.journal import append_events, read_lines
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
@@ -109,7 +109,7 @@ def try_change(
     began = time.monotonic()
     trial = _Trial(against, typed, metric, config_dir, began + budget_s)
     if trial.change or not reveal:
-        trial.check(budget_s)
+        trial.check()
     trial.directory.mkdir(parents=True, exist_ok=True)
     check_links(trial.directory)
     with lock_run(trial.directory):
@@ -170,7 +170,7 @@ class _Trial:
         words = merge_commands([self._before, self.change])  # ~KEY takes back what was typed before
         self._after = [word for word in words if word[0] != "~" or key_of(word) not in typed_before]
 
-    def check(self, budget_s: float) -> None:
+    def check(self) -> None:
         """Refuse what cannot be compared, before anything runs."""
         if not self.change:
             raise ConfigError("expected a change, such as optimizer.lr=0.01", hint="assay try --help")
@@ -196,11 +196,6 @@ class _Trial:
         if self._aim[0].endswith("loss") and (unlike := find_unlike_losses(losses)):
             message = f"{self._aim[0]} is not the same quantity with another {', '.join(unlike)}"
             raise ConfigError(message, key="--metric", hint="--metric val/accuracy, or another score")
-        run_s = statistics.fmean(run.seconds for run in self._runs)
-        if budget_s < run_s:
-            message = f"it is shorter than a run of the reference ({format_duration(run_s)})"
-            enough = math.ceil((_MOST_SEEDS + 2 * _FEWEST) * run_s / 60)
-            raise ConfigError(message, key="--budget", hint=f"--budget {enough}m")
 
     def decide(self, result: Try) -> Try:
         """Train on the seeds of the reference, and on fresh ones of both where that is promising."""

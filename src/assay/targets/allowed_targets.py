@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
@@ -273,21 +272,12 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     if not is_dotted_path(target):
         raise ConfigError(f"expected the dotted name of a class, got {target!r}", key=full_key, hint=hint)
     root = target.partition(".")[0]
-    guess = _guess(target)
     if is_library(root):
         reason = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
-        raise ConfigError(f"{target!r} is not allowed: {reason}{guess}", key=full_key, hint=hint)
+        raise ConfigError(f"{target!r} is not allowed: {reason}", key=full_key, hint=hint)
     raise ConfigError(
-        f"{target!r} is not allowed: {root!r} is neither a known package nor one that you trust{guess}",
+        f"{target!r} is not allowed: {root!r} is neither a known package nor one that you trust",
         key=full_key,
         hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml, "
         f"or add {KEY}=[{root}] to a command that takes KEY=VALUE",
     )
-
-
-def _guess(target: str) -> str:
-    """What was probably meant: the same name in a place that is spelled nearly alike."""
-    tails = [".".join(target.split(".")[-count:]) for count in (2, 1)]
-    places = [*EXACT, *FUNCTIONS, *(f"{place}.{tail}" for tail in tails for place in PLACES)]
-    meant = [match for match in difflib.get_close_matches(target, places, n=1, cutoff=0.8) if match != target]
-    return f"; did you mean {meant[0]!r}?" if meant else ""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-import pkgutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -24,29 +22,6 @@ _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _FOR_TYPE_CHECKERS = {"Tensor": torch.Tensor, "nn": torch.nn, "torch": torch}
 """Names that a module may import for the type checker alone."""
 _WIDTH = 120
-_HANDED_ON: Mapping[str, str] = {
-    **dict.fromkeys(("EMAWeightAveraging", "WeightAveraging"), "torch.optim.swa_utils:AveragedModel"),
-    "DDPStrategy": "torch.nn.parallel:DistributedDataParallel",
-    "FSDPStrategy": "torch.distributed.fsdp:FullyShardedDataParallel",
-    **dict.fromkeys(("ModelSummary", "RichModelSummary"), ""),
-    "PyTorchProfiler": "torch.profiler:profile",
-    "TensorBoardLogger": "torch.utils.tensorboard:SummaryWriter",
-    "ThroughputMonitor": "lightning.fabric.utilities.throughput:Throughput",
-    "WandbLogger": "wandb:init",
-}
-"""Classes of Lightning's that hand `**kwargs` on, and what takes them; some drop unknown ones."""
-_ALSO: Mapping[str, tuple[str, ...]] = {
-    "PyTorchProfiler": ("export_to_flame_graph", "metric"),
-    "RichModelSummary": ("header_style",),
-}
-"""Names in `**kwargs` that these classes look for themselves."""
-_GIVEN = ("log_dir", "model", "module")
-"""Arguments that they give themselves."""
-_NETWORKS = (
-    *("AlexNet", "ConvNeXt", "DenseNet", "EfficientNet", "MNASNet", "MobileNetV2", "ResNet", "ShuffleNetV2"),
-    *("SqueezeNet", "SwinTransformer", "VGG", "VisionTransformer"),
-)
-"""torchvision's classes that builders (`resnet18`) hand `**kwargs` on to; some drop unknown ones."""
 
 
 @final
@@ -56,25 +31,24 @@ class Call:
 
     name: str
     parameters: Mapping[str, inspect.Parameter]
-    own: tuple[str, ...]
     takes_any: bool
     many: Any
 
     @property
     def by_position(self) -> list[str]:
         """Names of those that an unnamed value can stand for, in their order."""
-        return [name for name in self.own if self.parameters[name].kind in _BY_POSITION]
+        return [name for name, parameter in self.parameters.items() if parameter.kind in _BY_POSITION]
 
     @property
     def required(self) -> list[str]:
         """Names of those without a default."""
-        return [name for name in self.own if self.parameters[name].default is inspect.Parameter.empty]
+        empty = inspect.Parameter.empty
+        return [name for name, parameter in self.parameters.items() if parameter.default is empty]
 
     def in_short(self, about: Collection[str] = ()) -> str:
         """The signature in a line, without what is of no interest."""
-        near = {match for name in about for match in difflib.get_close_matches(name, self.parameters, n=3)}
-        shown = {*self.required, *near.union(about).intersection(self.parameters)}
-        for name in self.own:
+        shown = {*self.required, *about} & {*self.parameters}
+        for name in self.parameters:
             if len(self._line({*shown, name})) > _WIDTH:
                 break
             shown.add(name)
@@ -107,55 +81,17 @@ def call_of(target: Callable[..., Any]) -> Call | None:
     params = list(signature.parameters.values())
     if inspect.isclass(target) and target.__init__ is torch.nn.Module.__init__:
         params = []  # its `*args, **kwargs` are there to be refused
-    parameters = {item.name: _resolve_parameter(target, item) for item in params if item.kind not in _MANY}
-    names = tuple(parameters)
+    named = {item.name: _resolve_parameter(target, item) for item in params if item.kind not in _MANY}
     takes_any = any(item.kind is item.VAR_KEYWORD for item in params)
-    if takes_any:
-        handed_on = _forwarded_parameters(target)
-        if handed_on is not None:
-            takes_any = False
-            parameters = {**{item.name: item for item in handed_on}, **parameters}
-            parameters = {name: parameters[name] for name in (*names, *parameters)}
-    many = next(
-        (_resolve_parameter(target, item).annotation for item in params if item.kind is item.VAR_POSITIONAL),
-        None,
-    )
+    several = [_resolve_parameter(target, item) for item in params if item.kind is item.VAR_POSITIONAL]
+    many = several[0].annotation if several else None
     if target is torch.nn.Sequential:
         many = torch.nn.Module  # its annotation stands in an overload
-    return Call(str(getattr(target, "__name__", target)), parameters, names, takes_any, many)
-
-
-def _forwarded_parameters(target: Any) -> list[inspect.Parameter] | None:
-    """Parameters that `**kwargs` are forwarded to, if they are checked only after the object is built."""
-    name, home = (str(getattr(target, one, "")) for one in ("__name__", "__module__"))
-    if home.startswith("torchvision."):
-        network = target
-        if not inspect.isclass(target):
-            made = target.__annotations__.get("return")
-            network = resolve_annotation(target, "return", made, _FOR_TYPE_CHECKERS)
-        return _named_parameters(network) if getattr(network, "__name__", "") in _NETWORKS else None
-    if not home.startswith("lightning.") or name not in _HANDED_ON:
-        return None
-    try:
-        parameters = _named_parameters(pkgutil.resolve_name(_HANDED_ON[name])) if _HANDED_ON[name] else []
-    except ImportError:
-        return None  # reported where installed packages are checked
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [one for one in parameters if one.name not in _GIVEN]
-    return parameters + [
-        inspect.Parameter(also, keyword, default=None, annotation=Any) for also in _ALSO.get(name, ())
-    ]
-
-
-def _named_parameters(target: Any) -> list[inspect.Parameter]:
-    parameters = inspect.signature(target).parameters.values()
-    return [_resolve_parameter(target, parameter) for parameter in parameters if parameter.kind not in _MANY]
+    return Call(str(getattr(target, "__name__", target)), named, takes_any, many)
 
 
 def _resolve_parameter(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
     annotation = parameter.annotation
-    if (getattr(target, "__name__", ""), parameter.name) == ("WandbLogger", "experiment"):
-        annotation = type(None)  # an object of a running program
     is_known = annotation is not parameter.empty
     resolved = resolve_annotation(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
     return parameter.replace(annotation=resolved)

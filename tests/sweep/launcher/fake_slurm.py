@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-NAMES = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
+NAMES = ("sbatch", "srun", "squeue", "scancel", "scontrol")
 
 
 def install(folder: Path) -> None:
@@ -61,8 +61,6 @@ def main(folder: Path, program: str, *words: str) -> None:
                 subprocess.Popen(words[start:], **of_task(options, task, nodes)) for task in range(nodes)
             ]
             sys.exit(max([task.wait() for task in tasks], key=abs))
-        case "sinfo":
-            print(*("node1", "node2", "node1"), sep="\n")  # the first in two partitions
         case "squeue":
             for path in jobs.glob("*.name"):
                 state = "COMPLETED" if path.with_suffix(".over").exists() else "RUNNING"

@@ -60,9 +60,9 @@ class Launcher(ABC):
         """
         if job_spec.nodes > 1:
             raise ConfigError(
-                f"job {job_spec.number} needs {job_spec.nodes} nodes, and this launcher has one machine",
+                f"job {job_spec.number} needs {job_spec.nodes} nodes, and this launcher has one for each job",
                 key="trainer.num_nodes",
-                hint="hydra/launcher=slurm, hydra/launcher=ray, or trainer.num_nodes=1",
+                hint="hydra/launcher=slurm, torchrun on each machine without -m, or trainer.num_nodes=1",
             )
 
     @abstractmethod

@@ -20,10 +20,9 @@ from typing import IO, TYPE_CHECKING, Any, Final, final
 
 from assay.build.trainer_options import WORLD_SIZES
 from assay.check.report import Proof, Report
-from assay.config.serialize import from_text, to_text
+from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError
 from assay.record.run_record import Outcome, reason_of
-from assay.run.world import GANG, World, address_of
 from assay.sweep.job_spec import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
@@ -285,28 +284,9 @@ class ClusterWorker:
         """Tells that there is a place for this process."""
         return True
 
-    def meeting_place(self, job_spec: JobSpec) -> tuple[str, int]:
-        """Address and free port at which the processes of a gang meet, of which this is the first one's."""
-        from omegaconf import OmegaConf
-
-        if interface := OmegaConf.select(from_text(job_spec.config), "trainer.interface"):
-            address = address_of(interface)
-        else:
-            import ray
-
-            address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]  # Ray left it untyped
-        with socket.create_server((address, 0)) as free:
-            return address, int(free.getsockname()[1])
-
-    def run(
-        self, key: str, job_spec: JobSpec, node: int = 0, place: tuple[str, int] | None = None
-    ) -> Outcome:
-        """Run a job to its end, or a node's share of it; never raises."""
+    def run(self, key: str, job_spec: JobSpec) -> Outcome:
+        """Run a job to its end; never raises."""
         environment = dict.fromkeys(_OF_LAUNCHERS) | job_spec.environment
-        if place is not None:
-            address, port = place
-            world = World(node, job_spec.nodes, node=node, address=address, port=port, job=key)
-            environment[GANG] = world.to_json()
         try:
             return self._run(key, replace(job_spec, environment=environment))
         except Exception as error:  # whatever it is, the launcher waits for an answer
