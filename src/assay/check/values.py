@@ -103,7 +103,6 @@ _NOT_HERE = {
 """Arguments of Lightning's that end without a trained model, or do nothing, with what to type."""
 _OTHERS: Mapping[str, Any] = {
     "baseline": Literal["auto", "none", *BASELINES],
-    "enforce_clean_git": bool,
     "optimizer.fused": bool | Literal["auto"],
     "optimizer.line_search_fn": Literal["strong_wolfe"],
     "scheduler.frequency": _COUNT,
