@@ -351,7 +351,7 @@ def _frame(
         outputs = outputs[torch.from_numpy(finite)]
     if predictor.kind is None:
         numbers = outputs.reshape(len(outputs), -1).numpy()
-        columns = {f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])}
+        columns: dict[str, Any] = {f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])}
     else:
         predictions = predictor.typed(outputs)
         if block.sizes:
