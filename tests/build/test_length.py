@@ -321,21 +321,6 @@ def test_steps_that_are_typed_end_the_run() -> None:
     assert proved(*SYNTHETIC, "model=mlp", "trainer.min_epochs=90").spec["max_epochs"] == 90
 
 
-@pytest.mark.always("overrides1-False", "overrides2-True")
-@pytest.mark.parametrize(
-    ("overrides", "short"),
-    [
-        (("trainer.max_epochs=1",), True),
-        (("trainer.max_epochs=1", "data.source.num_samples=50000"), False),
-        (("trainer.max_steps=299",), True),
-        (("debug=small",), False),
-    ],
-)
-def test_a_run_of_few_steps_is_told(overrides: tuple[str, ...], short: bool) -> None:
-    given = overrides if any("num_samples" in one for one in overrides) else (*overrides, "seed=0")
-    assert ("too few for most models" in told(*SYNTHETIC, "model=mlp", *given)) is short
-
-
 def test_early_stopping_waits_for_a_quarter_of_the_epochs() -> None:
     typed = (*SYNTHETIC, "model=mlp", "callbacks=[default,early_stopping]")
     assert proved(*typed, "data.source.num_samples=100").spec["patience"] == 50

@@ -36,14 +36,10 @@ NOTHING, ONE_GPU, FOUR_GPUS, APPLE = (0, False), (1, False), (4, False), (0, Tru
         (APPLE, ("gpu", 1, "16-mixed"), "", ""),
         (APPLE, ("cpu", 1, "64-true"), "", ""),
         (NOTHING, ("gpu", 1, "32-true"), "no GPU", "device=cpu"),
-        (ONE_GPU, ("gpu", 2, "32-true"), "1 GPU", "trainer.devices=1"),
-        (FOUR_GPUS, ("gpu", "5", "32-true"), "4 GPU", "trainer.devices=4"),
-        (FOUR_GPUS, ("gpu", [0, 4], "32-true"), "no GPU 4", "trainer.devices=[0]"),
         (NOTHING, ("mps", 1, "32-true"), "no Apple GPU", "device=cpu"),
         (APPLE, ("cuda", 1, "32-true"), "no GPU", "device=cpu"),
         (NOTHING, ("cpu", 1, "16-mixed"), "precision=fp16", "precision=bf16"),
         (NOTHING, ("auto", 1, "16-true"), "precision=fp16", "precision=bf16"),
-        (APPLE, ("auto", 1, "64-true"), "no double precision", "device=cpu"),
     ],
 )
 def test_devices(

@@ -34,7 +34,6 @@ OF_CHECK: Final[dict[str, str]] = {
 _COUNTS = "check takes data.spec at its word; the run compares it with the data before it trains"
 _PATH = "the logger refuses what is no path when it is made, before the first step"
 IN_TRAINING: Final[dict[str, str]] = {
-    " enforce_clean_git=true": "no repository is here; the command's own check looks for one",
     " data.spec.class_counts.all=[50,50]": _COUNTS,
     " data.spec.class_counts.all=[50,50,50,50,50]": _COUNTS,
     "logger/tensorboard +logger.tensorboard.sub_dir=[1,2]": _PATH,

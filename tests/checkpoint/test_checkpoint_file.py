@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import logging
@@ -95,62 +94,6 @@ def test_without_a_sum_it_loads_and_the_log_says_so(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         assert same(load(tmp_path / "foreign.ckpt"), OLD)
     assert "foreign.ckpt has no SHA-256 beside it" in caplog.text
-
-
-def save_both(checkpoint: dict[str, Any], folder: Path, *, background: bool = False) -> None:
-    file = CheckpointFile(background=background)
-    for name in ("best.ckpt", "last.ckpt"):
-        file.save_checkpoint({**checkpoint, "global_step": 1}, folder / name)
-    file.teardown()
-
-
-@pytest.mark.parametrize("background", [False, True])
-def test_two_of_a_step_that_are_the_same_are_one_file(tmp_path: Path, background: bool) -> None:
-    best, last = tmp_path / "best.ckpt", tmp_path / "last.ckpt"
-    for checkpoint in (OLD, NEW, NEW):
-        save_both(checkpoint, tmp_path, background=background)
-        assert best.samefile(last)
-        assert names(tmp_path) == {"best.ckpt", "best.ckpt.sha256", "last.ckpt", "last.ckpt.sha256"}
-        assert sha256(best) == sha256(last) == hashlib.sha256(last.read_bytes()).hexdigest()
-        assert same(load(last), checkpoint)
-    save(OLD, last)
-    assert same(load(best), NEW), "it is replaced, not written to"
-    CheckpointFile().remove_checkpoint(last)
-    assert same(load(best), NEW)
-
-
-def test_what_is_not_the_same_or_cannot_be_linked_is_a_file_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    best, last, file = tmp_path / "best.ckpt", tmp_path / "last.ckpt", CheckpointFile()
-    file.save_checkpoint({**NEW, "global_step": 1}, best)
-    file.save_checkpoint({**NEW, "global_step": 1, "more": 1}, last)
-    assert not best.samefile(last)
-    file.save_checkpoint({**NEW, "global_step": 2}, best)
-    file.save_checkpoint({**NEW, "global_step": 3}, last)
-    assert not best.samefile(last)
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    save_both(NEW, tmp_path)
-    assert not best.samefile(last)
-    assert sha256(best) == sha256(last)
-    assert same(load(last), NEW)
-    assert len(names(tmp_path)) == 4
-
-
-def test_whatever_call_a_process_dies_at_two_that_are_one_are_whole(tmp_path: Path) -> None:
-    number = count_calls(partial(save_both, NEW, tmp_path / "count"), ".ckpt")
-    for k in range(number):
-        folder = tmp_path / str(k)
-        save_both(OLD, folder)
-        assert dies_at(k, partial(save_both, NEW, folder), below=".ckpt")
-        epochs = [load(folder / name)["epoch"] for name in ("best.ckpt", "last.ckpt")]
-        assert epochs in ([1, 1], [2, 1], [2, 2])
-        save_both(NEW, folder)
-        assert (folder / "best.ckpt").samefile(folder / "last.ckpt")
 
 
 class Slow:
@@ -301,8 +244,8 @@ class Writes:
         self.put("first", Path("first"), -1, wait=True)
         assert self.began.wait(20)
 
-    def put(self, label: str, path: Path, moment: int, *, may_wait: bool = True, wait: bool = False) -> None:
-        self.writer.put(partial(self._do, label, wait), path, moment, may_wait=may_wait)
+    def put(self, label: str, path: Path, moment: int, *, wait: bool = False) -> None:
+        self.writer.put(partial(self._do, label, wait), path, moment)
 
     def _do(self, label: str, wait: bool) -> None:
         self.began.set()
@@ -322,11 +265,11 @@ def writes() -> Iterator[Writes]:
     writes.end()
 
 
-def test_of_many_moments_the_first_and_the_newest_are_written(writes: Writes) -> None:
+def test_of_many_moments_the_newest_are_written(writes: Writes) -> None:
     for moment in range(9):
         writes.put(f"best {moment}", BEST, moment)
         writes.put(f"last {moment}", LAST, moment)
-    assert writes.end() == ["best 0", "last 0", "best 7", "last 7", "best 8", "last 8"]
+    assert writes.end() == ["best 7", "last 7", "best 8", "last 8"]
 
 
 @pytest.mark.parametrize("improved", list(itertools.product([False, True], repeat=4)))

@@ -1,6 +1,5 @@
 """Which checkpoint a run goes on from; damage is noticed before anything is unpickled."""
 
-import os
 import random
 import shutil
 from pathlib import Path
@@ -11,7 +10,6 @@ import torch
 
 from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint
 from assay.errors import AssayError
-from assay.files.checksum import describe_damage, sum_path
 from assay.record.run_record import RunRecord
 from assay.run.saved_config import read_config
 
@@ -81,29 +79,6 @@ def test_one_that_does_not_say_how_far_it_is_is_refused(tmp_path: Path, said: di
     found = find_newest_checkpoint(tmp_path)
     reason = "does not say how far training was: it was changed"
     assert (found.path, found.refused) == (best, [(best.with_name("last.ckpt"), reason)])
-
-
-def test_the_best_and_the_last_of_one_step_are_one_file_and_either_can_go(
-    run_dir: Path, tmp_path: Path
-) -> None:
-    """Of a real run, whose last epoch was its best."""
-    copy = tmp_path / "checkpoints"
-    shutil.copytree(run_dir / "checkpoints", copy, copy_function=os.link)
-    best, last = copy / "best.ckpt", copy / "last.ckpt"
-    assert best.samefile(last)
-    assert describe_damage(best) == describe_damage(last) == ""
-    file = CheckpointFile()
-    content = file.load_checkpoint(last)
-    file.remove_checkpoint(best)
-    assert (best.exists(), sum_path(best).exists(), describe_damage(last)) == (False, False, "")
-    file.save_checkpoint(content, best)
-    assert not best.samefile(last), "nothing says that they are of one step"
-    file.save_checkpoint(content, last)
-    assert best.samefile(last)
-    file.save_checkpoint({**content, "global_step": 10**6}, last)
-    assert not best.samefile(last)
-    assert describe_damage(best) == describe_damage(last) == ""
-    assert torch.load(best, weights_only=True)["global_step"] == content["global_step"]
 
 
 @pytest.fixture(scope="module")

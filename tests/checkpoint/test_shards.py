@@ -119,7 +119,7 @@ def link(folder: Path, other: Path) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "missing": (lambda folder, _: first(folder).unlink(), "a shard that is missing"),
-    "cut": (cut, "a shard that is cut short"),
+    "cut": (cut, "a shard that is damaged, or of another save"),
     "flipped": (flip, "a shard that is damaged, or of another save"),
     "of another save": (
         lambda a, b: shutil.copy(first(b), first(a)),

@@ -84,7 +84,6 @@ def test_what_is_named_can_be_typed(place: Place) -> None:
         *named_by(place, "train", *typed_with, *run),
         *named_by(place, "train", "-m", *typed_with, *sweep),
         *named_by(place, "data", *typed_with),
-        *named_by(place, "tune", "--lr", *typed_with, "trainer.max_epochs=60"),
         *named_by(place, "predict", "out/a run", TABLE),
     ]
     advice = documented("resume", "out/a run", folder=place.folder)[1]["baseline"]["advice"]

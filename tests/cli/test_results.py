@@ -228,7 +228,7 @@ def test_without_the_extra(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else find(name, *rest)
     )
-    said = typed("export", run_dir, code=1)
+    said = typed("export", run_dir, code=2)
     assert "needs the package onnxscript, which is not installed" in said.stderr
     assert "pip install 'assay[export]'" in said.stderr
 

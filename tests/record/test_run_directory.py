@@ -129,7 +129,7 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lock of a run that a process on another machine has written, whose locks do not reach here."""
     monkeypatch.setattr("assay.record.run_lock._BEAT", 0.1)
-    (tmp_path / FILE).write_text("77 far-away 4\n")
+    (tmp_path / FILE).write_text("77 far-away\n")
     return tmp_path / FILE
 
 
@@ -147,26 +147,15 @@ def test_a_run_that_is_written_on_another_machine_is_not_taken_over(elsewhere: P
         pass
     ended.set()
     thread.join()
-    assert elsewhere.read_text() == "77 far-away 4\n"
+    assert elsewhere.read_text() == "77 far-away\n"
 
 
 def test_a_run_that_shows_no_sign_of_life_is_taken_over_once(elsewhere: Path) -> None:
     with lock_run(elsewhere.parent):
-        assert elsewhere.read_text() == f"{os.getpid()} {socket.gethostname()} 5\n"
+        assert elsewhere.read_text() == f"{os.getpid()} {socket.gethostname()}\n"
         before = elsewhere.stat().st_mtime_ns
         wait_for(lambda: elsewhere.stat().st_mtime_ns > before)
     assert elsewhere.read_text() == "", "whoever comes next, wherever, does not wait"
-
-
-def test_a_run_that_was_written_elsewhere_long_ago_is_taken_over_at_once(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("assay.record.run_lock._BEAT", 10.0)
-    os.utime(elsewhere, (0, 0))
-    with lock_run(elsewhere.parent):
-        assert [path.name for path in elsewhere.parent.iterdir()] == [FILE]
-        assert elsewhere.read_text().endswith(" 5\n")
-    assert "heartbeat" not in caplog.text
 
 
 def test_whoever_was_taken_over_ends(elsewhere: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -176,10 +165,10 @@ def test_whoever_was_taken_over_ends(elsewhere: Path, capfd: pytest.CaptureFixtu
             time.sleep(60)
         os._exit(0)
     wait_for(lambda: elsewhere.read_text().startswith(f"{process} "))
-    elsewhere.write_text("9 far-away\x1b]0;title\a 6\n")
+    elsewhere.write_text("9 far-away\x1b]0;title\a\n")
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 1
     message = capfd.readouterr().err
-    assert r"taken over by 9 far-away\x1b]0;title\x07 6" in message
+    assert r"taken over by 9 far-away\x1b]0;title\x07" in message
     assert "\x1b" not in message
 
 

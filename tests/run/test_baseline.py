@@ -29,8 +29,7 @@ from assay.errors import ConfigError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.run import execute
-from assay.run.baseline import advise
-from assay.run.threshold import best_threshold
+from assay.run.after_test import advise, best_threshold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,19 +77,6 @@ def test_the_data_decides(tmp_path: Path, overrides: tuple[str, ...], name: set[
 @pytest.mark.parametrize(
     ("config", "baseline", "advice"),
     [
-        (
-            {"spec": {"class_counts": [90, 10]}, "data": {"balance": "none"}},
-            "average_precision linear",
-            "data.balance=weights",
-        ),
-        (
-            {"spec": {"class_counts": [90, 10]}, "data": {"balance": "weights"}},
-            "average_precision linear",
-            "",
-        ),
-        ({"spec": {"class_counts": [60, 40]}, "data": {"balance": "none"}}, "average_precision linear", ""),
-        ({"spec": {"input_shape": [3, 32, 32]}}, "accuracy linear", "model.weights=DEFAULT"),
-        ({"spec": {"input_shape": [3, 32, 32]}, "model": {"weights": "a.pth"}}, "accuracy linear", ""),
         ({"trainer": {"max_epochs": 20}, "optimizer": {"lr": 0.3}}, "accuracy linear 2", "optimizer.lr=0.1"),
         ({"trainer": {"max_epochs": 20}}, "accuracy linear 20", "trainer.max_epochs=40"),
         ({"optimizer": {"lr": 0.3}}, "accuracy linear", "optimizer.lr=0.1,0.3,0.9"),

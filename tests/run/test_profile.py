@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 from tests.command import documented
 from torch import nn
 
@@ -16,14 +13,10 @@ from assay.callbacks.non_finite import NonFinite
 from assay.data.loaders import MemoryLoader
 from assay.loss.cross_entropy import CrossEntropy
 from assay.module import Module
-from assay.run import execute
-from assay.run import profile as profile_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.conftest import Train
 
 JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=20", "data.batch_size=16")
 SLEEP, HOOK = 30.0, "on_train_batch_end"
@@ -74,24 +67,12 @@ def test_what_is_slow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_trace_and_the_operators(tmp_path: Path) -> None:
-    trace = tmp_path / "my trace.json"
-    code, found = documented("profile", *JOB, "--steps=4", f"--trace={trace}", folder=tmp_path)
-    assert code == 0
-    events = json.loads(trace.read_text())["traceEvents"]
-    traced = {event["name"] for event in events}
-    assert {one["name"] for one in found["operators"]} <= traced
-    assert {"aten::addmm", "aten::mm"} & {one["name"] for one in found["operators"]}
-
-
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
         (("trainer.max_steps=5", "trainer.val_check_interval=5"), 1, "the first 5 are not measured"),
-        (("trainer.max_steps=56", "trainer.val_check_interval=7"), 1, "were to be traced"),
         (("device=ddp_cpu", "trainer.devices=2"), 2, "several processes"),
         (("model=linea",), 2, "did you mean"),
-        (("--trace=here.txt",), 2, "here.json"),
     ],
 )
 def test_what_cannot_be_profiled(tmp_path: Path, words: tuple[str, ...], code: int, says: str) -> None:
@@ -99,26 +80,3 @@ def test_what_cannot_be_profiled(tmp_path: Path, words: tuple[str, ...], code: i
     assert exit_code == code
     assert says in f"{found['error']['message']} {found['error']['hint']}"
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize("slow_with", ["full precision", "bfloat16", "nothing"])
-def test_a_long_run_says_what_bfloat16_would_have_gained(
-    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], slow_with: str
-) -> None:
-    forward = nn.Linear.forward
-
-    def slow_forward(module: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
-        if slow_with == ("bfloat16" if torch.is_autocast_enabled("cpu") else "full precision"):
-            sleep()
-        return forward(module, inputs)
-
-    monkeypatch.setattr(nn.Linear, "forward", slow_forward)
-    monkeypatch.setattr(execute, "_LONG", 0.0 if slow_with != "nothing" else 60.0)
-    monkeypatch.setattr(profile_module, "_AT_MOST", math.inf)
-    trained = train("data=iris", "model=linear", "trainer.max_epochs=1")
-    notes = [note for note in trained.record["notes"] if "precision=bf16 would take about" in note]
-    assert len(notes) == (slow_with == "full precision"), trained.record["notes"]
-    assert capsys.readouterr().out.count("precision=bf16 would take about") == len(notes)
-    monkeypatch.setattr(profile_module, "_AT_MOST", 0.0)
-    trained = train("data=iris", "model=linear", "trainer.max_epochs=1")
-    assert "precision=bf16" not in str(trained.record["notes"])

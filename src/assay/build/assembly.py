@@ -15,19 +15,17 @@ from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.model import build_model, equal_blocks, notes_on_model, num_outputs, pretrained_inputs
-from assay.build.node import NOT_ARGUMENTS, build, build_error, build_metrics, mode_argument
+from assay.build.node import NOT_ARGUMENTS, build, build_error, build_metrics, mode_argument, plain_node
 from assay.build.run_length import add_recipe, notes_on_length, notes_on_pictures, run_length
 from assay.build.trainer import build_loggers, build_trainer, check_device, trainer_nodes
 from assay.checkpoint.checkpoint_file import serializable_part
 from assay.config.serialize import to_resolved_dict
-from assay.config.tree import source_key
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.normalize import target_scale
 from assay.data.seeded_loader import seed_loaders
 from assay.data.spec import StaticSpec
-from assay.errors import AssayError, ConfigError, DataError, describe_error
-from assay.targets.annotation import expected_type
+from assay.errors import AssayError, ConfigError, DataError, describe_error, first_line
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
@@ -68,29 +66,16 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
 
 def open_declared(config: DictConfig) -> L.LightningDataModule:
     """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
-    if not isinstance(config.data.spec, DictConfig):
-        raise ConfigError("expected a mapping", key="data.spec", hint="leave it out: ~data.spec")
-    stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
     try:
-        source = msgspec.convert(stated, StaticSpec)
+        source = msgspec.convert(plain_node(config, "data.spec"), StaticSpec)
     except msgspec.ValidationError as error:
-        name = str(error).partition(" - at `$.")[2].strip("`").partition("[")[0]
-        key = source_key(config, f"data.spec.{name}") if name else "data.spec"
-        value = OmegaConf.select(config, key)
-        raise ConfigError(f"expected {expected_type(error)}, got {value}", key=key) from error
+        raise ConfigError(first_line(error), key="data.spec") from error
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
             config.data.transform.normalize = None  # there are no values to take a mean of
         config.data.standardize_targets = False
     datamodule: L.LightningDataModule = build(config, "data", source=source)
-    try:
-        datamodule.setup("fit")
-    except DataError as error:
-        if error.message.startswith("data.transform"):
-            raise
-        counts = "num_samples" if stated.get("class_counts") is None else "class_counts"
-        keys = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
-        raise DataError(f"{error.message} (by {keys})", hint=error.hint) from error
+    datamodule.setup("fit")
     return datamodule
 
 

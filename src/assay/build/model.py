@@ -114,14 +114,6 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
         messages.append(
             f"{option} keeps weights that were never trained: the model starts from random ones; {better}"
         )
-    epochs = OmegaConf.select(config, "trainer.max_epochs")
-    last = finetune.last_change(model)
-    if isinstance(epochs, int) and 0 < epochs <= last:
-        messages.append(
-            f"{option} unfreezes the last layers in epoch {last}, counted from 0, but "
-            f"trainer.max_epochs={epochs}: they stay as they are; finetune.every_n_epochs "
-            "says when"
-        )
     return messages
 
 
@@ -136,10 +128,10 @@ def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Mo
             "and start from random values"
         )
     if finetune is not None:
-        last = finetune.last_change(model)
-        shares = [_share(model, finetune.trained(model, epoch)) for epoch in (0, last)]
-        trained = f"at first {shares[0]}; from epoch {last} on {shares[1]}" if last else shares[0]
-        notes.append(f"{_option(config)}: {trained}")
+        total, trained = (
+            sum(p.numel() for p in some) for some in (model.parameters(), finetune.trained(model, 0))
+        )
+        notes.append(f"{_option(config)}: {trained:,} of {total:,} parameters are trained at first")
     return notes
 
 
@@ -149,11 +141,6 @@ def _option(config: DictConfig) -> str:
     if kind == "Freeze" and "trained" not in config.finetune:
         return "finetune=full"
     return f"finetune={names.get(kind, kind)}"
-
-
-def _share(model: nn.Module, parameters: Sequence[nn.Parameter]) -> str:
-    total, trained = (sum(p.numel() for p in some) for some in (model.parameters(), parameters))
-    return f"{trained:,} of {total:,} parameters are trained ({100 * trained / max(1, total):.3g} %)"
 
 
 _REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
@@ -240,16 +227,11 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     expected = task.output_shape(spec, int(spec.num_outputs))
     if tuple(outputs[1:]) == expected:
         return
-    sized = [
-        entry.key
-        for entry in walk(config.model, "model")
-        if isinstance(entry.parent, DictConfig) and not entry.is_container and entry.raw == outputs[-1]
-    ]
     hint = "let the model's last layer have ${spec.num_outputs} outputs"
     raise ConfigError(
         f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
         f"{task.in_words(spec)}",
-        key=sized[0] if len(sized) == 1 and len(outputs) == 1 + len(expected) else "model",
+        key="model",
         hint="model=autoencoder gives as many as it takes" if task.reconstructs else hint,
     )
 

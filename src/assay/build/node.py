@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE
-from assay.errors import AssayError, ConfigError, first_line, user_frame
+from assay.errors import AssayError, ConfigError, describe_error, first_line, user_frame
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of, example_hint
 from assay.targets.optional_packages import install_command
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
 """A name at the start, in quotes, or before an equals sign."""
-_VALUE = re.compile(r"[:=] *(-?\w[\w.]*(?:[eE]-\d+)?)$")
 _NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
 
 
@@ -53,33 +52,12 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if isinstance(cause, ModuleNotFoundError):
         hint = install_command(key, cause.name) if cause.name else "install the missing package"
         return ConfigError(text, key=key, hint=hint)
-    frame = user_frame(cause)
-    if shape_key := _whole_shape(cause, node, key):
-        return ConfigError(
-            f"expected a number, got the list ${{spec.input_shape}}, {list(config.spec.input_shape)}: {text}",
-            key=shape_key,
-            hint=f"{shape_key}='${{spec.input_shape[0]}}' or '${{spec.num_features}}'",
-        )
-    if isinstance(cause, KeyError) and cause.args:
-        text = f"cannot be built with these values: it looks for {text}, which does not exist"
-    elif isinstance(cause, SystemExit):
-        text = f"ends the process when it is built: SystemExit: {text}"
-    elif not isinstance(cause, _PLAIN_KINDS):
-        kind = f"{type(cause).__name__}: " if frame and str(cause) else ""
-        text = f"cannot be built with these values: {kind}{text}"
     fault = _value_at_fault(text, node, key)
-    if frame:
+    if not isinstance(cause, _PLAIN_KINDS):
+        text = f"cannot be built with these values: {describe_error(cause)}"
+    elif frame := user_frame(cause):
         text = f"{text} ({frame})"
-    if isinstance(cause, SystemExit):
-        return ConfigError(text, key=key, hint="raise an error in its place, which says what is missing")
     return ConfigError(text, key="" if text.startswith(f"{fault}=") else fault, hint=_hint(config, fault))
-
-
-def _whole_shape(cause: BaseException, node: Any, key: str) -> str:
-    """The argument that gets the shape of a sample, where a call may have failed since that is a list."""
-    if not isinstance(cause, TypeError) or not isinstance(node, DictConfig):
-        return ""
-    return next((entry.key for entry in walk(node, key) if str(entry.raw) == "${spec.input_shape}"), "")
 
 
 def _hint(config: DictConfig, key: str) -> str:
@@ -105,39 +83,23 @@ def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str)
         fault = next((entry.key for entry in asking), fault)
     names = [f"spec.{name}" for name in config.get("spec") or {}]
     guess = did_you_mean(match[1], names, "; ")
-    hint = f"it has: {list_names(names, match[1])}" if names else f"the data is not read yet; {fault}=VALUE"
+    hint = f"it has: {list_names(names, match[1])}" if names and not guess else f"{fault}=VALUE"
     return ConfigError(f"the data has no {match[1]!r}{guess}", key=fault, hint=hint)
 
 
 def _value_at_fault(text: str, node: Any, key: str) -> str:
-    """The full key of the argument that the message is about, where it is clear; else the node's."""
-    leaves = list(_written_values(node, key).items())
-    if spelled := [path for path, _ in leaves if f"{path}=" in text]:
-        return spelled[0]
-    words = {"".join(match).lower() for match in _NAMES.findall(text)}
-    by_name = {path for path, _ in leaves if path.removeprefix(f"{key}.") in words}
-    if len(by_name) == 1:
-        return by_name.pop()
-    words |= {word for word in re.findall(r"\w+", text) if "_" in word}  # no word of English has one
-    deeper = {path for path, _ in leaves if path.rpartition(".")[2] in words}
-    if not by_name and len(deeper) == 1:
-        return deeper.pop()
-    shown = _VALUE.search(text.rstrip("."))
-    by_value = {path for path, value in leaves if shown and value is not None and str(value) == shown[1]}
-    return by_value.pop() if len(by_value) == 1 else key
-
-
-def _written_values(node: Any, key: str) -> dict[str, Any]:
-    """What was written in a node as plain values; what comes from elsewhere is not what was typed."""
+    """The full key of the argument that the message names, where it is clear; else the node's."""
     if not isinstance(node, DictConfig):
-        return {}
-    return {
-        entry.key: OmegaConf.to_container(entry.node) if entry.is_container else entry.raw
+        return key
+    # A word of English has no underscore.
+    words = {"".join(match).lower() for match in _NAMES.findall(text)} | {*re.findall(r"\w+_\w+", text)}
+    named = [
+        entry.key
         for entry in walk(node, key)
-        if isinstance(entry.parent, DictConfig)  # a list is one value
+        if str(entry.name) in words
         and not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)
-        and not str(entry.name).startswith("_")
-    }
+    ]
+    return named[0] if len(named) == 1 else key
 
 
 NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {

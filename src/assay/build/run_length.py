@@ -256,7 +256,6 @@ def _batches(count: int) -> str:
 
 _DEFAULTS: Final = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
 _MOST_EPOCHS: Final = 200
-_FEW_STEPS: Final = 300
 _CHANNELS_LAST_FROM: Final = 16
 """Pixels of a side, from which convolutions on a CPU are faster where channels lie last in memory."""
 _FEW_PICTURES: Final = 5000
@@ -354,12 +353,6 @@ def notes_on_length(config: DictConfig) -> list[str]:
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
         notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
-    is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
-    if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
-        notes.append(
-            f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "
-            "trainer.max_epochs=auto takes as many as suit"
-        )
     return notes
 
 

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from assay.build.node import build, mode_argument, plain_node
 from assay.build.run_length import early_validation
-from assay.build.trainer_options import is_rank, requested_devices
+from assay.build.trainer_options import is_rank
 from assay.callbacks.progress_bar import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -39,37 +39,17 @@ def check_device(trainer: DictConfig) -> None:
     """Refuse early, in one line, what Lightning would refuse late."""
     # What is left out is what Lightning takes by itself.
     accelerator = trainer.get("accelerator", "auto")
-    precision = str(trainer.get("precision"))
-    cuda = torch.cuda.device_count()
+    cuda = torch.cuda.device_count() > 0
     mps = torch.backends.mps.is_available()
-    on_gpu = accelerator in ("gpu", "cuda")
-    automatic = accelerator == "auto"
-    devices = requested_devices(trainer) if on_gpu and cuda else None
-    missing = [index for index in devices if index >= cuda] if isinstance(devices, list) else []
-    message = hint = ""
-    if on_gpu and not cuda and not (accelerator == "gpu" and mps):
-        message = "device: this machine has no GPU that torch can use"
-        hint = "device=auto or device=cpu; `assay info` shows what is available"
-    elif accelerator == "mps" and not mps:
-        message = "device=mps: this machine has no Apple GPU that torch can use"
-        hint = "device=auto or device=cpu"
-    elif isinstance(devices, int) and devices > cuda:
-        message = f"trainer.devices={devices}: this machine has {cuda} GPU(s)"
-        hint = f"trainer.devices={cuda}"
-    elif missing:
-        counted = f"this machine has {cuda}, counted from 0"
-        message = f"trainer.devices={devices}: there is no GPU {missing[0]}; {counted}"
-        hint = "trainer.devices=[0]"
-    elif precision in ("16-mixed", "16-true", "16") and (
-        accelerator == "cpu" or (automatic and not cuda and not mps)
-    ):
+    hint = "device=auto or device=cpu; `assay info` shows what is available"
+    if accelerator in ("gpu", "cuda") and not cuda and not (accelerator == "gpu" and mps):
+        raise DeviceError("device: this machine has no GPU that torch can use", hint=hint)
+    if accelerator == "mps" and not mps:
+        raise DeviceError("device=mps: this machine has no Apple GPU that torch can use", hint=hint)
+    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not cuda and not mps)
+    if on_cpu and str(trainer.get("precision")) in ("16-mixed", "16-true", "16"):
         message = "precision=fp16 needs a GPU; this run is on the CPU"
-        hint = "precision=bf16, or device=gpu"
-    elif precision == "64-true" and (accelerator == "mps" or (automatic and mps and not cuda)):
-        message = "precision=fp64: Apple's GPU has no double precision"
-        hint = "device=cpu precision=fp64"
-    if message:
-        raise DeviceError(message, hint=hint)
+        raise DeviceError(message, hint="precision=bf16, or device=gpu")
 
 
 def gpu_names() -> list[str]:

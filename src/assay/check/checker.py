@@ -22,7 +22,6 @@ from assay.config.tree import OF_SPEC, walk
 from assay.config.unread_keys import OPTIONAL_GROUPS, OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError, ProcessError, first_line
 from assay.quoting import reads_as_number
-from assay.record.provenance import check_clean
 from assay.record.run_directory import refuse_existing
 from assay.record.secrets import STRUCK, holds_secret, remember_secrets
 from assay.targets.allowed_targets import check_targets
@@ -71,8 +70,6 @@ class Checker:
         job = compose_job(overrides, self._config_dir)
         self.names({0: job})
         refuse_existing(Path(job.config["run_dir"]))
-        if job.config.get("enforce_clean_git"):
-            check_clean(Path.cwd())
         return job
 
     def names(self, jobs: Mapping[int, Job]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import sys
 import time
 import zipfile
@@ -24,8 +23,8 @@ from omegaconf import OmegaConf
 
 from assay.checkpoint.shards import Shards, assemble, verify
 from assay.errors import AssayError, first_line
-from assay.files.atomic import Output, open_atomic, sync_directory, temporary_name
-from assay.files.checksum import SUFFIX, content_sums, describe_damage, read_sums, sum_path, write_sums
+from assay.files.atomic import Output, open_atomic, sync_directory
+from assay.files.checksum import SUFFIX, content_sums, describe_damage, sum_path, write_sums
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
 
 if TYPE_CHECKING:
@@ -169,50 +168,35 @@ _PAUSE = 1.0
 
 
 @final
-@dataclass(frozen=True)
-class _Step:
-    work: Callable[[], None]
-    moment: Hashable
-    path: Path | None
-    """What it replaces, and a later step may replace in its place; None: it has to be done."""
-
-
-@final
 class BackgroundWriter:
     """Does steps one after the other in a thread, which ends when nothing is left to do."""
 
-    # Of several versions of a file that come in quick succession only the last is written, so that short
-    # epochs are not held up. The files of one moment go together: none is left out before all files of a
-    # later moment are known.
+    # Of several versions of a file that come in quick succession only the newest is written, so that short
+    # epochs are not held up. The files of one moment go together, in their order: none is left out before
+    # all files of a later moment are known, so that the last checkpoint never speaks of a best one to come.
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._steps: list[_Step] = []
-        self._written: set[Path] = set()
-        self._thread: Thread | None = None
-        self._at_once = False
-        self._busy = False
+        self._ready: dict[Path, Callable[[], None]] = {}
+        self._coming: dict[Path, Callable[[], None]] = {}
+        """Of the moment of which more files may come."""
         self._moment: Hashable = None
-        self._begun: Hashable = None
-        self._last = 0.0
+        self._thread: Thread | None = None
+        self._is_awaited = False
+        self._last = -_PAUSE
 
-    def put(
-        self, work: Callable[[], None], path: Path, moment: Hashable = None, *, may_wait: bool = False
-    ) -> None:
-        """Have something done after what was put before."""
+    def put(self, work: Callable[[], None], path: Path, moment: Hashable = None) -> None:
+        """Have something done to a file, in the place of what was to be done to it at an earlier moment."""
         with self._changed:
             if moment not in (None, self._moment):
-                self._leave_out()
+                kept = {one: step for one, step in self._ready.items() if one not in self._coming}
+                self._ready = {**kept, **self._coming}
+                self._coming = {}
                 self._moment = moment
-            replaces = may_wait and path in self._written
-            self._steps.append(_Step(work, self._moment, path if replaces else None))
-            (self._written.add if may_wait else self._written.discard)(path)
-            if not replaces or self._moment == self._begun:
-                self._at_once = True
+            self._coming[path] = work
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="checkpoint")
                 self._thread.start()
-            self._changed.notify_all()
 
     def __reduce__(self) -> tuple[type[BackgroundWriter], tuple[()]]:
         return BackgroundWriter, ()  # a spawned worker, to which a trainer is pickled, writes nothing
@@ -220,43 +204,25 @@ class BackgroundWriter:
     def wait(self) -> None:
         """Return when all is done; what waits is done now."""
         with self._changed:
-            self._at_once = True
+            self._is_awaited = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._steps and not self._busy)
-
-    def _leave_out(self) -> None:
-        """Drop what a later step replaces, with none in between that has to be done."""
-        kept: list[_Step] = []
-        later: set[Path] = set()
-        for step in reversed(self._steps):
-            if step.path is None:
-                later.clear()
-            elif step.path in later:
-                continue
-            else:
-                later.add(step.path)
-            kept.append(step)
-        self._steps = kept[::-1]
+            self._changed.wait_for(lambda: self._thread is None)
+            self._is_awaited = False
 
     def _run(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_awaited, self._last + _PAUSE - time.monotonic())
         while True:
             with self._changed:
-                if not self._steps:
-                    self._at_once = False
+                steps = self._ready or self._coming
+                if not steps:
+                    self._last = time.monotonic()
                     self._thread = None
+                    self._changed.notify_all()
                     return
-                while not self._at_once and (left := self._last + _PAUSE - time.monotonic()) > 0:
-                    self._changed.wait(left)
-                self._at_once = True  # until nothing is left
-                step = self._steps.pop(0)
-                self._busy = True
-                self._begun = step.moment
-            step.work()
-            del step  # its memory is free once it is written
-            with self._changed:
-                self._busy = False
-                self._last = time.monotonic()
-                self._changed.notify_all()
+                work = steps.pop(next(iter(steps)))
+            work()
+            del work  # its memory is free once it is written
 
 
 log = logging.getLogger(__name__)
@@ -274,8 +240,6 @@ class CheckpointFile(CheckpointIO):
         self._writer = BackgroundWriter()
         self._large: Hashable = None
         """The moment of the last large checkpoint."""
-        self._latest: tuple[Hashable, Path] | None = None
-        """The moment and the path of the last checkpoint."""
         self._error: BaseException | None = None
 
     def save_checkpoint(
@@ -289,11 +253,8 @@ class CheckpointFile(CheckpointIO):
         if self._large not in (None, moment):
             self._writer.wait()  # large ones of two steps are never held at once
         copied, size = plain_copy(checkpoint)
-        is_small = size <= _SMALL
-        self._large = None if is_small else moment
-        twin = self._latest[1] if self._latest is not None and self._latest[0] == moment else target
-        self._latest = moment, target
-        self._do(partial(write, copied, target, twin), target, moment, may_wait=is_small)
+        self._large = None if size <= _SMALL else moment
+        self._do(partial(write, copied, target), target, moment)
 
     def load_checkpoint(
         self,
@@ -317,11 +278,9 @@ class CheckpointFile(CheckpointIO):
         self._writer.wait()
         self._raise()
 
-    def _do(
-        self, step: Callable[[], None], target: Path, moment: object = None, *, may_wait: bool = False
-    ) -> None:
+    def _do(self, step: Callable[[], None], target: Path, moment: Hashable = None) -> None:
         if self._background and not _is_distributed():
-            self._writer.put(partial(self._try, step), target, moment, may_wait=may_wait)
+            self._writer.put(partial(self._try, step), target, moment)
             return
         self._writer.wait()
         self._raise()
@@ -383,14 +342,9 @@ def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = Fals
     return loaded
 
 
-def write(content: dict[str, Any], target: Path, twin: Path | None = None) -> None:
-    """Write a checkpoint and its sum; the one before is there until this one is on disk.
-
-    `twin` is another checkpoint of the same step: if it is the same, the two become one file of two names.
-    """
+def write(content: dict[str, Any], target: Path) -> None:
+    """Write a checkpoint and its sum; the one before is there until this one is on disk."""
     try:
-        if twin is not None and twin != target and _link(content, twin, target):
-            return
         with open_atomic(target) as file:
             digest = _save(content, file)
             write_sums(target, [digest, *content_sums(target)])
@@ -402,8 +356,8 @@ def write(content: dict[str, Any], target: Path, twin: Path | None = None) -> No
         ) from error
 
 
-def _save(content: dict[str, Any], file: Output | None) -> str:
-    """Write a checkpoint, or nothing; return the SHA-256 of what is or would be written."""
+def _save(content: dict[str, Any], file: Output) -> str:
+    """Write a checkpoint; return the SHA-256 of what is written."""
     hashing = _Hashing(file)
     try:
         torch.save(content, hashing)  # type: ignore[arg-type]  # it only writes and flushes
@@ -413,26 +367,6 @@ def _save(content: dict[str, Any], file: Output | None) -> str:
         raise
     hashing.flush()
     return hashing.hexdigest()
-
-
-def _link(content: dict[str, Any], twin: Path, target: Path) -> bool:
-    """Give a checkpoint that has been written another name; return False if it is not the same."""
-    digest = _save(content, None)
-    if read_sums(twin) != [digest]:
-        return False
-    temporary = temporary_name(target)
-    try:
-        os.link(twin, temporary)
-    except OSError:  # a file system without hard links
-        return False
-    try:
-        write_sums(target, [digest, *content_sums(target)])
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)  # a rename leaves it if both names are of one file already
-    sync_directory(target.parent)
-    write_sums(target, [digest])
-    return True
 
 
 def remove(target: Path) -> None:
@@ -461,7 +395,7 @@ def _local_path(path: str | Path) -> Path:
 class _Hashing:
     """Takes the SHA-256 of what is written, so that nothing has to be read again."""
 
-    def __init__(self, file: Output | None) -> None:
+    def __init__(self, file: Output) -> None:
         self._file = file
         self._digest = hashlib.sha256()
         self._pieces = bytearray()
@@ -486,8 +420,7 @@ class _Hashing:
     def _put(self, data: bytes | bytearray | memoryview) -> None:
         self._digest.update(data)
         try:
-            if self._file is not None:
-                self._file.write(data)
+            self._file.write(data)
         except OSError as error:
             self.error = self.error or error
             raise
@@ -505,8 +438,10 @@ class Newest:
     step: int = 0
     refused: list[tuple[Path, str]] = field(default_factory=list)
     midway: list[Path] = field(default_factory=list)
-    half_done: list[Path] = field(default_factory=list)
-    """Saved in the middle of a step or of the end of an epoch: they hold no position."""
+    """Of data that can only be read from the start of an epoch."""
+
+
+_HALF_DONE = "was saved in the middle of a step, of a validation or of the end of an epoch"
 
 
 def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
@@ -514,7 +449,6 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
     folder = run_dir / "checkpoints"
     wanted = set(expected)
     valid: list[tuple[tuple[int, ...], Path]] = []
-    half_done: list[tuple[tuple[int, ...], Path]] = []
     refused: list[tuple[Path, str]] = []
     midway: list[Path] = []
     for path in _candidates(folder, wanted):
@@ -523,16 +457,16 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
             if state.get("epoch_lost"):
                 midway.append(path)
             elif state.get("position", state) is None:
-                half_done.append((progress, path))
+                refused.append((path, _HALF_DONE))
             else:
                 valid.append((progress, path))
         except AssayError as error:
             # A first save, or a removal, may have been cut short and have left the sum alone.
             if path.is_file() or path.is_symlink() or path.name in wanted:
                 refused.append((path, error.message.removeprefix(f"{path} ")))
-    if valid or half_done:
-        progress, path = max(valid or half_done, key=lambda one: (one[0], one[1].name == "last.ckpt"))
-        return Newest(path, progress[1], refused, midway, [path for _, path in half_done])
+    if valid:
+        progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
+        return Newest(path, progress[1], refused, midway)
     if refused:
         told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
         raise AssayError(

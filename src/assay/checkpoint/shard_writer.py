@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import shutil
 import socket
-import time
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, final
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-log = logging.getLogger("assay")
 _FILE_BYTES: Final = 1 << 28
 """Of a file of shards, which is in memory a second time while it is written."""
 
@@ -50,19 +47,15 @@ class ShardWriter:
         self._size = dist.get_world_size(group)
         self._thread: Thread | None = None
         self._error: BaseException | None = None
-        self.stalled = 0.0
-        """Seconds that training has waited for copies, and for the save before."""
 
     def save(self, checkpoint: dict[str, Any], path: Path) -> None:
         """Copy a checkpoint, and have it written."""
-        begin = time.perf_counter()
         self.wait()
         plain, tensors = split(checkpoint)
         # A tensor's storage may be padded; of that nothing is copied.
         copies = {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         plain = plain_copy(plain)[0] if self._rank == 0 else {}
         step = int(checkpoint.get("global_step") or 0)
-        self.stalled += time.perf_counter() - begin
         self._start(lambda: self._save(plain, copies, path, step))
 
     def remove(self, path: Path) -> None:
@@ -106,7 +99,6 @@ class ShardWriter:
         self._thread.start()
 
     def _save(self, plain: dict[str, Any], copies: dict[str, Any], path: Path, step: int) -> None:
-        begin = time.perf_counter()
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(self.gather(temporary_name(path.with_name(f"shards-{step}")))[0])
         problem: str = ""
@@ -128,7 +120,6 @@ class ShardWriter:
                 f"the checkpoint {path} could not be written: {reason} (rank {rank})",
                 hint="what was saved before can still be read; make room, then `assay resume` the run",
             )
-        log.debug("%s is on disk after %.1f s", path, time.perf_counter() - begin)
 
     def _write_shards(self, copies: dict[str, Any], folder: Path) -> dict[str, ShardFile]:
         """Write and sync the shards of this process; the sums of what is on disk."""

@@ -194,9 +194,6 @@ def _describe_damage(file: Path, listed: ShardFile) -> str:
     if file.is_symlink():
         return "is a link"
     try:
-        size = file.stat().st_size
-        if size < listed.bytes:
-            return f"is cut short ({size:,} of {listed.bytes:,} bytes)"
         with file.open("rb") as opened:
             digest = digest_of(opened)
     except FileNotFoundError:

@@ -25,12 +25,13 @@ _SHOWN = 20
 _IN_DOCUMENT = 1000
 _WIDE = 1000
 Threshold = Annotated[
-    str | None,
+    float | None,
     typer.Option(
         "--threshold",
-        metavar="P|RULE",
-        help="Of two classes, predict the second from this probability on: 0.3, or by validation samples "
-        "'recall>=0.8' or 'precision>=0.9'.  [default: the run's]",
+        metavar="P",
+        min=0,
+        max=1,
+        help="Of two classes, predict the second from this probability on.  [default: the run's]",
     ),
 ]
 
@@ -146,17 +147,17 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         wanted = f"expected an int > 0 or auto, got {batch_size}"
         raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
     with show_loading():
+        from assay.run.after_test import set_threshold
         from assay.run.predict import check_name, check_prompts
         from assay.run.predict import predict as predict_inputs
         from assay.run.predictor import read_predictor
-        from assay.run.threshold import set_threshold
         from assay.task.language_modelling import Sampling
 
         if out is not None:
             check_name(out)
         predictor = read_predictor(run, checkpoint)
         if threshold is not None:
-            set_threshold(predictor, run, threshold)
+            set_threshold(predictor, threshold)
     console = Console(stderr=True)
     inputs = inputs or []
     prompt = prompt or []
@@ -213,7 +214,7 @@ def export(
     run: RunDir,
     *,
     file_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="onnx|safetensors", help="Format of the file.")
+        Literal["onnx", "safetensors"], typer.Option("--format", "-f", help="Format of the file.")
     ] = "onnx",
     out: Annotated[
         Path | None,
@@ -235,7 +236,7 @@ def export(
         from assay.run.export.export import export as export_run
 
     options: Any = {"out": out, "checkpoint": checkpoint, "threshold": threshold}
-    exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
+    exported = export_run(run, file_format, **options)
     _print_export(exported)
     document.say("export", exported)
 

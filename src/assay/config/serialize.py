@@ -95,7 +95,6 @@ NOT_IDENTITY: Final = (
     "tags",
     "spec",
     "trusted_packages",
-    "enforce_clean_git",
     "predictions",
     "baseline",
 )

@@ -39,7 +39,7 @@ OF_MODULE: Final = (
 )
 """What assay's own module is made of."""
 TOP: Final = (
-    *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
+    *("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "module"),
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
     *("trusted_packages", "predictions", "finetune", "baseline"),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     import lightning as L
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
-
-
-log = logging.getLogger("assay")
 
 
 @final
@@ -154,9 +150,6 @@ class FSDP2(ModelParallelStrategy):
         """Wait until all is on disk."""
         if self._writer is not None:
             self._writer.wait()
-            if self.is_global_zero and self._writer.stalled:
-                log.info("training has waited %.1f s for checkpoints", self._writer.stalled)
-                self._writer.stalled = 0.0
         super().teardown()
 
     @override

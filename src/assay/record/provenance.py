@@ -18,15 +18,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import AssayError, ConfigError, first_line
+from assay.errors import AssayError, first_line
 from assay.paths import CODE_DIR
-from assay.quoting import join_first
 from assay.record.secrets import is_secret, redact
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import git
+    from collections.abc import Mapping
 
     from assay.record.run_record import RunRecord
 
@@ -40,7 +37,6 @@ _CHANGE_NUMBERS = (
     *("TORCHINDUCTOR_", "TORCH_", "VECLIB_MAXIMUM_THREADS"),
 )
 """How the names of environment variables begin that change numbers."""
-_SHOWN = 8
 _CPUINFO = Path("/proc/cpuinfo")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -48,32 +44,27 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
     """Commit and patch of the repository that a folder lies in."""
     try:
-        import git
-    except ImportError:  # GitPython raises this when there is no git executable
+        root = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
+    except FileNotFoundError:  # there is no git, or no such folder
+        return None, ""
+    except (AssayError, OSError) as error:
+        if _NO_REPOSITORY not in str(error):
+            log.warning("the state of the repository at %s could not be read: %s", folder, error)
         return None, ""
     try:
-        with git.Repo(folder, search_parent_directories=True) as repository:
-            if repository.bare:
-                return None, ""
-            try:
-                patch, complete = code_patch(repository)
-            except (git.GitError, OSError) as error:
-                log.warning("the changes in %s could not be read: %s", repository.working_dir, error)
-                patch = ""
-                complete = False
-            return {
-                "commit": head_of(repository),
-                "branch": None if repository.head.is_detached else repository.active_branch.name,
-                "dirty": bool(patch) or not complete,
-                "remote": _remote(repository),
-                "patch_complete": complete,
-                "folder": folder.resolve().relative_to(Path(repository.working_dir).resolve()).as_posix(),
-            }, patch
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-        return None, ""
-    except (git.GitError, OSError, ValueError) as error:
-        log.warning("the state of the repository at %s could not be read: %s", folder, error)
-        return None, ""
+        patch, complete = code_patch(root)
+    except (AssayError, OSError) as error:
+        log.warning("the changes in %s could not be read: %s", root, error)
+        patch = ""
+        complete = False
+    return {
+        "commit": _head_of(root),
+        "branch": _ask_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or None,
+        "dirty": bool(patch) or not complete,
+        "remote": _remote(root),
+        "patch_complete": complete,
+        "folder": folder.resolve().relative_to(root.resolve()).as_posix(),
+    }, patch
 
 
 def assay_commit() -> str:
@@ -86,27 +77,9 @@ def assay_commit() -> str:
     checkout = CODE_DIR.parents[1]
     if not (checkout / ".git").exists():  # whatever repository an environment lies in is not assay's
         return ""
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
     with contextlib.suppress(OSError):  # there is no git
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 - git, with fixed arguments
+        return _ask_git(checkout, "describe", "--always", "--dirty", "--abbrev=12")
     return ""
-
-
-def check_clean(folder: Path) -> None:
-    """Refuse to go on where git would lose code; what `enforce_clean_git` asks for."""
-    refuse_uncommitted(folder, *git_state(folder))
-
-
-def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -> None:
-    """As `check_clean`, where the state of the repository is known."""
-    if state is None:
-        raise ConfigError(
-            f"{folder} lies in no git repository", key="enforce_clean_git", hint="git init, and commit"
-        )
-    if state["dirty"]:
-        shown = join_first(patched_files(patch), _SHOWN)
-        message = f"these are not committed: {shown or 'files too large for a patch'}"
-        raise ConfigError(message, key="enforce_clean_git", hint="git commit, or enforce_clean_git=false")
 
 
 def patched_files(patch: str) -> list[str]:
@@ -114,10 +87,11 @@ def patched_files(patch: str) -> list[str]:
     return re.findall(r'^diff --git "?a/(.+?)"? "?b/', patch, re.MULTILINE)
 
 
-def _remote(repository: git.Repo) -> str | None:
+def _remote(root: Path) -> str | None:
     """Address of the remote `origin`, else of any, without credentials and query."""
-    remotes = sorted(repository.remotes, key=lambda remote: remote.name != "origin")
-    return redact(re.sub(r"[?#].*", "", next(iter(remotes[0].urls)))) if remotes else None
+    remotes = _ask_git(root, "config", "--get-regexp", r"^remote\..*\.url$").splitlines()
+    urls = sorted(remotes, key=lambda line: not line.startswith("remote.origin.url "))
+    return redact(re.sub(r"[?#].*", "", urls[0].partition(" ")[2])) if urls else None
 
 
 @functools.cache
@@ -286,12 +260,14 @@ _VARIABLES = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
 }
+_NO_REPOSITORY = "not a git repository"
 
 
-def git_environment(git_dir: Path) -> dict[str, str]:
+def git_environment(folder: Path) -> dict[str, str]:
     """Environment variables with which git runs no hook, monitor, filter or helper of a repository's own."""
-    settings = {**_SETTINGS, **_disable_filters(git_dir)}
+    settings = {**_SETTINGS, **_disable_filters(folder)}
     count = os.environ.get("GIT_CONFIG_COUNT", "0")  # what the user has set this way stays
     first = int(count) if count.isdigit() else 0
     variables = {**_VARIABLES, "GIT_CONFIG_COUNT": str(first + len(settings))}
@@ -300,12 +276,10 @@ def git_environment(git_dir: Path) -> dict[str, str]:
     return variables
 
 
-def _disable_filters(git_dir: Path) -> dict[str, str]:
+def _disable_filters(folder: Path) -> dict[str, str]:
     """Each filter that the repository's own settings name, set to the user's own or to none."""
-    command = ["git", "config", "--includes", "--show-scope", "--null", "--get-regexp", r"^filter\."]
-    environment = {**os.environ, "GIT_DIR": str(git_dir)}
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)  # noqa: S603 - git, with fixed arguments
-    words = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    arguments = ["--includes", "--show-scope", "--null", "--get-regexp", r"^filter\."]
+    words = _ask_git(folder, "config", *arguments).split("\0")
     users: dict[str, str] = {}
     options: list[str] = []
     for scope, pair in zip(words[::2], words[1::2], strict=False):  # an empty word is left at the end
@@ -315,17 +289,6 @@ def _disable_filters(git_dir: Path) -> dict[str, str]:
         else:
             users[key] = value
     return {key: users.get(key, "false" if key.endswith(".required") else "") for key in options}
-
-
-def safe_git_environment(folder: Path) -> Mapping[str, str]:
-    """As `git_environment`, for the repository that a folder lies in; what suits any where there is none."""
-    import git
-
-    try:
-        with git.Repo(folder, search_parent_directories=True) as repository:
-            return git_environment(Path(repository.git_dir))
-    except (git.GitError, OSError, ValueError):
-        return git_environment(folder)
 
 
 _SOURCES = (".py", ".pyi", ".yaml", ".yml", ".toml", ".cfg", ".json", ".sh")
@@ -344,66 +307,55 @@ _FORMAT = (
 )
 
 
-def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
-    """Changes against HEAD, and the source files that git neither tracks nor ignores."""
-    root = Path(repository.working_dir)
+def code_patch(root: Path, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
+    """Changes of a repository against HEAD, and the source files that git neither tracks nor ignores."""
+    directories = _git(root, "rev-parse", "--absolute-git-dir", "--git-common-dir").splitlines()
+    git_dir, common = (Path(root, line) for line in directories)
     with tempfile.TemporaryDirectory() as folder:
         # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
         index = Path(folder) / "index"
-        if (index_file := Path(repository.git_dir) / "index").is_file():
-            shutil.copy2(index_file, index)  # with its time, by which git tells what may have changed since
-        common = Path(repository.common_dir).resolve()
+        if (git_dir / "index").is_file():
+            shutil.copy2(git_dir / "index", index)  # its time tells git what may have changed since
         environment = {
-            **git_environment(Path(repository.git_dir)),
+            **git_environment(root),
             "GIT_INDEX_FILE": str(index),
             "GIT_OBJECT_DIRECTORY": folder,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common.resolve() / "objects"),
         }
-        with repository.git.custom_environment(**environment):
-            all_there = _announce_untracked(repository, root)
-            base = "HEAD" if head_of(repository) else repository.git.hash_object("-t", "tree", os.devnull)
-            content = repository.git.diff(
-                base, *_FORMAT, "--", ":/", stdout_as_string=False, strip_newline_in_stdout=False
-            )
-    text = bytes(content).decode("utf-8", "surrogateescape")
+        all_there = _announce_untracked(root, environment)
+        empty = ("hash-object", "-t", "tree", os.devnull)
+        base = _head_of(root) or _git(root, *empty, environment=environment).strip()
+        text = _git(root, "diff", base, *_FORMAT, "--", ":/", environment=environment)
     redacted = redact(text, code=True)
     if len(redacted) > largest:
         return "", False
     return redacted, all_there and redacted == text
 
 
-def head_of(repository: git.Repo) -> str | None:
+def _head_of(root: Path) -> str | None:
     """The commit that is checked out, in hexadecimal digits; None before the first."""
-    from git import SymbolicReference
-
-    try:  # GitPython's `head.commit` starts a process to look the commit up
-        return SymbolicReference.dereference_recursive(repository, repository.head.path)
-    except ValueError:
-        return None
+    return _ask_git(root, "rev-parse", "--quiet", "--verify", "HEAD") or None
 
 
-def _announce_untracked(repository: git.Repo, root: Path) -> bool:
+def _announce_untracked(root: Path, environment: Mapping[str, str]) -> bool:
     """Add the untracked source files with intent; False where some are too large, or hold credentials."""
-    listed = repository.git.ls_files("--others", "--exclude-standard", "--full-name", "-z", ":/").split("\0")
+    options = ("--others", "--exclude-standard", "--full-name", "-z", ":/")
+    listed = _git(root, "ls-files", *options, environment=environment).split("\0")
     skipped: dict[Path, bool] = {}
     found = [
-        root / name
+        name
         for name in listed
         if name.endswith(_SOURCES) and not _is_generated((root / name).parent, root, skipped)
     ]
     kept = [
-        path
-        for path in found
-        if path.lstat().st_size <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(path.name)
+        name
+        for name in found
+        if (root / name).lstat().st_size <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(Path(name).name)
     ]
-    if sources := [path.relative_to(root).as_posix() for path in kept]:
-        listing = "\0".join(f":(top,literal){name}" for name in sources).encode("utf-8", "surrogateescape")
-        with tempfile.TemporaryFile() as file:
-            file.write(listing)
-            file.seek(0)
-            repository.git.add(
-                "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", istream=file
-            )
+    if kept:
+        names = "\0".join(f":(top,literal){name}" for name in kept).encode("utf-8", "surrogateescape")
+        add = ("--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
+        _git(root, "add", *add, environment=environment, stdin=names)
     return kept == found
 
 
@@ -417,49 +369,57 @@ def _is_generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
 
 def checkout_code(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
     """Write the files of a commit into a folder, and apply a patch to them."""
-    safe = safe_git_environment(repository)
-    if commit and not _has_commit(repository, commit, safe):
+    safe = git_environment(repository)
+    # The hash comes from a file: nothing else may be asked of git with it.
+    is_hash = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", commit)
+    if commit and not (is_hash and _ask_git(repository, "cat-file", "-t", f"{commit}^{{commit}}")):
         raise AssayError(
-            f"the run's code cannot be brought back: commit {commit[:12]} is not in {repository}",
+            f"{_NOT_BROUGHT_BACK}commit {commit[:12]} is not in {repository}",
             hint="git fetch, or reproduce the run in a clone that has it",
         )
     if not commit and patch is None:
-        raise AssayError("the run's code cannot be brought back: it has neither a commit nor a patch")
+        raise AssayError(f"{_NOT_BROUGHT_BACK}it has neither a commit nor a patch")
     folder.mkdir(parents=True)
     if commit:
         index = {**safe, "GIT_INDEX_FILE": str(folder.parent / "index")}
-        _git(repository, ["read-tree", commit], index)
-        _git(repository, ["checkout-index", "--all", f"--prefix={folder}{os.sep}"], index)
+        _git(repository, "read-tree", commit, environment=index, problem=_NOT_BROUGHT_BACK)
+        target = f"--prefix={folder}{os.sep}"
+        _git(repository, "checkout-index", "--all", target, environment=index, problem=_NOT_BROUGHT_BACK)
     if patch is not None:
         # As if there were no repository around: the folder may lie in one.
         alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-        problem = f"code.patch does not apply to commit {commit[:12]}: "
-        _git(folder, ["apply", "--binary", "--whitespace=nowarn", str(patch.resolve())], alone, problem)
+        problem = f"{_NOT_BROUGHT_BACK}code.patch does not apply to commit {commit[:12]}: "
+        options = ("--binary", "--whitespace=nowarn", str(patch.resolve()))
+        _git(folder, "apply", *options, environment=alone, problem=problem)
 
 
-def _has_commit(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
-    # The hash comes from a file: nothing else may be asked of git with it.
-    if len(commit) not in (40, 64) or not all(letter in "0123456789abcdef" for letter in commit):
-        return False
-    return not _run(repository, ["cat-file", "-e", f"{commit}^{{commit}}"], environment).returncode
+_NOT_BROUGHT_BACK = "the run's code cannot be brought back: "
 
 
-def _git(folder: Path, arguments: Sequence[str], environment: Mapping[str, str], problem: str = "") -> None:
-    done = _run(folder, arguments, environment)
-    if done.returncode:
-        reason = first_line(done.stderr) or "git failed"
-        raise AssayError(f"the run's code cannot be brought back: {problem}{reason}")
-
-
-def _run(
-    folder: Path, arguments: Sequence[str], environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[Any]:
-    return subprocess.run(  # noqa: S603 - git, with a hash that was looked at and paths of our own
+def _git(
+    folder: Path,
+    *arguments: str,
+    environment: Mapping[str, str] = _VARIABLES,
+    stdin: bytes = b"",
+    problem: str = "",
+) -> str:
+    """What git prints."""
+    done = subprocess.run(  # noqa: S603 - git, with a hash that was looked at and paths of our own
         ["git", *arguments],  # noqa: S607 - the user's git
         cwd=folder,
         env={**os.environ, **environment},
+        input=stdin,
         capture_output=True,
-        text=True,
-        errors="replace",
         check=False,
     )
+    if done.returncode:
+        reason = first_line(done.stderr.decode(errors="replace")) or "git failed"
+        raise AssayError(f"{problem}{reason}")
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _ask_git(folder: Path, *arguments: str) -> str:
+    """What git answers; nothing where it has no answer."""
+    with contextlib.suppress(AssayError):
+        return _git(folder, *arguments).rstrip("\n")
+    return ""

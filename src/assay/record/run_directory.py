@@ -84,9 +84,7 @@ def find_runs(root: Path, *, broken: bool = False, sweeps: list[Path] | None = N
     """Every run directory below a folder, by name; a directory with a record is not searched further."""
     if not root.is_dir():
         message = f"{root} is a file" if root.exists() else f"there is no folder {root}"
-        near = sorted(record.parts[0] for depth in ("*", "*/*") for record in Path().glob(f"{depth}/{FILE}"))
-        place = shlex.quote(next(iter(near), "outputs"))
-        raise AssayError(message, hint=f"name the folder that holds the runs, such as {place}/")
+        raise AssayError(message, hint="name the folder that holds the runs, such as outputs/")
     pending = [str(root)]
     while pending:
         folder = pending.pop()

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError, explain_write_errors
-from assay.files.atomic import fcntl, temporary_name
+from assay.files.atomic import fcntl
 from assay.files.symlinks import open_append, read_whole
 from assay.terminal import printable
 
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = ".lock"
-"""Says which processes write the run: one line each, process id, host and attempt; touched at each beat."""
+"""Says which processes write the run: one line each, process id and host; touched at each beat."""
 _BEAT: Final = 10.0
 """Seconds between two signs of life of the one that writes, for machines that see no lock of others."""
 _MISSED: Final = 3
 """Signs of life of a process on another machine that are waited for before its run is taken over."""
-_STALE: Final = 18
-"""Heartbeats after which nothing is waited for."""
 _PATIENCE: Final = 6.0
 """Seconds: what loads data for a process that was killed looks every five whether it is still there."""
 log = logging.getLogger(__name__)
@@ -48,8 +46,9 @@ def lock_run(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
         _open(run_dir, descriptors)
         if not shared and not all(map(_acquire, descriptors)):
             raise lock_error(run_dir)
-        attempt = 0 if shared else _await_silence(run_dir) + 1
-        line = f"{os.getpid()} {socket.gethostname()} {attempt}\n"
+        if not shared:
+            _await_silence(run_dir)
+        line = f"{os.getpid()} {socket.gethostname()}\n"
         with suppress(OSError):  # a full disk: the lock holds all the same
             if not shared:
                 os.truncate(descriptors[-1], 0)
@@ -112,43 +111,30 @@ def _acquire(descriptor: int) -> bool:
     return locked
 
 
-def _await_silence(run_dir: Path) -> int:
-    """The attempt that wrote the run last, once it shows no sign of life; asked with the lock held.
+def _await_silence(run_dir: Path) -> None:
+    """Wait until the process that wrote the run last shows no sign of life; asked with the lock held.
 
     Some network file systems keep locks to one machine, so that of another one says nothing here.
 
     Raises:
         AssayError: It lives, on another machine.
     """
-    _, host, attempt = [*_read_owner(run_dir).split(), "", "", ""][:3]
-    number = int(attempt) if attempt.isdecimal() else 0
-    if host in ("", socket.gethostname()) or _is_stale(run_dir):
-        return number
     before = _read_beat(run_dir)
-    deadline = time.monotonic() + _MISSED * _BEAT
+    host = before[0].partition(" ")[2]
+    if host in ("", socket.gethostname()):
+        return
     seconds = _MISSED * _BEAT
     log.warning("%s was last written on %s: waiting %g s for a heartbeat", run_dir, printable(host), seconds)
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if _read_beat(run_dir) != before:
             raise lock_error(run_dir)
         time.sleep(_BEAT / 10)
-    return number
-
-
-def _is_stale(run_dir: Path) -> bool:
-    """Whether the last heartbeat is minutes old, by the clock of the file system."""
-    probe = temporary_name(run_dir / FILE)
-    with suppress(OSError):
-        probe.touch(exist_ok=False)
-        seconds = probe.stat().st_mtime - (run_dir / FILE).stat().st_mtime
-        probe.unlink()
-        return seconds > _STALE * _BEAT
-    return False
 
 
 @contextmanager
 def _beating(run_dir: Path, descriptor: int, line: str) -> Iterator[None]:
-    """Show that this process lives, and end it where a later attempt has taken the run over."""
+    """Show that this process lives, and end it where another one has taken the run over."""
     left = threading.Event()
 
     def beat() -> None:
@@ -174,13 +160,8 @@ def _beating(run_dir: Path, descriptor: int, line: str) -> Iterator[None]:
 
 def _read_owner(run_dir: Path) -> str:
     """The line of the process that has the lock; empty where none was there or it has let go."""
-    return _read_owners(run_dir).partition("\n")[0]
-
-
-def _read_owners(run_dir: Path) -> str:
-    """The line of each process that writes the run."""
     with suppress(OSError):
-        return read_whole(run_dir / FILE)[:4096].decode(errors="replace")
+        return read_whole(run_dir / FILE)[:4096].decode(errors="replace").partition("\n")[0]
     return ""
 
 
@@ -191,26 +172,14 @@ def _read_beat(run_dir: Path) -> tuple[str, int]:
 
 def lock_error(run_dir: Path) -> AssayError:
     """What a process is told that would write a run which another one writes."""
-    here = socket.gethostname()
-    holders = _holders(run_dir)
-    processes = " ".join(str(process) for process, host in holders if host == here)
-    who = " and ".join(f"process {process}" + f" on {host}" * (host != here) for process, host in holders)
-    return AssayError(
-        f"{run_dir} is still being written by {who or 'another process'}",
-        hint=f"wait until it has ended, or end it: {f'kill {processes}' if processes else 'with Ctrl-C'}",
-    )
-
-
-def _holders(run_dir: Path) -> list[tuple[int, str]]:
-    """The process that holds the lock; those that have joined it, where it is gone itself."""
-    import psutil
-
-    lines = [line.split() for line in _read_owners(run_dir).splitlines()]
-    owners = [line[:2] for line in lines if len(line) > 1 and line[0].isdecimal() and line[1].isprintable()]
-    holders = [(int(process), host) for process, host in owners]
-    here = socket.gethostname()
-    alive = [(pid, host) for pid, host in holders if host != here or psutil.pid_exists(pid)]
-    return alive[:1] if alive[:1] == holders[:1] else alive
+    process, _, host = _read_owner(run_dir).partition(" ")
+    hint = "wait until it has ended, or end it"
+    who = "another process"
+    if process.isdecimal() and host.isprintable():
+        is_here = host == socket.gethostname()
+        who = f"process {process}" + f" on {host}" * (not is_here)
+        hint += f": kill {process}" if is_here else " there"
+    return AssayError(f"{run_dir} is still being written by {who}", hint=hint)
 
 
 def _release_locks() -> None:

@@ -343,8 +343,5 @@ def from_json_numbers(value: Any) -> Any:
 
 def no_run_error(path: Path, lacking: str = "config.yaml") -> AssayError:
     """The error for a folder that is not a run directory, though runs may lie in it."""
-    hint = "runs lie under outputs/<name>/<date>/"
-    place = shlex.quote(str(path))
-    if any(any(path.glob(f"{depth}/{FILE}")) for depth in ("*", "*/*", "*/*/*")):
-        hint = f"name one of the runs in it: assay ls {place} lists them, assay best {place} prints the best"
+    hint = f"assay ls {shlex.quote(str(path))} lists the runs in it"
     return AssayError(f"{path} is not a run directory: it has no {lacking}", hint=hint)

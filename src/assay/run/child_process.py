@@ -49,7 +49,6 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from omegaconf import open_dict
 
     from assay.record.run_record import RunRecord
-    from assay.run.result import print_warnings
     from assay.run.resume import change
     from assay.run.saved_config import read_config
     from assay.run.train import prove, run_job
@@ -62,10 +61,8 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     ).config
     with open_dict(config):
         config.logger = {}  # nobody else's log is to hold this run
-        config.enforce_clean_git = False
     check_external_values(config, trust(()))
     proof = prove(config, record.overrides)
-    print_warnings(proof.report.warnings)
     run_job(
         *(config, record.overrides, record.choices, proof),
         raise_errors=False,

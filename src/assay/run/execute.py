@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
-from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
@@ -28,7 +27,6 @@ from assay.callbacks.pruning import Pruned
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
 from assay.errors import AssayError, NonFiniteError
-from assay.figure.figure import to_matplotlib
 from assay.files.checksum import describe_damage, sha256
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
@@ -41,10 +39,9 @@ from assay.record.run_directory import hash_files
 from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
 from assay.run import kept_predictions
-from assay.run.baseline import add_baseline
+from assay.run.after_test import add_baseline, add_threshold
 from assay.run.encoder_file import write_encoder
 from assay.run.result import print_and_log, print_start
-from assay.run.threshold import add_threshold
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -62,44 +59,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 _LACKS: Final = "could not complete the run record"
-_LONG: Final = 60.0
-"""Seconds of training from which on a run says how it would have been shorter."""
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 def log_results(
-    assembly: Assembly, metrics: Mapping[str, float], predictions: StoredPredictions | None
+    trainer: L.Trainer, metrics: Mapping[str, float], predictions: StoredPredictions | None
 ) -> None:
-    """Log scores that only predictions tell, figures, and to TensorBoard hyperparameters with the scores."""
-    trainer = assembly.trainer
-    scores = dict[str, float]()
-    figures = dict[str, Any]()
-    loggers = [one for one in trainer.loggers if not isinstance(one, RunCSV)]
-    if not loggers:
+    """Log scores that only predictions tell."""
+    loggers = [logger for logger in trainer.loggers if not isinstance(logger, RunCSV)]
+    if not loggers or predictions is None or not len(predictions.keys):
         return  # the scores come with intervals, which take half a second
-    draws = [one for one in loggers if isinstance(one, TensorBoardLogger | MLFlowLogger | WandbLogger)]
-    if predictions is not None and len(predictions.keys):
-        task = task_of(predictions.task)
-        for one in task.scores(predictions):
-            name = f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', one.name).strip('_')}"
-            scores |= {} if name in metrics else {name: one.value}
-        figures = {one.name: to_matplotlib(one) for one in (task.figures(predictions) if draws else ())}
-    of_evaluation = {name: one for name, one in metrics.items() if name.startswith(("test/", "val/"))}
+    scores = {
+        f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', score.name).strip('_')}": score.value
+        for score in task_of(predictions.task).scores(predictions)
+    }
+    unlogged = {name: value for name, value in scores.items() if name not in metrics}
     for logger in loggers:
-        if scores:
-            logger.log_metrics(scores, trainer.global_step)
-    for logger in draws:
-        for name, figure in figures.items():
-            if isinstance(logger, WandbLogger):
-                logger.log_image(f"figures/{name}", [figure], trainer.global_step)
-            elif isinstance(logger, MLFlowLogger):
-                logger.experiment.log_figure(logger.run_id, figure, f"figures/{name}.png")
-            else:
-                logger.experiment.add_figure(name, figure, trainer.global_step, close=False)
-        if isinstance(logger, TensorBoardLogger):  # its page of hyperparameters wants scalars of step 0
-            finals = {f"final/{name}": value for name, value in {**of_evaluation, **scores}.items()}
-            logger.log_hyperparams(redact_tree(assembly.plain), finals)
-            logger.experiment.close()
+        logger.log_metrics(unlogged, trainer.global_step)
+        logger.save()
 
 
 def end_wandb(record: RunRecord) -> None:
@@ -128,9 +105,6 @@ def execute(
             record.model = _parameters(assembly.module)
             record.data_sha256 = verify_data_hash(assembly, record)
             kept_predictions.remove(run_dir)
-            record.warnings = []
-            record.baseline = {}
-            record.threshold = {}
             record.directions = _directions(assembly)
             record.shares = score_shares(_metrics(assembly.module))
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
@@ -167,11 +141,11 @@ def execute(
             began = [record.started, *(entry["at"] for entry in record.resumed)]
             record.finished = max(now(), *began)  # a clock may have been put back
             if record.checkpoints is known_before:  # training did not come to its end
-                _best_effort(_LACKS, _note_checkpoints, assembly, record, run_dir)
+                _try(record, _LACKS, _note_checkpoints, assembly, record, run_dir)
             _note_lost_rows(assembly.trainer, record)
-            _best_effort(_LACKS, end_wandb, record)
+            _try(record, _LACKS, end_wandb, record)
             log.info("%s after %.1f s %s", record.status, seconds, record.reason)
-            record.files = _best_effort(_LACKS, hash_files, run_dir) or {}
+            record.files = _try(record, _LACKS, hash_files, run_dir) or {}
             _save(record, run_dir)
 
 
@@ -197,24 +171,16 @@ def note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
         log.error("%s", "".join(traceback.format_exception(stop)))
 
 
-def _best_effort(failure: str, take: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `take`; log a failure and continue: the run has come to its end all the same."""
-    try:
-        return take(*arguments)
-    except Exception as error:
-        log.warning("%s: %s", failure, reason_of(error), exc_info=error)
-        return None
-
-
-def _try(record: RunRecord, message: str, function: Callable[..., None], *arguments: Any) -> None:
+def _try(record: RunRecord, message: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function; a failure is a note of the run, which has been trained all the same."""
     try:
-        function(*arguments)
+        return function(*arguments)
     except Exception as error:
         note = f"{message}: {reason_of(error)}"
         log.warning("%s", note, exc_info=error)
         record.notes.append(note)
         print_and_log([("note", note)])
+        return None
 
 
 def _save(record: RunRecord, run_dir: Path) -> None:
@@ -236,14 +202,13 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     for logger in trainer.loggers:
         if type(logger).__name__ not in record.loggers:  # MLflow refuses what is not as it was
             logger.log_hyperparams(redact_tree(assembly.plain))
-    record.loggers = logger_ids(trainer)
+    known = (logger for logger in trainer.loggers if type(logger).__name__ in _IDS)
+    record.loggers = {type(logger).__name__: str(logger.version) for logger in known}
     if record.loggers and trainer.is_global_zero:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = configure_resume(assembly, record, run_dir)
     restore_micro_batch(trainer, record, run_dir)
-    start = time.perf_counter()
     trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
-    seconds = time.perf_counter() - start
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
@@ -277,26 +242,15 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
             not_kept = "what was predicted is not kept"
-            predictions = _best_effort(not_kept, kept_predictions.write, assembly, keep, run_dir)
+            predictions = _try(record, not_kept, kept_predictions.write, assembly, keep, run_dir)
             _try(record, "could not choose a threshold", add_threshold, assembly, record, predictions)
             decided = predictions and predictions.at(record.threshold)
-            record.warnings = _best_effort(_LACKS, kept_predictions.warnings_of, decided) or []
+            record.warnings = _try(record, _LACKS, kept_predictions.warnings_of, decided) or []
             for warning in record.warnings:
                 log.warning("%s", warning)
             _try(record, "could not compute the baseline", add_baseline, assembly, record, predictions)
-            _best_effort(_LACKS, log_results, assembly, record.metrics, predictions)
+            _try(record, _LACKS, log_results, trainer, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
-    _note_precision(assembly, record, seconds)
-
-
-def _note_precision(assembly: Assembly, record: RunRecord, seconds: float) -> None:
-    """Say what another precision would have gained in a training of so many seconds."""
-    if assembly.trainer.world_size == 1 and seconds >= _LONG:
-        from assay.run.profile import suggest_precision
-
-        if note := _best_effort("bfloat16 was not measured", suggest_precision, assembly, seconds):
-            record.notes.append(note)
-            print_and_log([("note", note)])
 
 
 def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:
@@ -460,12 +414,6 @@ def restore_micro_batch(trainer: L.Trainer, record: RunRecord, run_dir: Path) ->
 
     micro_batch.sizes = known
     micro_batch.on_change = note
-
-
-def logger_ids(trainer: L.Trainer) -> dict[str, str]:
-    """Under which id other loggers know the run, by their class."""
-    known = (logger for logger in trainer.loggers if type(logger).__name__ in _IDS)
-    return {type(logger).__name__: str(logger.version) for logger in known}
 
 
 def reattach_loggers(config: DictConfig, record: RunRecord) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import socket
 import sys
@@ -17,7 +16,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-import psutil
 import torch
 from omegaconf import OmegaConf
 from torch.distributed import DistError
@@ -36,14 +34,12 @@ from assay.torch_internals import tcp_store, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from omegaconf import DictConfig
 
     from assay.run.result import RunResult
     from assay.run.world import World
 
-log = logging.getLogger("assay")
 TIMEOUT: Final = 600.0
 """Seconds in which all processes of a job must have come, unless `trainer.timeout_s` says otherwise."""
 _LOST: Final = 60
@@ -61,7 +57,6 @@ _SHARED: Final = 60.0
 _GONE: Final = "gone"
 """The last sign of life."""
 _TICK: Final = 0.05
-_PACKAGE: Final = "package "
 _MOST: Final = 3
 """Differences to name."""
 
@@ -118,7 +113,8 @@ class Plan:
             "code": describe_code(segment),
             "python": segment["machine"]["python"],
             "number of GPUs": torch.cuda.device_count(),
-            **{f"{_PACKAGE}{name}": version for name, version in segment["packages"].items()},
+            # What does not compute, such as a monitor that one node has, changes no number.
+            **{f"package {name}": segment["packages"].get(name) for name in NUMERIC_PACKAGES},
         }
 
 
@@ -193,9 +189,7 @@ class Gang:
     def __enter__(self) -> Gang:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._ending = True
         if error is not None:
             failure = Failure.of(self.name(), error)
@@ -216,9 +210,13 @@ class Gang:
 
     def _has_others(self) -> bool:
         """Whether a process that lives, or may still come, has yet to hear how the job has ended."""
-        beats = {rank: f"beat/{self.kind}/{rank}" for rank in range(1, self.world.size)}
-        living = [key for rank, key in beats.items() if rank not in self._silent()]
-        return any(not self._store.check([key]) or self._store.get(key) != _GONE.encode() for key in living)
+        living = {*range(1, self.world.size)} - {*self._silent()}
+        return any(self._beat_of(self._store, rank) != _GONE for rank in living)
+
+    def _beat_of(self, store: Any, rank: int) -> str:
+        """The last sign of life of a process; empty where it has not come."""
+        key = f"beat/{self.kind}/{rank}"
+        return store.get(key).decode() if store.check([key]) else ""
 
     def _silent(self) -> list[int]:
         """Processes that have come, and whose signs of life have stopped."""
@@ -247,13 +245,6 @@ class Gang:
             self._hosts[rank] = theirs["host"]
             facts = theirs["facts"]
             keys = [key for key in {**ours, **facts} if ours.get(key) != facts.get(key)]
-            # What does not compute, such as a monitor that one node has, changes no number.
-            packages = [key for key in keys if key.startswith(_PACKAGE)]
-            harmless = [key for key in packages if key.removeprefix(_PACKAGE) not in NUMERIC_PACKAGES]
-            if harmless:
-                named = ", ".join(harmless[:_MOST])
-                log.warning("%s differs from %s in %s", self.name(rank), self.name(), named)
-            keys = [key for key in keys if key not in harmless]
             if keys:
                 shown = [f"{key}: {facts.get(key)}, not {ours.get(key)}" for key in keys[:_MOST]]
                 more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
@@ -362,7 +353,8 @@ class Gang:
                     raise AssayError(
                         f"{self.name()}: rank 0 does not answer at {world.address}:{world.port} after "
                         f"{self.timeout:g} s",
-                        hint="check the output of rank 0; trainer.timeout_s=… waits longer",
+                        hint="check the output of rank 0; trainer.interface=… names another network, "
+                        "trainer.timeout_s=… waits longer",
                     ) from error
             time.sleep(_TICK)
 
@@ -437,8 +429,7 @@ class Gang:
                 return
 
     def _look(self, store: Any, rank: int, seen: dict[int, str], watched: set[int]) -> None:
-        key = f"beat/{self.kind}/{rank}"
-        beat = store.get(key).decode() if store.check([key]) else ""
+        beat = self._beat_of(store, rank)
         if beat == _GONE:
             watched.discard(rank)
             self._missed.pop(rank, None)
@@ -472,7 +463,7 @@ def _serve(world: World, interface: str) -> tuple[Any, str, int]:
     host = address_of(interface) if interface and world.nodes > 1 else world.address
     try:
         with socket.create_server((host, world.port)) as listener:
-            listens, port = listener.getsockname()[:2]
+            port = listener.getsockname()[1]
             # The store closes what it listens on, when it goes.
             descriptor = os.dup(listener.fileno())
     except OSError as error:
@@ -480,12 +471,6 @@ def _serve(world: World, interface: str) -> tuple[Any, str, int]:
             f"rank 0 on {socket.gethostname()} cannot listen at {host}:{world.port}: {error.strerror}",
             hint="MASTER_PORT=… names another port, trainer.interface=… another network",
         ) from error
-    if world.nodes > 1 and listens.startswith("127.") and host not in (listens, "localhost"):
-        os.close(descriptor)
-        raise AssayError(
-            f"{host} is {listens} on {socket.gethostname()} itself, where no other node reaches rank 0",
-            hint=f"trainer.interface=…, one of {', '.join(sorted(psutil.net_if_addrs()))}",
-        )
     store = tcp_store(host, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
     return store, host, port
 
@@ -520,14 +505,14 @@ def run_together(
     plan: Plan | Exception
     options: dict[str, Any] = {}
     try:
-        plan = ready = prepare()
-        trainer = ready.config.trainer
-        kind = "node" if ranks_per_process(world, ready.config) > 1 else "rank"
+        plan = prepare()
+        trainer = plan.config.trainer
+        kind = "node" if ranks_per_process(world, plan.config) > 1 else "rank"
         options = {"timeout_s": trainer.get("timeout_s"), "interface": trainer.get("interface") or ""}
-        if world.rank == 0:
-            options["on_end"] = _print_failure
     except Exception as error:
         plan = error
+    if world.rank == 0:
+        options["on_end"] = _print_failure
     try:
         with Gang(world, kind, **options) as gang:
             agreed = gang.agree(plan)

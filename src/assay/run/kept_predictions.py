@@ -252,20 +252,15 @@ def remove(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
 
 
-def worst_of(error_scores: NDArray[Any], most: int) -> list[int]:
-    """Indices of the samples whose predictions are most wrong, the worst first."""
-    order = np.argsort(-error_scores, kind="stable")  # NaN last
-    indices: list[int] = order[np.isfinite(error_scores[order])][:most].tolist()
-    return indices
-
-
 def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredictions) -> list[KeptSample]:
     """The worst samples and some at random, as a person can look at them."""
     data: Any = assembly.datamodule
     module = assembly.module
     most = int(_settings(assembly)["num_samples"])
     task = task_of(predictions.task)
-    worst = worst_of(task.error_scores(predictions), most)
+    errors = task.error_scores(predictions)
+    order = np.argsort(-errors, kind="stable")  # NaN last
+    worst = order[np.isfinite(errors[order])][:most].tolist()
     drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most]
     rows = [*worst, *drawn.tolist()]
     positions = keep.positions()[rows].tolist()

@@ -278,7 +278,9 @@ def predict(
                 shown.append(frame)
             wrong = frame[frame["error"].notna()]
             if not first_error and len(wrong):
-                first_error = _describe_failure(wrong.iloc[0])
+                row = wrong.iloc[0]
+                place = "" if pd.isna(row["row"]) else f", row {row['row']}"
+                first_error = f"{row['input']}{place}: {row['error']}"
             count = count + len(frame)
             failed = failed + len(wrong)
             warned += int(frame["warning"].notna().sum()) if file is not None and "warning" in frame else 0
@@ -303,11 +305,6 @@ def predict(
         threshold=dict(predictor.about_threshold),
         seconds=round(time.perf_counter() - start, 3),
     )
-
-
-def _describe_failure(row: Any) -> str:
-    place = "" if pd.isna(row["row"]) else f", row {row['row']}"
-    return f"{row['input']}{place}: {row['error']}"
 
 
 def _first_notes(predictor: Predictor, kind: str) -> list[str]:
@@ -353,7 +350,8 @@ def _frame(
         usable = usable[finite]
         outputs = outputs[torch.from_numpy(finite)]
     if predictor.kind is None:
-        columns = _output_columns(outputs)
+        numbers = outputs.reshape(len(outputs), -1).numpy()
+        columns: dict[str, Any] = {f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])}
     else:
         predictions = predictor.typed(outputs)
         if block.sizes:
@@ -383,19 +381,6 @@ def _text_array(given: Sequence[str]) -> NDArray[np.object_]:
     if any(given):
         texts[:] = [to_utf8(text) or None for text in given]
     return texts
-
-
-def _output_columns(outputs: Tensor) -> dict[str, Any]:
-    """Outputs of a custom module as numbers."""
-    if not outputs.is_floating_point() or outputs.ndim > 2:
-        raise AssayError(
-            f"the run's own module returns {outputs.dtype} [{', '.join(map(str, outputs.shape[1:]))}] a "
-            "sample; numbers [N] or [N, K] can be written",
-            hint="assay.load(run)(raw) returns them as they come",
-        )
-    return {
-        f"output_{index}": column.numpy() for index, column in enumerate(outputs.reshape(len(outputs), -1).T)
-    }
 
 
 def _text_frames(

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.data.source_info import SourceInfo
-    from assay.task.language_modelling import Codec
     from assay.task.predictions import Kind, Predictions
 
 
@@ -88,7 +87,7 @@ class Predictor(nn.Module):
         loss: nn.Module | None = None,
         names: tuple[str, ...] = (),
         batch_size: int = 512,
-        codec: Codec | None = None,
+        codec: Any = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -156,8 +155,6 @@ class Predictor(nn.Module):
             prompt: Its beginning.
             sampling: How tokens are drawn.
         """
-        if self.codec is None:
-            raise RuntimeError("the run has nothing that makes tokens of texts")
         length = int(self.spec["input_shape"][0])
         device = next(self.model.parameters()).device
         return generate(self.model, self.codec, prompt, length, sampling, device=device)
@@ -176,38 +173,29 @@ class Predictor(nn.Module):
         Args:
             samples: `[N, *input_shape]`, from `preprocess.samples`.
         """
-        if self.preprocess is None:
-            raise RuntimeError("a model without `spec` takes no samples, but what its own datamodule gives")
-        return self.predicted(self.preprocess.normalized(samples)).cpu()
+        preprocess: Any = self.preprocess
+        inputs = preprocess.normalized(samples)
+        return self.read_outputs(inputs, self.model_outputs(inputs)).cpu()
 
-    def predicted(self, inputs: Tensor) -> Tensor:
-        """Postprocessed outputs for normalised samples, float32 `[N, …]`.
-
-        Of a reconstruction each row holds the error, the latent vector and the flattened reconstruction.
-
-        Args:
-            inputs: `[N, *input_shape]`, as the model takes them.
+    def model_outputs(self, inputs: Tensor) -> Tensor:
+        """What the model returns for normalised samples, `[N, *input_shape]`.
 
         Raises:
             AssayError: The model does not return a tensor with a row per sample.
         """
-        return self.read_outputs(inputs, self.model_outputs(inputs))
-
-    def model_outputs(self, inputs: Tensor) -> Tensor:
-        """What the model returns for normalised samples; see `predicted`."""
         outputs = self.model(inputs)
         if not isinstance(outputs, Tensor) or outputs.shape[:1] != inputs.shape[:1]:
-            got = (
-                f"shape {[*outputs.shape]}" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
-            )
             raise AssayError(
-                f"the model returns {got} for {pluralize(len(inputs), 'sample')}; expected a tensor [N, …]",
-                hint="let forward() return one tensor with a row per sample",
+                f"the model returns {getattr(outputs, 'shape', type(outputs).__name__)} for "
+                f"{pluralize(len(inputs), 'sample')}; expected a tensor [N, …]"
             )
         return outputs
 
     def read_outputs(self, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """As `predicted`, for normalised samples and what the model returned for them."""
+        """Postprocessed outputs for normalised samples and what the model returned for them, `[N, …]`.
+
+        Of a reconstruction each row holds the error, the latent vector and the flattened reconstruction.
+        """
         predicted = self.postprocess(outputs)
         if self.task is None or not self.task.reconstructs or self.kind != self.task.kind:
             return predicted
@@ -400,8 +388,6 @@ def explain_misfit(path: Path, run_dir: Path) -> Iterator[None]:
 
 def checkpoint_path(run_dir: Path, role: str) -> Path:
     """The file that a run kept as its best or last checkpoint; the last where there never was a best one."""
-    if role not in ("best", "last"):
-        raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
     kept: dict[str, str] = {}
     with suppress(AssayError):  # of a run that was killed early
         kept = RunRecord.load(run_dir).checkpoints
@@ -412,12 +398,9 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
         name = "last.ckpt"
     if (folder / name).is_file():
         return folder / name
-    if role in kept:
-        other = "last" if role == "best" else "best"
-        message = f"{folder / name} is not there, and the run kept it as its {role} checkpoint"
-        raise AssayError(message, hint=f"restore it from a copy, or take other weights: checkpoint={other!r}")
     raise AssayError(
-        f"{run_dir} holds no checkpoint", hint="callbacks.checkpoint and callbacks.last_checkpoint save one"
+        f"there is no checkpoint {folder / name}",
+        hint="callbacks.checkpoint and callbacks.last_checkpoint save one; --checkpoint last takes that",
     )
 
 

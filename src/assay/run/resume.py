@@ -34,7 +34,6 @@ from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
 from assay.run.gang import Plan, run_together
-from assay.run.result import print_warnings
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
 from assay.run.train import begin_segment, follow, prove, result_of, run_parts, write_run
 from assay.targets.allowed_targets import read_trusted_packages
@@ -305,7 +304,7 @@ def resume_together(
 def _continue_run(
     job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool, gang: Gang | None
 ) -> RunResult:
-    here, patch = begin_segment(job.config)
+    here, patch = begin_segment()
     last = segments(record)[-1]
     changed = differences_between(last, here)
     entry["notes"] += [f"not as before: {one}" for one in changed]
@@ -322,7 +321,6 @@ def _continue_run(
     config = job.config
     record = _restart_record(record, entry)
     proof = prove(config, entry["overrides"])
-    print_warnings(proof.report.warnings)
     written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
     before = restore_interpolations(config, written)
     record.fingerprint = fingerprint(before)
@@ -360,11 +358,6 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
     if newest.midway:
         names = ", ".join(path.name for path in newest.midway)
         notes.append(f"the data can only be read from the start of an epoch; not used: {names}")
-    if newest.half_done:
-        names = ", ".join(path.name for path in newest.half_done)
-        notes.append(
-            f"saved in the middle of a step, of a validation or of the end of an epoch; not used: {names}"
-        )
     if newest.path is None:
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:
@@ -440,6 +433,9 @@ def _restart_record(record: RunRecord, entry: dict[str, Any]) -> RunRecord:
         overrides=typed,
         metrics={},
         matrices={},
+        warnings=[],
+        baseline={},
+        threshold={},
         files={},
         weights_sha256="",
         resumed=[*record.resumed, entry],

@@ -40,7 +40,7 @@ from assay.loop.stop_on_signal import StoppedBySignal
 from assay.process import run_children
 from assay.quoting import quote_letters
 from assay.record.log_file import FILE, log_file
-from assay.record.provenance import describe_segment, refuse_uncommitted
+from assay.record.provenance import describe_segment
 from assay.record.run_directory import create_run_directory, refuse_existing, remove_unfinished_files
 from assay.record.run_lock import lock_run
 from assay.record.run_record import TRIAL, RunRecord, now, signal_name
@@ -205,7 +205,6 @@ def train_job(
     gang: Gang | None = None,
 ) -> RunResult:
     """Train, test and record one composed experiment."""
-    print_warnings(proof.report.warnings)
     with use_threads(fit_threads(proof)):
         return run_job(
             *(job.to_config(), job.overrides, job.choices, proof),
@@ -247,7 +246,7 @@ def run_job(
     @contextmanager
     def create_run(plain: Mapping[str, Any], _: Assembly | None) -> Iterator[RunRecord]:
         """Make the run directory: config, patch, a record that says `running`; be its only writer."""
-        segment, patch = begin_segment(config)
+        segment, patch = begin_segment()
         create_run_directory(run_dir)
         with lock_run(run_dir):
             refuse_existing(run_dir)  # somebody else may have been faster
@@ -278,12 +277,9 @@ def run_job(
     return run_parts(config, proof, create_run, callbacks=callbacks, raise_errors=raise_errors, gang=gang)
 
 
-def begin_segment(config: DictConfig) -> tuple[dict[str, Any], str]:
+def begin_segment() -> tuple[dict[str, Any], str]:
     """What a segment of a run that begins now runs with, and the patch of its code."""
-    segment, patch = describe_segment(gpu_names(), torch.get_num_threads())
-    if config.get("enforce_clean_git"):
-        refuse_uncommitted(Path.cwd(), segment["git"], patch)
-    return segment, patch
+    return describe_segment(gpu_names(), torch.get_num_threads())
 
 
 def run_parts(
@@ -298,6 +294,7 @@ def run_parts(
     """Train in this process, or in several; `opened` writes the run directory once the parts are built."""
     run_dir = Path(config.run_dir)
     report = proof.report
+    print_warnings(report.warnings)
     if gang is None and int(config.trainer.get("num_nodes") or 1) > 1:
         raise ConfigError(
             "this process was started alone; a job on several nodes is started on each of them",
@@ -488,15 +485,18 @@ def launch(
 
 def _rank_environment(world: World, threads: int, interface: str) -> Mapping[str, str]:
     """What tells a process that it is a rank, in the words of torch's own launcher."""
-    environment = {GANG: world.to_json(), "OMP_NUM_THREADS": str(threads)}
-    environment[QUIET[0]] = os.environ.get(*QUIET)
-    environment |= {
+    environment = {
+        GANG: world.to_json(),
+        "OMP_NUM_THREADS": str(threads),
+        QUIET[0]: os.environ.get(*QUIET),
         "RANK": str(world.rank),
         "LOCAL_RANK": str(world.local_rank),
         "GROUP_RANK": str(world.node),
+        "WORLD_SIZE": str(world.size),
+        "LOCAL_WORLD_SIZE": str(world.local_size),
+        "MASTER_ADDR": world.address,
+        "MASTER_PORT": str(world.port),
     }
-    environment |= {"WORLD_SIZE": str(world.size), "LOCAL_WORLD_SIZE": str(world.local_size)}
-    environment |= {"MASTER_ADDR": world.address, "MASTER_PORT": str(world.port)}
     # By these Lightning and torch know that the ranks are started already, and the store is there.
     environment |= {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")

@@ -22,7 +22,6 @@ from assay.process import collect_signals
 from assay.quoting import pluralize, quote_text
 from assay.record.journal import JobRecord, Journal, refuse_existing
 from assay.record.log_file import FILE as LOG
-from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import RunRecord, exit_code_of, now
 from assay.run.result import print_warnings
@@ -215,8 +214,6 @@ def _check_new_sweep(
     tokens, proposals = _first_proposals(sweep.search)
     jobs = {number: sweep.composer.job(overrides, number) for number, overrides in enumerate(proposals)}
     checker.names(jobs)
-    if any(job.config.get("enforce_clean_git") for job in jobs.values()):
-        check_clean(Path.cwd())
     launcher = sweep.make_launcher()
     for number, job in jobs.items():
         needs: dict[str, Any] = needs_of(job, has_gpus=False)

@@ -241,7 +241,6 @@ def test_a_file_that_loses_rare_events_is_not_kept(
     assert agreement is not None
     assert agreement.relative_difference is not None
     assert agreement.relative_difference < 1e-3
-    assert agreement.rank_correlation == pytest.approx(1)
     assert [output.name for output in onnxruntime.InferenceSession(str(exported.path)).get_outputs()] == [
         *("probabilities", "logits", "prediction")
     ]

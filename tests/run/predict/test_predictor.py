@@ -204,18 +204,18 @@ def test_what_is_no_run_is_refused(train: Train, tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="is not a run directory"):
         assay.load(tmp_path)
     run = train("data=digits", "model=linear", "trainer.limit_train_batches=1")
-    with pytest.raises(AssayError, match="holds no checkpoint"):
+    with pytest.raises(AssayError, match="there is no checkpoint"):
         assay.load(run.run_dir)
 
 
 def test_a_checkpoint_that_was_kept_and_is_gone_is_not_another_one(train: Train, tmp_path: Path) -> None:
     run = train("data=wine", "callbacks=[default]", f"hydra.run.dir={tmp_path / 'run'}")
-    with pytest.raises(AssayError, match="checkpoint='bset': 'best' or 'last' was expected"):
+    with pytest.raises(AssayError, match=r"there is no checkpoint .*bset"):
         assay.load(run.run_dir, checkpoint="bset")  # type: ignore[call-overload]  # the point
     (run.run_dir / "checkpoints" / "best.ckpt").unlink()
-    with pytest.raises(AssayError, match=r"best\.ckpt is not there, and the run kept it") as caught:
+    with pytest.raises(AssayError, match=r"there is no checkpoint .*best\.ckpt") as caught:
         assay.load(run.run_dir)
-    assert caught.value.hint.endswith("checkpoint='last'")
+    assert "--checkpoint last" in caught.value.hint
     assert assay.load(run.run_dir, checkpoint="last")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -25,6 +24,7 @@ from assay.data.tabular.table_encoder import category_texts
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
+from assay.run.after_test import set_threshold
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.run.export.exportable import (
     Original,
@@ -36,8 +36,8 @@ from assay.run.export.exportable import (
     unknown_code,
 )
 from assay.run.export.model_card import MARK, Agreement, Exported, describe, model_card
-from assay.run.threshold import set_threshold
 from assay.targets.external_values import check_addresses
+from assay.targets.optional_packages import require
 from assay.targets.trust import trust
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     Outputs = dict[str, NDArray[Any]]
     _Run = Callable[[Mapping[str, NDArray[Any]]], Outputs]
-    Pair = tuple[Outputs, Outputs]
 
 Format = Literal["onnx", "safetensors"]
 SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "safetensors": ".safetensors"}
@@ -78,17 +77,18 @@ def export(
     *,
     out: Path | None = None,
     checkpoint: Literal["best", "last"] = "best",
-    threshold: str | None = None,
+    threshold: float | None = None,
     trusted_packages: Sequence[str] = (),
 ) -> Exported:
     """Export a run's model with what its data does to raw input."""
-    _check_format(file_format)
+    for name in _NEEDS[file_format]:
+        require("export", f"--format {file_format}", name)
     path = _target(run_dir, file_format, out)
     card = path.with_name(CARD)
     _check_replaced(path, card)
     original = Original(run_dir, checkpoint, trusted_packages)
     if threshold is not None:
-        set_threshold(original.predictor, run_dir, threshold)
+        set_threshold(original.predictor, threshold)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
     with explain_write_errors(path.parent), write_together(path) as folder:
@@ -104,17 +104,6 @@ def export(
             tokenizer = folder / path.with_suffix(".tokenizer.json").name
             tokenizer.write_text(original.codec.to_json(), encoding="utf-8")
     return exported
-
-
-def _check_format(file_format: str) -> None:
-    if file_format not in SUFFIXES:
-        raise ConfigError(f"expected one of {', '.join(SUFFIXES)}, got {file_format}", key="--format")
-    missing = [name for name in _NEEDS.get(file_format, ()) if importlib.util.find_spec(name) is None]
-    if missing:
-        raise AssayError(
-            f"--format {file_format} needs the package {missing[0]}, which is not installed",
-            hint="pip install 'assay[export]'",
-        )
 
 
 def _target(run_dir: Path, file_format: str, out: Path | None) -> Path:
@@ -246,13 +235,6 @@ def write_onnx(
             hint="--format safetensors keeps the weights alone",
         ) from error
     model = onnx.load(path, load_external_data=False)
-    graph = model.graph
-    sizes = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim]
-    words = ("batch", "length") if len(sizes) == 2 else ("batch", "", "height", "width")
-    for value in (*graph.input, *graph.output):  # sizes that may differ get names that say what they are
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param:
-                dim.dim_param = dict(zip(sizes, words, strict=False)).get(dim.dim_param, dim.dim_param)
     if categories:
         model = _with_texts(model, categories, na_values)
     for key, value in {"assay": metadata, "names": metadata.get("names", ())}.items():
@@ -444,13 +426,17 @@ def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[st
 def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bool) -> Agreement:
     """Run file and original on the same samples; refuse a file whose outputs are others."""
     run = open_onnx(path)
-    pairs: list[Pair] = []
+    pairs: list[tuple[Outputs, Outputs]] = []
     for raw in samples.raw:
-        ours = original.outputs(raw)
         try:
             theirs = run(_prepared(original, raw, with_transforms=inside))
         except Exception as error:  # whatever the runtime raises
             raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
+        ours = original.outputs(raw)
+        if original.gives_logits and not np.array_equal(
+            original.decide(theirs["probabilities"]), theirs["prediction"]
+        ):
+            raise AssayError("the predictions of the file are not those of its probabilities")
         for name, values in ours.items():
             if theirs[name].shape != values.shape:
                 raise AssayError(f"the file gives {name} {theirs[name].shape}, the original {values.shape}")
@@ -462,12 +448,20 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
     limit = RESIZED_TOLERANCE if inside and original.takes_any_size else TOLERANCE
     outputs, from_file = _flat(pairs, original.kind)
     tolerance = limit if original.kind == "probabilities" else limit * float(np.abs(outputs).max(initial=0.0))
-    difference = _largest(original.kind, np.abs(from_file - outputs), tolerance)
-    agreement = Agreement(sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance)
-    return _compare_scores(original, pairs, limit, agreement) if original.gives_logits else agreement
+    difference = _largest(original.kind, from_file - outputs, tolerance)
+    relative = None
+    if original.gives_logits:  # an absolute difference of probabilities does not see rare events
+        logits, of_file = _flat(pairs, "logits")
+        margin = limit * float(np.abs(logits).max(initial=0.0))
+        _largest("logits", of_file - logits, margin)
+        if len(logits) < len(outputs):  # beside one sigmoid stands 1 - p, whose last digits are those of 1
+            outputs, from_file = outputs[1::2], from_file[1::2]
+        ratios = np.maximum(from_file, _SMALLEST) / np.maximum(outputs, _SMALLEST)
+        relative = _largest("relative probabilities", ratios - 1, max(100 * limit, 4 * margin))
+    return Agreement(sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance, relative)
 
 
-def _flat(pairs: Sequence[Pair], name: str) -> list[NDArray[np.float64]]:
+def _flat(pairs: Sequence[tuple[Outputs, Outputs]], name: str) -> list[NDArray[np.float64]]:
     """An output of the original, and of the file."""
     return [
         np.concatenate([np.nan_to_num(outputs[name].astype(np.float64)).ravel() for outputs in side])
@@ -476,32 +470,10 @@ def _flat(pairs: Sequence[Pair], name: str) -> list[NDArray[np.float64]]:
 
 
 def _largest(name: str, differences: NDArray[np.float64], tolerance: float) -> float:
-    largest = float(differences.max(initial=0.0))
+    largest = float(np.abs(differences).max(initial=0.0))
     if largest > tolerance:
         raise AssayError(
             f"{name} of the file differ from the original's by {largest:.3g}; up to {tolerance:.3g} is "
             "allowed. Nothing was kept"
         )
     return largest
-
-
-def _compare_scores(
-    original: Original, pairs: Sequence[Pair], limit: float, agreement: Agreement
-) -> Agreement:
-    """Compare what an absolute difference of probabilities does not see: rare events, order, decisions."""
-    logits, of_file = _flat(pairs, "logits")
-    margin = limit * float(np.abs(logits).max(initial=0.0))
-    _largest("logits", np.abs(of_file - logits), margin)
-    width = len(original.predictor.names)
-    # Beside the sigmoid of one logit stands 1 - p, whose last digits are those of 1.
-    both = _flat(pairs, "probabilities")
-    skipped = int(len(logits) < len(both[0]))
-    ours, theirs = (np.maximum(values.reshape(-1, width)[:, skipped:], _SMALLEST) for values in both)
-    relative = _largest("relative probabilities", np.abs(theirs / ours - 1), max(100 * limit, 4 * margin))
-    for _, outputs in pairs:
-        if not np.array_equal(original.decide(outputs["probabilities"]), outputs["prediction"]):
-            raise AssayError("the predictions of the file are not those of its probabilities")
-    varying = np.ptp(ours, axis=0) > 0
-    ranks = [pd.DataFrame(values[:, varying]).rank() for values in (ours, theirs)]
-    correlation = float(ranks[0].corrwith(ranks[1]).fillna(0).min()) if varying.any() else 1.0
-    return replace(agreement, relative_difference=relative, rank_correlation=correlation)

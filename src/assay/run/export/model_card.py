@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -12,7 +13,7 @@ from assay.data.tokenizer import PAD
 from assay.quoting import command
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.run.export.exportable import NO_CLASS, missing_numbers
-from assay.terminal import escape_markdown
+from assay.terminal import escape_markdown, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +39,7 @@ def model_card(exported: Exported, original: Original) -> str:
         f"{MARK}\n# {escape_markdown(run['name'])}: {model}",
         f"A {escape_markdown(about['task'] or 'trained')} model ({words}), `{exported.path.name}` in "
         f"{about['format']} format, exported by assay.",
-        "## Inputs and outputs\n\n" + "\n".join(_interface(about, original)),
+        f"## Inputs and outputs\n\n{_interface(about)}\n\n{_MEANINGS}",
         f"## How to run it\n\n```python\n{example_code(exported)}```",
         "## Scores\n\n" + "\n".join(_scores(exported)),
         "## Provenance\n\n" + _table(("", ""), [row for row in provenance.items() if row[1]]),
@@ -46,80 +47,25 @@ def model_card(exported: Exported, original: Original) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
-    for field in about["inputs"]:
-        shape = ", ".join(map(str, field["shape"]))
-        values = ""
-        if "range" in field:
-            values = f", from {field['range'][0]} to {field['range'][1]}"
-        if tokens := field.get("tokens"):
-            values = (
-                f", token ids that `{tokens['tokenizer']}` beside the file makes of texts, from 0 (padding "
-                f"at the end) to {tokens['vocab_size'] - 1}; at most {tokens['max_length']} of a text"
-            )
-        prepared = ", encoded, transformed and normalised already" if field.get("prepared") else ""
-        yield f"- Input `{field['name']}`: {field['dtype']} [{shape}]{values}{prepared}."
-    yield f"- Output `{about['output']['name']}`: {_output(about, original)}."
-    if original.gives_logits and len(about["outputs"]) > 1:
-        yield (
-            "- Output `logits`: what the model returns before its sigmoid or softmax, to rank by where "
-            "probabilities are too close to 0 or 1."
-        )
-        yield f"- Output `prediction`: {_prediction(about)}; {NO_CLASS} for a row without a prediction."
-    if about["inside"]:
-        yield f"- The file does on its own: {'; '.join(map(escape_markdown, about['inside']))}."
-    for field in about["inputs"]:
-        if "columns" in field:
-            yield f"\nColumns of `{field['name']}`, in this order, and what a missing value counts as:\n"
-            yield _table(("column", "kind", "missing"), map(_column_row, field["columns"]))
+_MEANINGS: Final = f"""\
+A missing number is NaN, a missing text is empty; each counts as `missing` says, and null gives NaN. `elapsed`
+are days since `start`, Monday is 0, and `sine` and `cosine` are of 2π times the share of the day that has
+passed. `logits` are what the model returns before its sigmoid or softmax. `prediction` is the index of the
+class, by the threshold if there is one, or of each label 0 or 1; {NO_CLASS} for a row without one. Of a
+language model, `scores` are the logits of the token that follows each, and texts begin after token 0."""
+_IN_CARD: Final = ("inputs", "output", "outputs", "names", "one_of_classes", "threshold", "inside")
 
 
-def _column_row(column: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """Name, kind with what the part of a date counts, and what a missing value counts as."""
-    start = str(column.get("start")).removesuffix("T00:00:00")
-    of_day = "of 2π times the share of the day that has passed"
-    units = {
-        "elapsed": f", days since {start}",
-        "day_of_week": ", 0 is Monday",
-        "hours": ", since midnight",
-        "sine": f", {of_day}",
-        "cosine": f", {of_day}",
-    }
-    unit = f" in {column['unit']}" if "unit" in column else ""
-    missing = "NaN comes out" if column["missing"] is None else column["missing"]
-    missing = f"{missing}, and is marked" if column.get("marked") else missing
-    if codes := column.get("missing_codes"):
-        missing = f"{missing}; also written {', '.join(map(str, codes))}"
-    return column["name"], f"{column['kind']}{unit}{units.get(str(column.get('part')), '')}", missing
-
-
-def _output(about: dict[str, Any], original: Original) -> str:
-    names = ", ".join(map(escape_markdown, about["names"][:_MOST_CLASSES]))
-    if original.codec is not None:
-        return (
-            f"logits [batch, length, {int(original.spec['vocab_size'])}] of the token that follows each; the "
-            "tokenizer beside the file says what text each token stands for, and texts begin after token 0"
-        )
-    what = "class" if about["one_of_classes"] else "label"
-    return {
-        "probabilities": f"the probability of each {what} ({names})",
-        "values": f"the predicted values ({names}), in the target's own unit",
-        "embeddings": "a vector per sample; samples of one class lie together",
-        "reconstructions": "for each sample the error, the latent vector and the reconstruction as one row, "
-        "in the inputs' own unit",
-        "scores": "what the model returns: its loss does not say what probabilities are",
-        "raw": "what the bare model returns" + (" (logits)" if original.kind == "probabilities" else ""),
-    }[about["output"]["kind"]]
-
-
-def _prediction(about: Mapping[str, Any]) -> str:
-    if not about["one_of_classes"]:
-        return "for each label 1 where its probability is above 0.5, else 0"
-    if not (threshold := about["threshold"]):
-        return "the index of the most likely class, from 0"
-    return (
-        f"1 ({escape_markdown(threshold['class'])}) from a probability of {threshold['value']:.4g} on, else 0"
+def _interface(about: Mapping[str, Any]) -> str:
+    """As JSON, of which no line can end the block, and without tags."""
+    shown = {**{key: about[key] for key in _IN_CARD}, "names": about["names"][:_MOST_CLASSES]}
+    # Of a column of many categories the metadata has them all.
+    short = json.loads(
+        json.dumps(shown),
+        object_hook=lambda field: {key: field[key] for key in field if key != "categories"},
     )
+    text = json.dumps(short, indent=1, ensure_ascii=False).replace("<", "\\u003c")
+    return f"```json\n{printable(text)}\n```"
 
 
 def _scores(exported: Exported) -> Iterable[str]:
@@ -146,8 +92,7 @@ def agreement_in_words(exported: Exported) -> str:
     words = f"{agreement.num_samples:,} {where}, largest difference {difference}"
     if agreement.relative_difference is None:
         return words
-    ranks = f"rank correlation {agreement.rank_correlation:.6g}"
-    return f"{words}, largest relative difference {agreement.relative_difference:.2g}, {ranks}"
+    return f"{words}, largest relative difference {agreement.relative_difference:.2g}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -213,14 +158,12 @@ class Agreement:
         largest_difference: Of any output.
         tolerance: What it may be.
         relative_difference: The largest one of probabilities above 1e-30; null for other outputs.
-        rank_correlation: Spearman's, of the class or label where it is lowest; null for other outputs.
     """
 
     num_samples: int
     largest_difference: float
     tolerance: float
     relative_difference: float | None = None
-    rank_correlation: float | None = None
 
 
 @final

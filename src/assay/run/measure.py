@@ -1,45 +1,45 @@
-"""Where the time of a training step goes on this machine, and what would shorten it: `assay profile`."""
+"""This machine: where the time of a training step goes, and the settings that train fastest."""
 
 from __future__ import annotations
 
-import copy
 import math
-import os
 import re
 import statistics
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import Profiler
 from omegaconf import open_dict
-from torch.profiler import ProfilerActivity
+from torch import nn
 from typing_extensions import override
 
 from assay.build.assembly import assemble
+from assay.build.model import equal_blocks
 from assay.build.trainer import silence_lightning
 from assay.build.trainer_options import num_local_processes
 from assay.config.serialize import value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import MemoryLoader
 from assay.errors import AssayError, ConfigError
-from assay.files.atomic import write_together
 from assay.module import Module
 from assay.process import keep_handlers
+from assay.quoting import command
 from assay.record.provenance import cpu_model, usable_cores
-from assay.torch_internals import tree_leaves
+from assay.run.execute import fit_threads, use_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import lightning as L
 
     from assay.build.assembly import Assembly
+    from assay.check.checker import Checker
     from assay.check.report import Proof
     from assay.compose.compose import Job
 
@@ -64,22 +64,6 @@ class Part:
 
 @final
 @dataclass(frozen=True)
-class Operator:
-    """One kind of operation, such as a matrix product.
-
-    Attributes:
-        name: As PyTorch calls it.
-        ms: Milliseconds of each step, without the operators that it calls itself.
-        calls: In each step, on average.
-    """
-
-    name: str
-    ms: float
-    calls: float
-
-
-@final
-@dataclass(frozen=True)
 class StepProfile:
     """Where the time of a training step goes.
 
@@ -92,12 +76,10 @@ class StepProfile:
         step_ms_range: The quartiles.
         samples_per_s: Of the mean step.
         parts: What a step consists of, measured with a timer around each.
-        operators: The ten with the longest time.
         memory: Bytes at the peak by kind, as the check computes them; empty where it cannot.
         peak_memory: Bytes at the peak on a GPU, measured; null on a CPU.
         bottleneck: One sentence.
         try_next: Overrides that may shorten the step, each of which needs a measurement.
-        trace: Where the trace lies; null where none was asked for.
     """
 
     overrides: Sequence[str]
@@ -108,21 +90,16 @@ class StepProfile:
     step_ms_range: tuple[float, float]
     samples_per_s: float
     parts: Sequence[Part]
-    operators: Sequence[Operator]
     memory: Mapping[str, int]
     peak_memory: int | None
     bottleneck: str
     try_next: Sequence[str]
-    trace: Path | None = None
 
 
 WARM_UP: Final = 5
 """Steps that are not measured: buffers are made and kernels chosen in them."""
 _FEWEST: Final = 3
-_TRACED: Final = 5
-_MOST_OPERATORS: Final = 10
 _MUCH: Final = 0.3
-_UNEVEN: Final = 3
 _HALF: Final = 0.5
 _PART_OF: Final = {
     "callbacks": r"^\[Callback\]",
@@ -137,15 +114,14 @@ _PART_OF: Final = {
 """Which actions of Lightning's profilers belong to a part; the first that matches counts, and else `loop`."""
 
 
-def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> StepProfile:
+def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
     """Train for some steps in a folder that is removed afterwards, and measure them.
 
     Raises:
         ConfigError: The job trains in several processes, or its module takes the steps by itself.
         AssayError: It ends before two steps could be measured.
     """
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it writes when it starts and stops
-    plain = StepTimer(steps, traced=_TRACED, trace=trace)
+    plain = StepTimer(steps)
     assembly = measure(job, proof.datamodule, plain)
     device = assembly.trainer.strategy.root_device
     timed = StepTimer(steps, actions=_Actions(device))
@@ -156,10 +132,6 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
     batch_size = proof.report.batch_size
     step = proof.report.step
     bottleneck, try_next = _diagnose(parts, assembly)
-    if device.type == "cpu" and high > _UNEVEN * low and lies_in_memory(assembly.datamodule):
-        bottleneck = f"a quarter of the steps take {high / low:.0f} times as long as another: other programs"
-        bottleneck = f"{bottleneck} use these cores, and shares say little until they end"
-        try_next = []
     return StepProfile(
         overrides=list(job.overrides),
         device=name_device(assembly),
@@ -169,12 +141,10 @@ def profile_job(job: Job, proof: Proof, *, steps: int, trace: Path | None) -> St
         step_ms_range=(low, high),
         samples_per_s=1000 * batch_size / step_ms,
         parts=parts,
-        operators=plain.operators,
         memory={} if step is None else asdict(step.memory),
         peak_memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         bottleneck=bottleneck,
         try_next=try_next,
-        trace=trace,
     )
 
 
@@ -189,37 +159,24 @@ def lies_in_memory(data: L.LightningDataModule) -> bool:
     return isinstance(data, DataModule) and isinstance(data.train_dataloader(), MemoryLoader)
 
 
-class EnoughMeasured(Exception):  # noqa: N818 - it is not an error
+class _EnoughMeasured(Exception):  # noqa: N818 - it is not an error
     """Enough steps were taken."""
 
 
 def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer) -> Assembly:
     """Train a job, which was checked, until the timer has seen enough."""
-    try:
-        assembly = train_briefly(job, datamodule, steps)
-    finally:
-        steps.close()
-    if len(steps.milliseconds) < _FEWEST or steps.to_trace:
-        traced = f" and {steps.to_trace} more were to be traced" if steps.to_trace else ""
+    assembly = _train_briefly(job, datamodule, steps)
+    if len(steps.milliseconds) < _FEWEST:
         raise AssayError(
             f"the run ends after {assembly.trainer.global_step} steps, of which the first {WARM_UP} are not "
-            f"measured{traced}",
+            "measured",
             hint="let it be longer, as by trainer.max_epochs=100, or make data.batch_size smaller",
         )
     return assembly
 
 
-def train_briefly(
-    job: Job, datamodule: L.LightningDataModule | None, watch: StepTimer | Callback, *, alone: bool = False
-) -> Assembly:
-    """Train a job, which was checked, in a folder that is removed, until a callback raises `EnoughMeasured`.
-
-    Args:
-        job: The job.
-        datamodule: That of the check.
-        watch: The callback.
-        alone: Whether it takes the place of all other callbacks.
-    """
+def _train_briefly(job: Job, datamodule: L.LightningDataModule | None, timer: StepTimer) -> Assembly:
+    """Train in a folder that is removed, until the timer raises `_EnoughMeasured`."""
     config = job.to_config()
     if num_local_processes(config) > 1:
         raise ConfigError(
@@ -234,7 +191,7 @@ def train_briefly(
             config.callbacks = {
                 name: node
                 for name, node in (config.get("callbacks") or {}).items()
-                if node is not None and not alone and "ProgressBar" not in str(node.get("_target_"))
+                if node is not None and "ProgressBar" not in str(node.get("_target_"))
             }
         assembly = assemble(config, datamodule=datamodule)
         trainer = assembly.trainer
@@ -243,12 +200,12 @@ def train_briefly(
             raise ConfigError(
                 "a module that takes the optimizer's steps itself cannot be measured", key="module"
             )
-        assembly.callbacks.append(watch)
-        if isinstance(watch, StepTimer) and watch.actions is not None:
-            trainer.profiler = watch.actions  # type: ignore[attr-defined]  # a plain attribute
+        assembly.callbacks.append(timer)
+        if timer.actions is not None:
+            trainer.profiler = timer.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
-                watch.actions.time_calls(forward=module.model, loss=module.loss)
-        with keep_handlers(), suppress(EnoughMeasured):  # Lightning ignores Ctrl-C once there was one
+                timer.actions.time_calls(forward=module.model, loss=module.loss)
+        with keep_handlers(), suppress(_EnoughMeasured):  # Lightning ignores Ctrl-C once there was one
             try:
                 trainer.fit(module, datamodule=assembly.datamodule)
             except SystemExit as stop:
@@ -302,7 +259,7 @@ class _Actions(Profiler):
 
 @final
 class StepTimer(Callback):
-    """Measures steps after a warm-up, then traces a few, and ends the run.
+    """Measures steps after a warm-up, and ends the run.
 
     A step lasts from the end of the one before to its own; those with a validation or the end of an epoch
     between are left out.
@@ -311,30 +268,15 @@ class StepTimer(Callback):
         steps: To measure at most.
         seconds: After which fewer are enough.
         actions: A profiler whose measurements are added up.
-        traced: Steps to trace after those.
-        trace: File that takes the trace.
     """
 
-    def __init__(
-        self,
-        steps: int,
-        *,
-        seconds: float = math.inf,
-        actions: _Actions | None = None,
-        traced: int = 0,
-        trace: Path | None = None,
-    ) -> None:
+    def __init__(self, steps: int, *, seconds: float = math.inf, actions: _Actions | None = None) -> None:
         self.milliseconds: list[float] = []
         self.seconds: dict[str, float] = {}
-        self.operators: list[Operator] = []
         self.actions = actions
         self._steps = steps
         self._enough = 1000 * seconds
-        self._trace = trace
-        self.to_trace = traced
         self._last: float | None = None
-        self._waits = traced
-        self._profile: torch.profiler.profile | None = None
 
     @override
     def on_train_batch_end(
@@ -344,45 +286,15 @@ class StepTimer(Callback):
             torch.cuda.synchronize()
         now = time.perf_counter()
         seconds = {} if self.actions is None else self.actions.take()
-        if self._profile is not None:
-            self._trace_on()
-        elif len(self.milliseconds) == self._steps or (
+        if len(self.milliseconds) == self._steps or (
             len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
         ):
-            self._end(trainer.num_training_batches - batch_idx - 1)
-        elif self._last is not None and trainer.fit_loop.epoch_loop.total_batch_idx >= WARM_UP:
+            raise _EnoughMeasured
+        if self._last is not None and trainer.fit_loop.epoch_loop.total_batch_idx >= WARM_UP:
             self.milliseconds.append(1000 * (now - self._last))
             for action, spent in seconds.items():
                 self.seconds[action] = self.seconds.get(action, 0.0) + spent
         self._last = time.perf_counter()
-
-    def _end(self, left_in_epoch: float) -> None:
-        if not self.to_trace:
-            raise EnoughMeasured
-        if left_in_epoch < self.to_trace and self._waits:
-            self._waits -= 1  # for a new epoch: no validation is to be among the steps that are traced
-            return
-        activities = [ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(ProfilerActivity.CUDA)
-        self._profile = torch.profiler.profile(activities=activities, acc_events=True)
-        self._profile.start()
-
-    def _trace_on(self) -> None:
-        assert self._profile is not None  # noqa: S101 - the caller looked
-        self.to_trace -= 1
-        if not self.to_trace:
-            self._profile.stop()
-            self.operators = _operators(self._profile)
-            if self._trace is not None:
-                with write_together(self._trace) as folder:
-                    self._profile.export_chrome_trace(str(folder / self._trace.name))
-            raise EnoughMeasured
-
-    def close(self) -> None:
-        """Stop tracing, where the run has ended before."""
-        if self._profile is not None and self.to_trace:
-            self._profile.stop()
 
     @override
     def on_train_epoch_end(self, *_: Any, **__: Any) -> None:
@@ -391,20 +303,6 @@ class StepTimer(Callback):
     @override
     def on_validation_start(self, *_: Any, **__: Any) -> None:
         self._last = None
-
-
-def _operators(profile: torch.profiler.profile) -> list[Operator]:
-    """Those that took longest, where the time was spent: on a GPU if there is one."""
-    events: list[Any] = list(profile.key_averages())
-    on_gpu = any(event.self_device_time_total for event in events)
-    microseconds = {
-        id(event): event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events
-    }
-    events = sorted(events, key=lambda event: -microseconds[id(event)])[:_MOST_OPERATORS]
-    return [
-        Operator(event.key, microseconds[id(event)] / 1000 / _TRACED, event.count / _TRACED)
-        for event in events
-    ]
 
 
 def _divide(steps: StepTimer) -> list[Part]:
@@ -457,47 +355,202 @@ def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]
     return f"{computing:.0%} of a step is the model's own computing", hints
 
 
-_WORTH: Final = 0.8
-"""Share of the time from which on another precision is worth a note."""
-_TRIALS: Final = 3
-_AT_MOST: Final = 0.05
-"""Share of a run's seconds that are measured."""
+@final
+@dataclass(frozen=True)
+class TunedSetting:
+    """What was measured of one setting.
 
-
-def suggest_precision(assembly: Assembly, seconds: float) -> str:
-    """What `precision=bf16` would have gained in a run of so many seconds; empty where that is little.
-
-    A copy of the model takes forward and backward passes of random inputs, in turns with and without.
+    Attributes:
+        override: What sets it, such as `data.num_workers=2`; `OMP_NUM_THREADS=1` is typed before `assay`.
+        samples_per_s: The median of its repetitions; null where it was not measured.
+        samples_per_s_range: The slowest and the fastest repetition.
+        gain: How many times as fast as the best settings before it, from repetitions in turns.
+        same_results: Whether the run ends with the same numbers, bit for bit.
+        chosen: Whether it belongs to the best settings.
+        note: Why it was not measured.
     """
-    module = assembly.module
-    spec = assembly.config.get("spec")
-    device = assembly.trainer.strategy.root_device
-    if not isinstance(module, Module) or spec is None or str(assembly.trainer.precision) != "32-true":
-        return ""
-    shape = (int(value_of(assembly.config, "data.batch_size")), *spec.input_shape)
-    with torch.random.fork_rng(), torch.enable_grad(), torch.inference_mode(mode=False):
-        model = copy.deepcopy(module.model).to(device).train()
-        inputs = torch.randint(spec.vocab_size, shape) if spec.get("vocab_size") else torch.randn(shape)
-        inputs = inputs.to(device)
-        if assembly.config.trainer.get("channels_last"):
-            inputs = inputs.to(memory_format=torch.channels_last)
 
-        def take_step(*, half: bool) -> float:
-            begin = time.perf_counter()
-            with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                outputs = tree_leaves(model(inputs))
-            sum(output.float().sum() for output in outputs).backward()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            return time.perf_counter() - begin
+    override: str
+    samples_per_s: float | None = None
+    samples_per_s_range: tuple[float, float] | None = None
+    gain: float | None = None
+    same_results: bool = False
+    chosen: bool = False
+    note: str = ""
 
-        if take_step(half=False) * 2 * (_TRIALS + 1) > _AT_MOST * seconds:
-            return ""
-        take_step(half=True)
-        share = statistics.median(take_step(half=True) / take_step(half=False) for _ in range(_TRIALS))
-    if share > _WORTH:
-        return ""
-    return (
-        f"precision=bf16 would take about {share:.0%} of the time for forward and backward passes here, as "
-        "measured; its results differ by rounding"
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """The settings that train fastest on this machine.
+
+    Attributes:
+        overrides: What was typed.
+        device: The processor or GPU that it was measured on.
+        settings: In the order in which they were measured; the first one is the job as typed.
+        fastest: Overrides of the best settings, beside what was typed.
+        same_results: Those of them that change no result.
+        gain: How many times as fast as the job as typed the best settings are.
+        interrupted: Why not all was measured; empty where it was.
+        seconds: Time that the measurements took.
+    """
+
+    overrides: Sequence[str]
+    device: str
+    settings: Sequence[TunedSetting]
+    fastest: Sequence[str]
+    same_results: Sequence[str]
+    gain: float
+    interrupted: str
+    seconds: float
+
+
+_REPETITIONS: Final = 3
+_SECONDS: Final = 0.6
+"""That one repetition measures at most, after its warm-up."""
+_STEPS: Final = 200
+_WORTH: Final = 1.03
+"""Gain from which on a setting is chosen, where all its repetitions are faster, too."""
+THREADS: Final = "OMP_NUM_THREADS"
+
+
+def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tuning:
+    """Measure settings that may make a job faster, and keep what does; nothing is written.
+
+    Raises:
+        AssayError: The job cannot run.
+    """
+    start = time.monotonic()
+    tuner = Tuner(checker, overrides, start + budget_s)
+    assembly, _ = tuner.measure([])  # what is made once takes longer than all that follow
+    _, rate = tuner.measure([])
+    as_typed = [rate]
+    settings = list[TunedSetting]()
+    best = list[str]()
+    groups = list(candidates(assembly, tuner.threads))
+    for same_results, group in groups:
+        measured, winner, before = tuner.compare(best, group, same_results=same_results)
+        as_typed += before if not best else []
+        settings += measured
+        best += [winner] if winner else []
+    exact = [override for same, group in groups if same for override in group if override in best]
+    gain = 1.0
+    for setting in settings:
+        gain *= setting.gain if setting.chosen and setting.gain else 1.0
+    return Tuning(
+        overrides=list(overrides),
+        device=name_device(assembly),
+        settings=[_setting("", as_typed), *settings],
+        fastest=best,
+        same_results=exact,
+        gain=gain,
+        interrupted=tuner.stopped,
+        seconds=time.monotonic() - start,
     )
+
+
+def candidates(assembly: Assembly, threads: int) -> Iterator[tuple[bool, list[str]]]:
+    """Settings of which one is chosen, and whether they leave the results as they are."""
+    config = assembly.config
+    module = assembly.module
+    data = assembly.datamodule
+    on_gpu = assembly.trainer.strategy.root_device.type == "cuda"
+    cores = usable_cores()
+    size = value_of(config, "data.batch_size")
+    if isinstance(size, int):  # first: what pays at one size does not at another
+        yield False, [f"data.batch_size={factor * size}" for factor in (2, 4, 8)]
+    if not lies_in_memory(data):
+        now = int(value_of(config, "data.num_workers") or 0)
+        counts = sorted({0, 1, 2, cores // 2, cores, *([2 * cores] if on_gpu else [])} - {now})
+        yield True, [f"data.num_workers={count}" for count in counts]
+    if not on_gpu and cores > 1:
+        counts = sorted({1, cores // 2, cores} - {threads})
+        yield False, [f"{THREADS}={count}" for count in counts]
+    model = getattr(module, "model", module)
+    if any(isinstance(part, nn.Conv2d) for part in model.modules()):
+        last = bool(value_of(config, "trainer.channels_last"))
+        yield False, [f"trainer.channels_last={str(not last).lower()}"]
+    fused = value_of(config, "optimizer.fused")
+    if fused is not None:
+        yield False, [f"optimizer.fused={str(not fused).lower()}"]
+    if str(assembly.trainer.precision) == "32-true":
+        yield False, ["precision=bf16", *(["precision=tf32"] if on_gpu else [])]
+    if not value_of(config, "trainer.compile"):
+        ways = {"true": True, "blocks": equal_blocks(model), "reduce-overhead": on_gpu}
+        yield False, [f"trainer.compile={way}" for way, is_possible in ways.items() if is_possible]
+
+
+@final
+class Tuner:
+    """Measures jobs in turns, and reads the data once."""
+
+    def __init__(self, checker: Checker, overrides: Sequence[str], deadline: float) -> None:
+        self._checker = checker
+        self._overrides = overrides
+        self._deadline = deadline
+        self.threads = 1
+        """Of the last measurement."""
+        self.stopped = ""
+        """Why no more is measured; empty as long as it is."""
+
+    def measure(self, settings: Sequence[str]) -> tuple[Assembly, float]:
+        """Samples a second of the job with these settings."""
+        typed = [override for override in settings if not override.startswith(THREADS)]
+        job = self._checker.job([*self._overrides, *typed])
+        proof = self._checker.check(job)
+        timer = StepTimer(_STEPS, seconds=_SECONDS)
+        threads = [int(setting.partition("=")[2]) for setting in settings if setting not in typed]
+        self.threads = (threads[-1] if threads else fit_threads(proof)) or torch.get_num_threads()
+        with use_threads(self.threads):
+            assembly = measure(job, proof.datamodule, timer)
+        return assembly, 1000 * proof.report.batch_size / statistics.fmean(timer.milliseconds)
+
+    def compare(
+        self, best: Sequence[str], group: Sequence[str], *, same_results: bool
+    ) -> tuple[list[TunedSetting], str, list[float]]:
+        """Each setting beside the best ones so far, the one that is chosen, and the rates of those."""
+        rates: dict[str, list[float]] = {override: [] for override in ("", *group)}
+        notes: dict[str, str] = {}
+        for setting in [*rates] * _REPETITIONS:
+            if time.monotonic() > self._deadline and not self.stopped:
+                self.stopped = "the budget was spent before all was measured; --budget gives more"
+            if self.stopped or setting in notes:
+                continue
+            try:
+                rates[setting].append(self.measure([*best, *filter(None, [setting])])[1])
+            except AssayError as error:
+                notes[setting] = error.message
+            except KeyboardInterrupt:
+                self.stopped = "stopped by Ctrl-C"
+        before = rates.pop("")
+        settings = []
+        winner = ""
+        highest = _WORTH
+        for setting, found in rates.items():
+            gains = [now / then for now, then in zip(found, before, strict=False)]
+            if not gains:
+                note = notes.get(setting, "not measured")
+                settings.append(TunedSetting(setting, same_results=same_results, note=note))
+                continue
+            gain = statistics.median(gains)
+            settings.append(_setting(setting, found, gain=gain, same_results=same_results))
+            if len(gains) == _REPETITIONS and gain >= highest and min(gains) > 1:
+                winner = setting
+                highest = gain
+        return [replace(one, chosen=one.override == winner) for one in settings], winner, before
+
+
+def _setting(override: str, rates: Sequence[float], **more: float | bool) -> TunedSetting:
+    return TunedSetting(override, statistics.median(rates), (min(rates), max(rates)), **more)  # type: ignore[arg-type]  # by name
+
+
+def commands_of(tuning: Tuning, config_dir: Path | None = None) -> list[str]:
+    """What to type to train with the fastest settings, and with those of them that change no result."""
+    typed: dict[str, None] = {}
+    for settings in (tuning.same_results, tuning.fastest):
+        if settings:
+            threads = [setting for setting in settings if setting.startswith(THREADS)]
+            others = [setting for setting in settings if setting not in threads]
+            words = command("train", *tuning.overrides, *others, config_dir=config_dir)
+            typed[" ".join([*threads, words])] = None
+    return [*typed]

@@ -1,4 +1,4 @@
-"""What something simple does on a run's test samples: the baseline beside every score."""
+"""What a run says of its test beside the scores: a threshold of two classes, and a simple model."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from assay.analysis.objective import RARE, describe_baseline
+from assay.analysis.objective import describe_baseline
 from assay.config.serialize import drop_override, value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
-from assay.data.shown_samples import sample_names
+from assay.data.shown_samples import eval_samples, sample_names
 from assay.data.subset import blocks
+from assay.errors import ConfigError
+from assay.module import Module
 from assay.quoting import repeat_command
+from assay.run.kept_predictions import holds_whole_model
+from assay.task.figures.class_figures import scores_at
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
     from omegaconf import DictConfig
@@ -31,9 +35,90 @@ if TYPE_CHECKING:
     from assay.build.assembly import Assembly
     from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
+    from assay.run.predictor import Predictor
     from assay.task.predictions import StoredPredictions
 
     Score = Callable[[Any, Any], float]
+
+_EVEN: Final = 0.4
+"""Share of the rarer class from which on the likelier class is what anybody expects."""
+_FEWEST: Final = 20
+"""Validation samples of each class; with fewer a threshold would be chance."""
+_NEARLY: Final = 0.95
+_SUBSETS: Final = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
+
+
+def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+    """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
+    module = assembly.module
+    data = assembly.datamodule
+    if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
+        return
+    if (
+        module.task.num_classes != 2
+        or predictions.kind != "probabilities"
+        or not holds_whole_model(assembly)
+        or not len(data.splits.rows["val"])
+        or data.tested != "test"
+    ):
+        return
+    to_probabilities: Any = module.task.probabilities(module.loss)
+    module.eval().to(data.device)
+    positions = torch.arange(len(data.splits.rows["val"]))
+    of_class = []
+    right = []
+    with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
+        for chosen in torch.split(positions, data.eval_batch_size):
+            inputs, targets = eval_samples(data, "val", chosen.tolist())
+            outputs = to_probabilities(module(inputs)).float()
+            of_class.append(module.task.postprocess(outputs, "probabilities")[:, 1].cpu())
+            right.append(targets.cpu().eq(1))
+    value = best_threshold(torch.cat(of_class).numpy(), torch.cat(right).numpy())
+    if value is not None:
+        record.threshold = describe_scores({"value": value, "class": predictions.class_names[1]}, predictions)
+
+
+def describe_scores(threshold: Mapping[str, Any], predictions: StoredPredictions | None) -> dict[str, Any]:
+    """What the threshold of a run does on stored predictions; nothing where there is none or no targets."""
+    if not threshold or predictions is None or predictions.targets is None:
+        return {}
+    value = threshold["value"]
+    subset = _SUBSETS[predictions.subset]
+    scores = scores_at(value, predictions.outputs[:, 1], predictions.targets == 1)
+    return {"value": value, "class": threshold["class"], "subset": subset, **scores}
+
+
+def best_threshold(probabilities: NDArray[Any], right: NDArray[np.bool_]) -> float | None:
+    """The threshold with nearly the highest F1; None of too few samples, or of as many of either class."""
+    rarer = min(int(right.sum()), int((~right).sum()))
+    if rarer < _FEWEST or rarer > _EVEN * len(right) or not np.isfinite(probabilities).all():
+        return None
+    order = np.argsort(-probabilities, kind="stable")
+    ranked = probabilities[order]
+    last = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True))  # equal ones are on one side
+    above = ranked[last]
+    below = np.append(ranked[1:], 0.0).astype(ranked.dtype)[last]
+    f1 = 2 * right[order].cumsum()[last] / (last + 1 + right.sum())
+    values = (above.astype(float) + below) / 2
+    values[f1 < _NEARLY * f1.max(initial=0.0)] = np.inf
+    index = np.abs(values - 0.5).argmin()
+    # No more digits than the probabilities have that it divides.
+    middle = np.float32(values[index])
+    return float(str(middle if below[index] < middle <= above[index] else np.float32(above[index])))
+
+
+def set_threshold(predictor: Predictor, value: float) -> None:
+    """Let a predictor use another threshold than that of its run.
+
+    Raises:
+        ConfigError: The run does not predict one of two classes.
+    """
+    if predictor.kind != "probabilities" or predictor.task is None or predictor.task.num_classes != 2:
+        raise ConfigError(
+            "the model does not predict probabilities of two classes", key="--threshold", hint="leave it out"
+        )
+    predictor.use_threshold(value, {"chosen": "as typed"})
+
 
 log = logging.getLogger("assay")
 _MOST_ROWS: Final = 20_000
@@ -262,13 +347,6 @@ def advise(config: DictConfig, record: RunRecord) -> str:
     if isinstance(best, int) and isinstance(epochs, int) and best <= epochs // 5:
         remedy = f": optimizer.lr={lr / 3:.2g}" if lr and not has_tried else ""
         return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
-    counts = value_of(config, "spec.class_counts") or [0]
-    is_rare = record.baseline["score"] == "average_precision" and min(counts) < RARE * sum(counts)
-    if is_rare and value_of(config, "data.balance") == "none":
-        return "one class is rare: data.balance=weights"
-    are_pictures = len(value_of(config, "spec.input_shape")) == 3 and record.baseline["name"] == "linear"
-    if are_pictures and value_of(config, "model.weights") is None:
-        return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
     if not lr or has_tried:
         return ""
     rates = f"optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
