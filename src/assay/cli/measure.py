@@ -12,7 +12,7 @@ from assay.cli.documents import Document  # noqa: TC001 - typer reads the annota
 from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
 from assay.errors import ConfigError
 from assay.files.atomic import write_text
-from assay.paths import CONF_DIR, project_conf
+from assay.paths import CONF_DIR, config_folders, project_conf
 from assay.quoting import command
 from assay.terminal import Console, print_lines
 
@@ -143,7 +143,7 @@ def tune(
     document.next = commands_of(tuning, config_dir)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        folders = [folder for folder in (CONF_DIR, config_dir or project_conf()) if folder is not None]
+        folders = [CONF_DIR, *config_folders(config_dir)]
         write_text(path, experiment_of(tuning, folders))
     if not document.as_json:
         _print_tuning(tuning, document.next)

@@ -50,6 +50,11 @@ _PLAIN: Final = (
         "for none of them: {0}=[]",
     ),
     (
+        r"(Parent traversal) \('\.\.'\)",
+        "a config of another group cannot be reached by '..'",
+        "name its group: group=OPTION; in a defaults list /group: OPTION",
+    ),
+    (
         r"Could not override[^']*'(hydra/sweeper/\w+)",
         "belongs to hydra/sweeper=optuna, which is not selected",
         "hydra/sweeper=optuna; sampler=random draws at random",
@@ -199,7 +204,8 @@ def _unknown_key(
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
-    hint = f"{parent} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
+    owner = f"{parent}={typed[parent]}" if parent in typed else parent
+    hint = f"{owner} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
     if action == "override" and not guess and parent.partition(".")[0] in TOP:  # nothing would read others
         hint += f" (to add a new key: +{key}=…)"
     meant = "" if guess else guess_key(key, keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from assay.config.tree import follow, split_key
 from assay.errors import ConfigError
@@ -88,7 +88,7 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
         for entry, value in follow(inner, f"hydra.{part}"):
             if entry.name == "_target_":
                 _check_target(entry, f"hydra.{part}", person.packages)
-            elif part == "launcher" and not isinstance(value, DictConfig | ListConfig | dict | list | None):
+            elif part == "launcher" and not (value is None or OmegaConf.is_config(value)):
                 _check_launcher(entry, value, is_own, person)
 
 

@@ -20,7 +20,7 @@ from assay.config.hydra_internals import config_file, load_defaults
 from assay.config.tree import join_key, split_key, walk
 from assay.config.yaml_file import display_path, read_defaults, yaml_entries
 from assay.errors import ConfigError
-from assay.targets.trust import project_folder, trust_for
+from assay.targets.trust import trust_for, user_folders
 from assay.terminal import print_rows, shorten
 
 if TYPE_CHECKING:
@@ -166,9 +166,9 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
                 settings = (changed if item.override else named).setdefault(key, [])
                 settings.append((_option(item.value), setting))
         origins.put_file(layer, path, split_key(package))
-        project = project_folder(hydra) if default.primary else None
-        if project and (project / "project.yaml").is_file():
-            origins.put_file(layer, project / "project.yaml")
+        for folder in user_folders(hydra) if default.primary else ():
+            if (folder / "project.yaml").is_file():
+                origins.put_file(layer, folder / "project.yaml")
     for override in parsed:
         key = override.get_key_element().lstrip("+~")
         typed = str(override.input_line)

@@ -44,7 +44,7 @@ TOP: Final = (
     *("trusted_packages", "predictions", "finetune", "baseline"),
 )
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
-_OF_HYDRA: Final = ("run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
+_OF_HYDRA: Final = ("mode", "run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
 """The last one says how `hydra.job.override_dirname` is made."""
 _OF_SWEEPS: Final = re.compile(r"hydra[./](sweep|launcher|sweeper)(\..*)?|sweep")
 FIXED: Final = {
