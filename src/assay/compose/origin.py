@@ -6,6 +6,7 @@ import copy
 import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import yaml
@@ -151,10 +152,11 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
         path = config_file(repository, name)
         if loaded is None or path is None:
             config: Any = loaded.config if loaded else OmegaConf.create()
-            for entry in walk(config, package):  # Hydra's defaults are classes, not files
+            owner = "Hydra's default" if name.startswith("hydra/") else "ConfigStore"
+            for entry in walk(config, package):  # classes, not files
                 kind: _Kind = "mapping" if entry.is_container else "value"
                 text = "" if entry.is_container else to_yaml_line(entry.raw)
-                origins.put(layer, split_key(entry.key), kind, Setting(entry.key, text, "Hydra's default"))
+                origins.put(layer, split_key(entry.key), kind, Setting(entry.key, text, owner))
             continue
         lines = read_defaults(path)
         for item, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
@@ -207,6 +209,7 @@ def _put_override(origins: Origins, layer: int, override: Override) -> None:
 
 def to_yaml_line(value: Any) -> str:
     """A value as one line of YAML."""
+    value = value.name if isinstance(value, Enum) else value
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
     )
@@ -356,7 +359,7 @@ def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]
     if entry.is_missing:
         return "???", f"must be given: {entry.key}=…"
     if entry.is_container:
-        return to_yaml_line(OmegaConf.to_container(entry.node, resolve=False)), ""
+        return to_yaml_line(OmegaConf.to_container(entry.node, resolve=False, enum_to_str=True)), ""
     raw = to_yaml_line(entry.raw)
     if entry.is_interpolation:
         return str(entry.raw), f"→ {_resolve_text(entry)}"
