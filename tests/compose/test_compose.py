@@ -329,7 +329,7 @@ HEAD = "# @package _global_\n# Mine.\n"
 @pytest.mark.parametrize(
     ("name", "text", "where", "says"),
     [
-        ("model/x", "# X.\na: 1\n  b: 2\n", ":3", "invalid YAML: mapping values are not allowed here"),
+        ("model/x", "# X.\na: 1\n  b: 2\n", ":3", "invalid YAML: mapping values are not allowed"),
         ("model/x", "# X.\na:\n\tb: 1\n", ":3", "indent with spaces"),
         ("model/x", "# X.\na: 1\na: 2\n", ":3", "duplicate key a"),
         ("model/x", "# X.\na: !!python/object/apply:os.getcwd []\n", ":2", "expected plain YAML"),

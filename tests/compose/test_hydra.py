@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import runpy
+import subprocess
 import sys
 from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import hydra.utils
 import pytest
 from omegaconf import OmegaConf
 from packaging.version import Version
-from tests.command import typed
+from tests.command import ASSAY, typed
 
+import assay.config
 from assay.compose.compose import compose, compose_job, compose_sweep, is_multirun, loader
 from assay.compose.listing import options_of
 from assay.compose.origin import explain
@@ -87,6 +92,39 @@ def store(project: Path, package: str) -> None:
 def test_the_versions_go_together() -> None:
     pair = Version(version("hydra-core")).release[:2], Version(version("omegaconf")).release[:2]
     assert pair in (((1, 3), (2, 3)), ((1, 4), (2, 4)))
+
+
+def test_versions_that_do_not_go_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omegaconf.__version__", "2.3.0" if IS_1_4 else "2.4.0")
+    with pytest.raises(ImportError, match=r"this Hydra: 1\.3 needs OmegaConf 2\.3"):
+        runpy.run_path(assay.config.__file__)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "hydra", None)
+    with pytest.raises(ImportError, match="does not go with this Hydra"):
+        runpy.run_path(assay.config.__file__)
+
+
+def test_another_module_of_the_name_is_not_taken_for_hydra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hydra", ModuleType("hydra"))
+    monkeypatch.setattr("omegaconf.__version__", "2.4.0")
+    with pytest.raises(ImportError, match="does not go with this Hydra"):
+        runpy.run_path(assay.config.__file__)
+
+
+def test_a_plugin_of_another_hydra_is_named_and_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "hydra_plugins/old.py", "from hydra.core.no_longer import This\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [*ASSAY, "train", "--cfg", "-p", "optimizer"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("# @package optimizer")
+    assert "Error importing 'hydra_plugins.old'" in done.stderr
 
 
 def test_what_hydra_1_3_has_is_used_there_and_replaced_in_1_4() -> None:

@@ -14,7 +14,7 @@ from assay.config.did_you_mean import did_you_mean, guess_key, list_names
 from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
 from assay.config.unread_keys import TOP, missing_header
-from assay.config.yaml_file import describe, display_path
+from assay.config.yaml_file import display_path
 from assay.errors import ConfigError, causes, first_line
 from assay.paths import PACKAGES
 
@@ -61,7 +61,9 @@ _PLAIN: Final = (
     ),
 )
 """Patterns of Hydra's messages, and the message and hint that replace them."""
-_UNKNOWN: Final = re.compile(r"Could not (override|delete)(?: from config\.)?[^']*'([^'@]+)")
+_UNKNOWN: Final = re.compile(
+    r"(?:Could not|Invalid Defaults List) (override|delete)(?: from config\.)?[^']*'/?([^'@:]+)"
+)
 _RENAMED: Final = {
     "hydra.launcher.n_jobs": "hydra.launcher.jobs_at_once",
     "hydra.sweeper.n_jobs": "hydra.launcher.jobs_at_once",
@@ -71,10 +73,6 @@ _RENAMED: Final = {
 _NO_OPTION: Final = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )
-_NETWORK: Final = re.compile(
-    r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)"
-)
-"""Prefixes of names of networks, which are not options."""
 
 
 def composition_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
@@ -168,27 +166,11 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
         hint = f"override /{inner}: {option}"
         return ConfigError(f"unknown group; {inner} is a top-level group", key=group, hint=hint)
     hint = f"choose from: {list_names(options, option)}" if options else "see: assay configs"
-    if group == "model" and _NETWORK.match(option):
-        hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
-    if not guess and 0 < len(named := _find_mentions(option, group, options, loader)) <= 3:
-        guess = f"; did you mean {' or '.join(map(repr, named))}?"
     if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
         guess = "; assay does not run launchers and sweepers of Hydra's interface"
         hint = instead
     return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
-
-
-def _find_mentions(word: str, group: str, options: Sequence[str], loader: ConfigLoader) -> list[str]:
-    """The options whose description names a word: `data=table` reads a CSV file."""
-    repository = cast("Any", loader).repository
-    pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)
-    paths = {name: config_file(repository, f"{group}/{name}") for name in options}
-    return [
-        name
-        for name, path in paths.items()
-        if path and pattern.search(f"{name.replace('_', ' ')}: {describe(path)}")
-    ]
 
 
 def _unknown_key(
@@ -209,9 +191,7 @@ def _unknown_key(
     if action == "override" and not guess and parent.partition(".")[0] in TOP:  # nothing would read others
         hint += f" (to add a new key: +{key}=…)"
     meant = "" if guess else guess_key(key, keys)
-    if meant.startswith("assay "):
-        hint = meant
-    elif meant:
+    if meant:
         guess = f"did you mean {meant!r}?"
         hint = f"{meant}={typed.get(key, '…')}"
     guess = guess or ("" if parent else did_you_mean(key, groups))

@@ -352,7 +352,7 @@ def _is_one_value(entry: Entry) -> bool:
     if not entry.is_container:
         return True
     nested = [other for other in walk(entry.node) if other.is_container]
-    return not len(entry.node) or (OmegaConf.is_list(entry.node) and not nested)
+    return not len(entry.node) or not (OmegaConf.is_dict(entry.node) or nested)
 
 
 def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]:

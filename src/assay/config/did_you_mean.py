@@ -11,36 +11,6 @@ if TYPE_CHECKING:
 _MOST = 24
 _ALIKE = 0.75
 """From this likeness on, however many letters differ."""
-_ELSEWHERE = {
-    "lr": "optimizer.lr",
-    "wd": "optimizer.weight_decay",
-    "epochs": "trainer.max_epochs",
-    "num_epochs": "trainer.max_epochs",
-    "n_epochs": "trainer.max_epochs",
-    "steps": "trainer.max_steps",
-    "gpus": "trainer.devices",
-    "bs": "data.batch_size",
-    "workers": "data.num_workers",
-    "dataset": "data",
-    "network": "model",
-    "criterion": "loss",
-    "output_dir": "hydra.run.dir",
-    "run_dir": "hydra.run.dir",
-}
-"""What other programs call it."""
-_ALSO_CALLED = {
-    "path": "root",
-    "root": "path",
-    "file": "path",
-    "csv": "path",
-    "data_dir": "root",
-    "imbalance": "thin_classes",
-    "learning_rate": "lr",
-    "epochs": "max_epochs",
-    "steps": "max_steps",
-}
-"""What other programs, other sources or earlier versions call a key beside it."""
-_RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt")
 
 
 def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
@@ -49,7 +19,7 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     swapped = [name for name in names if sorted(name) == sorted(word)]
     stem = word.removesuffix("s")
     longer = sorted((name for name in names if len(stem) > 1 and name.startswith(stem)), key=len)
-    close = [name for name in names if name == _ALSO_CALLED.get(word)] or swapped or longer
+    close = swapped or longer
     close = close or [
         name for name in difflib.get_close_matches(word, names, cutoff=0.6) if _is_near(word, name)
     ]
@@ -91,20 +61,15 @@ def list_names(candidates: Iterable[str], word: str = "") -> str:
 
 
 def guess_key(word: str, keys: Iterable[str]) -> str:
-    """The full key that an unread key was probably meant to be, or a command; empty where none is near."""
+    """The full key that an unread key was probably meant to be; empty where none is near."""
     of_logger = word.startswith("logger")  # which has a path, too
     all_keys = [key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))]
     parent, _, last = word.rpartition(".")
-    if not parent and word in _RESUME:
-        return "assay resume RUN continues a run"
-    if not parent and _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
-        return _ELSEWHERE[word]
     if whole := [key for key in all_keys if key.endswith(f".{word}")]:
         return min(whole, key=len)
-    names = (last, _ALSO_CALLED.get(last))
-    if same := [key for key in all_keys if key.rpartition(".")[2] in names]:
+    if same := [key for key in all_keys if key.rpartition(".")[2] == last]:
         inside = [key for key in same if parent and key.startswith(f"{parent}.")]
-        return max(inside or same, key=lambda key: (key == last, _depth_and_likeness(key, word)))
+        return max(inside or same, key=lambda key: _depth_and_likeness(key, word))
     beside = [key for key in all_keys if key.rpartition(".")[0] == parent and parent]
     for among in (beside, all_keys):
         leaves = {

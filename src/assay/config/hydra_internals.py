@@ -24,7 +24,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.config.yaml_file import check_aliases, display_path, file_error
+from assay.config.yaml_file import display_path, file_error
 from assay.errors import ConfigError
 from assay.paths import COMMAND_LINE, CONF_DIR
 
@@ -84,8 +84,6 @@ class Repository(ConfigRepository):
 
     def _read(self, source: ConfigSource, config_path: str) -> ConfigResult | None:
         try:
-            if source.scheme() == "file":
-                check_aliases(file_of(source, config_path))
             return super().load_config(config_path)
         except (YAMLError, OmegaConfBaseException, HydraException, OSError, ValueError) as error:
             raise file_error(error, file_of(source, config_path)) from error

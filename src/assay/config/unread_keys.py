@@ -184,9 +184,7 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     guess = ""
     meant = guess_key(key, keys)
     hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
-    if meant.startswith("assay "):
-        hint = meant
-    elif meant:
+    if meant:
         value = values[key].get_value_element_as_str() if key in values else "…"
         guess = f"; did you mean {meant!r}?"
         hint = f"{meant}={value}"
