@@ -81,15 +81,12 @@ def print_info(words: Sequence[str], config_dir: Path | None) -> None:
     kinds = [word for word in words if "=" not in word and not word.startswith("~")]
     typed = [word for word in words if word not in kinds]
     kind = kinds[-1] if kinds else "all"
-    if kind not in _INFO:
-        raise ConfigError(f"unknown{did_you_mean(kind, _INFO, '; ')}", key="--info", hint=" or ".join(_INFO))
     with loader(config_dir) as hydra:
         trust_for(hydra, typed)
         with translate_errors(hydra, typed):
             hydra.show_info(kind, PRIMARY, strip_plus(typed))
 
 
-_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _TAKES_OVERRIDES = ("train", "try", "check", "data", "profile", "tune", "explain")
 _TAKES_A_GROUP = ("configs",)
 _FOLDER_OPTIONS = ("--config-dir", "-cd")

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST = 24
+_NEAR = 2 / 3
+"""From this likeness on, a slip: one letter of three."""
 _ALIKE = 0.75
-"""From this likeness on, however many letters differ."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
@@ -34,21 +35,7 @@ def _is_near(word: str, name: str) -> bool:
     if nodes != others:
         typed = word
         meant = name
-    if difflib.SequenceMatcher(None, typed, meant).ratio() >= _ALIKE:
-        return True
-    return 3 * _count_edits(typed, meant) <= max(3, len(typed))
-
-
-def _count_edits(word: str, other: str) -> int:
-    """Levenshtein's distance."""
-    row: list[int] = [*range(len(other) + 1)]
-    for number, letter in enumerate(word, 1):
-        before = row
-        row = [number]
-        for column, second in enumerate(other):
-            changed = before[column] + int(letter != second)
-            row.append(min(changed, before[column + 1] + 1, row[column] + 1))
-    return row[-1]
+    return difflib.SequenceMatcher(None, typed, meant).ratio() >= _NEAR
 
 
 def list_names(candidates: Iterable[str], word: str = "") -> str:

@@ -116,10 +116,10 @@ def _interpolation_map_if_needed(
     return _create_interpolation_map(overrides, defaults, self_added) if is_needed else _NO_CHOICES
 
 
-_create_interpolation_map = getattr(defaults_list, "_create_interpolation_map", None)
+_create_interpolation_map: Any = getattr(defaults_list, "_create_interpolation_map", None)
 if _create_interpolation_map is not None:  # until Hydra 1.3
     setattr(defaults_list, "_create_interpolation_map", _interpolation_map_if_needed)  # noqa: B010 - mypy
-_get_overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
+_get_overrides_dirname: Any = getattr(config_loader_impl, "get_overrides_dirname", None)
 _POLICY: Any = None if _get_overrides_dirname else import_module("hydra._internal.execution_policy")
 
 

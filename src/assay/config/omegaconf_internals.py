@@ -12,6 +12,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, base, grammar_parser
 from omegaconf._utils import get_omega_conf_dumper
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from omegaconf import Node
     from omegaconf.basecontainer import BaseContainer
 
@@ -24,9 +26,12 @@ _IS_2_3: Final = CONTAINERS[-1] is ListConfig
 _register: Any = OmegaConf.register_new_resolver if _IS_2_3 else OmegaConf.register_resolver
 register_resolver = functools.partial(_register, replace=True)
 """`register_resolver` of OmegaConf 2.4, which has another meaning in 2.3."""
-_options: Any = {} if _IS_2_3 else {"max_yaml_expanded_nodes": None}
-load_unlimited = functools.partial(OmegaConf.load, **_options)
-"""Load a YAML file of any size; OmegaConf 2.4 has a limit."""
+_UNLIMITED: Any = {} if _IS_2_3 else {"max_yaml_expanded_nodes": None}
+
+
+def load_unlimited(path: Path) -> DictConfig | ListConfig:
+    """Load a YAML file of any size; OmegaConf 2.4 has a limit."""
+    return OmegaConf.load(path, **_UNLIMITED)
 
 
 def _copy_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Metadata:
