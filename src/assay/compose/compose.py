@@ -225,9 +225,11 @@ def job_config(config: DictConfig) -> DictConfig:
 def select_parts(config: DictConfig, kind: Sequence[str], package: str) -> DictConfig:
     """The job or, for `hydra`, Hydra's node, or both for `all`; of it a node alone where one is named."""
     parts = job_config(config)
-    if kind in (["hydra"], ["all"]):
-        hydra_node = OmegaConf.masked_copy(config, "hydra")
-        parts = hydra_node if kind == ["hydra"] else OmegaConf.merge(hydra_node, parts)
+    if kind == ["hydra"]:
+        parts = OmegaConf.masked_copy(config, "hydra")
+    elif kind == ["all"]:
+        with open_dict(parts):
+            parts.hydra = config.hydra
     if not package:
         return parts
     node = OmegaConf.select(parts, package)

@@ -115,10 +115,6 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
             return ConfigError(
                 message.format(*match.groups()), key=match[1], hint=hint.format(*match.groups())
             )
-    listed = next((key for item in overrides if (key := re.fullmatch(r"~(.+)\.\d+(=.*)?", item))), None)
-    if isinstance(error, TypeError) and listed:  # OmegaConf takes away what is in a mapping alone
-        hint = f"give the whole list: {listed[1]}=[…]"
-        return ConfigError("cannot take one value out of a list", key=listed[0].strip("~"), hint=hint)
     groups = _groups(loader)
     match = _UNKNOWN.search(text)
     if _NO_OPTION.search(text) or (match and match[2] in groups):

@@ -17,11 +17,9 @@ _ALIKE = 0.75
 def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     """`did you mean 'x'?` or an empty string."""
     names = list(candidates)
-    swapped = [name for name in names if sorted(name) == sorted(word)]
     stem = word.removesuffix("s")
     longer = sorted((name for name in names if len(stem) > 1 and name.startswith(stem)), key=len)
-    close = swapped or longer
-    close = close or [
+    close = longer or [
         name for name in difflib.get_close_matches(word, names, cutoff=0.6) if _is_near(word, name)
     ]
     close = close or [name for name in names if len(name) > 2 and word.startswith(name)]  # validation: val
@@ -52,19 +50,14 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     of_logger = word.startswith("logger")  # which has a path, too
     all_keys = [key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))]
     parent, _, last = word.rpartition(".")
-    if whole := [key for key in all_keys if key.endswith(f".{word}")]:
-        return min(whole, key=len)
-    if same := [key for key in all_keys if key.rpartition(".")[2] == last]:
-        inside = [key for key in same if parent and key.startswith(f"{parent}.")]
-        return max(inside or same, key=lambda key: _depth_and_likeness(key, word))
-    beside = [key for key in all_keys if key.rpartition(".")[0] == parent and parent]
-    for among in (beside, all_keys):
-        leaves = {
-            key.rpartition(".")[2]: key for key in sorted(among, key=lambda key: (-key.count("."), key))
-        }
-        swapped = [name for name in leaves if sorted(name) == sorted(last)]
-        if close := swapped or difflib.get_close_matches(last, leaves, n=1, cutoff=_ALIKE):
-            return leaves[close[0]]
+    inside = [key for key in all_keys if parent and key.startswith(f"{parent}.")]
+    for among in (inside, all_keys):
+        names = {key.rpartition(".")[2] for key in among}
+        close = (
+            [last] if last in names else difflib.get_close_matches(last, sorted(names), n=1, cutoff=_ALIKE)
+        )
+        if same := [key for key in among if key.rpartition(".")[2] in close]:
+            return max(same, key=lambda key: _depth_and_likeness(key, word))
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")
 
 
