@@ -14,7 +14,7 @@ import hydra.utils
 import pytest
 from omegaconf import OmegaConf
 from packaging.version import Version
-from tests.command import ASSAY, typed
+from tests.command import ASSAY, documented, typed
 
 import assay.config
 from assay.compose.compose import compose, compose_job, compose_sweep, is_multirun, loader
@@ -242,6 +242,11 @@ def test_what_it_prints_and_does_not_run(words: list[str], first: str, tmp_path:
 def test_both_parts_of_the_config(tmp_path: Path) -> None:
     printed: Any = OmegaConf.create(typed("train", "--cfg", "all", "data=wine", folder=tmp_path).stdout)
     assert {"hydra", "model", "optimizer"} <= {*printed}
+
+
+def test_what_hydra_prints_is_no_document(tmp_path: Path) -> None:
+    code, document = documented("train", "--info", folder=tmp_path)
+    assert (code, document["error"]["key"]) == (2, "--info")
 
 
 @pytest.mark.parametrize("word", ["optimizer.lr", "nothing"])

@@ -49,6 +49,8 @@ def train(
 
     typed = overrides or []
     if info:
+        if document.as_json:
+            raise ConfigError("this is text by Hydra", key="--info", hint="leave out --json")
         from assay.compose.listing import print_info
 
         print_info(typed, config_dir)
