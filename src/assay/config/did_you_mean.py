@@ -19,9 +19,12 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     names = list(candidates)
     stem = word.removesuffix("s")
     longer = sorted((name for name in names if len(stem) > 1 and name.startswith(stem)), key=len)
-    close = longer or [
-        name for name in difflib.get_close_matches(word, names, cutoff=0.6) if _is_near(word, name)
-    ]
+    swapped = [name for name in names if sorted(name) == sorted(word)]
+    close = (
+        swapped
+        or longer
+        or [name for name in difflib.get_close_matches(word, names, cutoff=0.6) if _is_near(word, name)]
+    )
     close = close or [name for name in names if len(name) > 2 and word.startswith(name)]  # validation: val
     return f"{before}did you mean {close[0]!r}?" if close else ""
 
@@ -53,9 +56,8 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     inside = [key for key in all_keys if parent and key.startswith(f"{parent}.")]
     for among in (inside, all_keys):
         names = {key.rpartition(".")[2] for key in among}
-        close = (
-            [last] if last in names else difflib.get_close_matches(last, sorted(names), n=1, cutoff=_ALIKE)
-        )
+        swapped = [name for name in names if sorted(name) == sorted(last)]
+        close = swapped or difflib.get_close_matches(last, sorted(names), n=1, cutoff=_ALIKE)
         if same := [key for key in among if key.rpartition(".")[2] in close]:
             return max(same, key=lambda key: _depth_and_likeness(key, word))
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")
