@@ -18,6 +18,17 @@ def project_conf(folder: Path | None = None) -> Path | None:
     return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None
 
 
+PROJECT: Final = "project"
+COMMAND_LINE: Final = "command-line"
+"""Who added a folder to Hydra's search path; the latter is Hydra's own name for --config-dir."""
+
+
+def config_folders(config_dir: Path | None = None) -> list[Path]:
+    """The folders of config groups beside assay's own: that of the project, and that of --config-dir."""
+    folders = [folder for folder in (project_conf(), config_dir) if folder is not None]
+    return list({folder.resolve(): folder for folder in folders}.values())
+
+
 PACKAGES: Final = {
     "experiment": "_global_",
     "debug": "_global_",

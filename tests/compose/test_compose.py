@@ -296,8 +296,8 @@ def test_the_last_of_two_values_counts(data: st.DataObject, key: str, typed: lis
     [
         ("optimizr.lr=1", "optimizr.lr", "did you mean 'optimizer.lr'?", ""),
         ("data.bach_size=1", "data.bach_size", "did you mean 'data.batch_size'?", "data has: "),
-        ("data=table data.file=a data.target=b", "data.file", "'data.source.path'?", "data.source.path=a"),
-        ("data=csv", "data", "did you mean 'table' or 'text_table'?", "choose from: arrays"),
+        ("data=table data.target=b", "data.target", "'data.source.target'?", "data.source.target=b"),
+        ("data=csv", "data", "unknown option 'csv'", "choose from: arrays"),
         ("modle=mlp", "modle", "did you mean 'model'?", "model=mlp"),
         ("trainer.zzz=1", "trainer.zzz", "unknown key", "in all"),
         ("optimizer=null", "optimizer", "got null", "choose from: adagrad"),
@@ -329,7 +329,7 @@ HEAD = "# @package _global_\n# Mine.\n"
 @pytest.mark.parametrize(
     ("name", "text", "where", "says"),
     [
-        ("model/x", "# X.\na: 1\n  b: 2\n", ":3", "invalid YAML: mapping values are not allowed here"),
+        ("model/x", "# X.\na: 1\n  b: 2\n", ":3", "invalid YAML: mapping values are not allowed"),
         ("model/x", "# X.\na:\n\tb: 1\n", ":3", "indent with spaces"),
         ("model/x", "# X.\na: 1\na: 2\n", ":3", "duplicate key a"),
         ("model/x", "# X.\na: !!python/object/apply:os.getcwd []\n", ":2", "expected plain YAML"),

@@ -107,7 +107,6 @@ def test_one_run_reads_nothing_of_a_sweep(typed: str) -> None:
     [
         ("lr", "optimizer.lr"),
         ("batch_size", "data.batch_size"),
-        ("learning_rate", "optimizer.lr"),
         ("device", "trainer.devices"),
         ("zzz", ""),
     ],

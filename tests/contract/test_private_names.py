@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +31,9 @@ MODULES = (
     *("torch.cpu", "torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch"),
     *("torch.autograd.graph", "torch.autograd.profiler"),
 )
+DEPRECATING = r"(torch|torchvision|torchmetrics|lightning|hydra|omegaconf|pandas|numpy|sklearn)\b"
 PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")
+OF_HYDRA_1_4 = {"_get_active_execution_whitelist", "_is_execution_whitelisted"}
 OF_EVERY_TUPLE = {"_replace"}
 
 
@@ -121,6 +125,7 @@ def test_they_are_still_there(used: dict[str, str]) -> None:
     assert {"_restarting", "_logger_connector", "_last_global_step_saved", "_current_fx_name"} <= {*used}
     there = defined()
     assert "_restarting_like_never_before" not in there
+    there |= set() if version("hydra-core").startswith("1.4") else OF_HYDRA_1_4
     assert not {name: path for name, path in used.items() if name not in there}
 
 
@@ -152,8 +157,31 @@ def test_only_one_file_imports_private_names_of(library: str, nodes: Nodes) -> N
     assert files == {f"{library}_internals"}
 
 
+def deprecated(module: str, name: str) -> str | None:
+    """Why a name of another library is going, where it says so as PEP 702 has it."""
+    found: str | None = getattr(getattr(import_module(module), name, None), "__deprecated__", None)
+    return found
+
+
+def test_no_name_that_is_imported_is_deprecated(nodes: Nodes) -> None:
+    assert deprecated("torch.distributed.checkpoint.state_dict_saver", "save_state_dict"), "the control"
+    imported = {
+        (str(node.module), one.name)
+        for found in nodes.values()
+        for node in found
+        if isinstance(node, ast.ImportFrom) and re.match(DEPRECATING, str(node.module))
+        for one in node.names
+    }
+    assert len(imported) > 100
+    assert not {f"{module}.{name}": why for module, name in imported if (why := deprecated(module, name))}
+
+
 def test_a_version_that_nobody_has_looked_at_is_not_installed() -> None:
     project = tomllib.loads((SRC.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (wanted,) = (one for one in map(Requirement, project["dependencies"]) if one.name == "lightning")
-    assert wanted.specifier.contains("2.6.6")
-    assert not any(map(wanted.specifier.contains, ("2.6.2", "2.6.3", "2.7.0", "3.0")))
+    wanted = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
+    assert wanted["lightning"].contains("2.6.6")
+    assert not any(map(wanted["lightning"].contains, ("2.6.2", "2.6.3", "2.7.0", "3.0")))
+    assert [*wanted["hydra-core"].filter(["1.3.7", "1.3.8", "1.4.0rc3", "1.5.0"])] == ["1.3.8"], (
+        "a plain install"
+    )
+    assert wanted["hydra-core"].contains("1.4.0rc3", prereleases=True), "one that asks for it"

@@ -26,6 +26,9 @@ def check(
 ) -> None:
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
+    from assay.compose.compose import is_multirun
+
+    multirun = multirun or is_multirun(typed, config_dir)
     if plot is not None and multirun:
         raise ConfigError("this draws the learning rate of a single job", key="--plot", hint="leave out -m")
     check_ending("--plot", plot, ".png", ".svg", ".pdf")

@@ -30,27 +30,35 @@ def train(
     multirun: Annotated[
         bool, typer.Option("--multirun", "-m", help="One job per combination of comma-separated values.")
     ] = False,
-    cfg: Annotated[bool, typer.Option("--cfg", "-c", help="Print the composed config and stop.")] = False,
+    cfg: Annotated[
+        bool, typer.Option("--cfg", "-c", help="Print the composed config and stop: job, hydra or all.")
+    ] = False,
+    package: Annotated[
+        str, typer.Option("--package", "-p", metavar="NODE", help="With --cfg: of this node alone.")
+    ] = "",
+    info: Annotated[
+        bool,
+        typer.Option(
+            "--info", "-i", help="Print how Hydra composes: defaults, defaults-tree, searchpath, plugins."
+        ),
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
-    typed = [word for word in overrides or [] if not (cfg and word == "job")]  # Hydra's --cfg job
-    if cfg:
-        from omegaconf import OmegaConf
+    from assay.compose.compose import is_multirun
 
-        from assay.compose.compose import compose, job_config
-        from assay.sweep.session import plan_sweep
-
-        composed = plan_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
-        jobs = [job_config(job) for job in composed]
+    typed = overrides or []
+    if info:
         if document.as_json:
-            from assay.config.serialize import to_raw_dict
+            raise ConfigError("this is text by Hydra", key="--info", hint="leave out --json")
+        from assay.compose.listing import print_info
 
-            document.say("config", {"configs": [to_raw_dict(job) for job in jobs]})
-        else:
-            sys.stdout.write(printable("---\n".join(map(OmegaConf.to_yaml, jobs))))
+        print_info(typed, config_dir)
         return
-    if multirun:
+    if cfg:
+        _print_config(document, typed, package, config_dir, multirun=multirun)
+        return
+    if multirun or is_multirun(typed, config_dir):
         from assay.sweep.session import start_sweep
 
         _end_sweep(document, start_sweep(typed, config_dir))
@@ -67,6 +75,25 @@ def train(
         _end_run(document, train_together(world, checker, typed, raise_errors=document.debug))
     elif job is not None:
         _end_run(document, train_job(job, checker.check(job), raise_errors=document.debug))
+
+
+def _print_config(
+    document: Document, words: list[str], package: str, config_dir: Path | None, *, multirun: bool
+) -> None:
+    """Print what `--cfg` asks for, in Hydra's words: the job, Hydra's own node, or both."""
+    from assay.compose.compose import compose, is_multirun, select_parts
+    from assay.config.serialize import to_raw_dict, to_yaml
+    from assay.sweep.session import plan_sweep
+
+    kinds = [word for word in words if word in ("job", "hydra", "all")]
+    typed = [word for word in words if word not in kinds]
+    multirun = multirun or is_multirun(typed, config_dir)
+    composed = plan_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
+    configs = [to_raw_dict(select_parts(config, kinds[-1:], package)) for config in composed]
+    document.say("config", {"configs": configs})
+    if not document.as_json:
+        header = f"# @package {package}\n" if package else ""
+        sys.stdout.write(printable("---\n".join(header + to_yaml(config) for config in configs)))
 
 
 def resume(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
-from hydra import version
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -38,11 +38,11 @@ from assay.compose.recipe import (
 from assay.config.hydra_internals import (
     apply_overrides,
     create_config_search_path,
-    get_overrides_dirname,
+    note_overrides,
     open_hydra,
     strip_plus,
 )
-from assay.config.omegaconf_internals import child_node, raw_value
+from assay.config.omegaconf_internals import child_node, raw_value, register_resolver
 from assay.config.serialize import exact_json, fingerprint_of, to_raw_dict
 from assay.config.tree import split_key, walk
 from assay.config.unread_keys import (
@@ -56,7 +56,8 @@ from assay.config.unread_keys import (
     is_read,
 )
 from assay.errors import ConfigError
-from assay.paths import CONF_DIR, project_conf
+from assay.paths import COMMAND_LINE, CONF_DIR, PROJECT, config_folders
+from assay.quoting import command
 from assay.targets.external_values import check_external_values, check_name, check_place, may_reach_out
 from assay.targets.objects import TARGET, name_of
 from assay.targets.trust import KEY, Trust, settle_trust, trust_for
@@ -76,25 +77,27 @@ _NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
 
 @contextmanager
 def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
-    """Hydra over assay's configs, and over the user's own folder after them.
+    """Hydra over assay's configs, and over the user's own folders after them.
 
     Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so
     that this works inside another Hydra app and in a notebook.
     """
-    folder = config_dir or project_conf()
-    if folder is not None and not folder.is_dir():
+    if config_dir is not None and not config_dir.is_dir():
         raise ConfigError(
-            f"--config-dir {folder} is not a folder", hint="give a folder that holds config groups"
+            f"--config-dir {config_dir} is not a folder", hint="give a folder that holds config groups"
         )
     register_resolvers()
     before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     try:
         GlobalHydra.instance().clear()
-        version.setbase("1.3")
         search_path = create_config_search_path(str(CONF_DIR))
-        if folder is not None:
+        for folder in config_folders(config_dir):
             # Before the schema, which must stay the last.
-            search_path.prepend("project", f"file://{folder.resolve()}", anchor="schema")
+            search_path.prepend(
+                COMMAND_LINE if folder == config_dir else PROJECT,
+                f"file://{folder.resolve()}",
+                anchor=SearchPathQuery(provider="schema"),
+            )
         yield open_hydra("assay", search_path)
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
@@ -219,6 +222,22 @@ def job_config(config: DictConfig) -> DictConfig:
     return job
 
 
+def select_parts(config: DictConfig, kind: Sequence[str], package: str) -> DictConfig:
+    """The job or, for `hydra`, Hydra's node, or both for `all`; of it a node alone where one is named."""
+    parts = job_config(config)
+    if kind == ["hydra"]:
+        parts = OmegaConf.masked_copy(config, "hydra")
+    elif kind == ["all"]:
+        with open_dict(parts):
+            parts.hydra = config.hydra
+    if not package:
+        return parts
+    node = OmegaConf.select(parts, package)
+    if not isinstance(node, DictConfig):
+        raise ConfigError("expected the key of a node", key=package, hint="assay train --cfg shows them all")
+    return node
+
+
 def choices(hydra_node: DictConfig) -> dict[str, Any]:
     """Which option of each group a composed config uses."""
     chosen: Any = OmegaConf.to_container(hydra_node.runtime.choices)
@@ -227,7 +246,7 @@ def choices(hydra_node: DictConfig) -> dict[str, Any]:
 
 def register_resolvers() -> None:
     """Register `${short_id:}`: six random hexadecimal digits, the same wherever one config uses it."""
-    OmegaConf.register_new_resolver("short_id", lambda: secrets.token_hex(3), use_cache=True, replace=True)
+    register_resolver("short_id", lambda: secrets.token_hex(3), use_cache=True)
 
 
 _SAME_FOR_ALL = re.compile(r"\$\{(now:|hydra[.:](runtime|job)\.(choices|name)\b)", re.ASCII)
@@ -282,6 +301,9 @@ class JobComposer:
         """Compose one, as plain data."""
         with translate_errors(self._hydra, overrides):
             parsed, template = self._choose_task(overrides)
+            if self._directory is None and template.composed.hydra.mode == RunMode.MULTIRUN:
+                hint = command("train", "-m", *overrides)
+                raise ConfigError("asks for a sweep, but this is a single run", key="hydra.mode", hint=hint)
             config = _apply_plain_values(template, self._values(parsed))
             chosen = template.choices
             if config is None:
@@ -353,7 +375,7 @@ class JobComposer:
         config: DictConfig = copy.deepcopy(template.composed)
         OmegaConf.clear_cache(config)  # each job has a short id of its own
         apply_overrides(self._values(parsed), config)
-        _note_overrides(config, parsed)
+        note_overrides(config, parsed)
         if self._directory is not None:
             with open_dict(config.hydra):
                 config.hydra.job.num = number
@@ -385,10 +407,23 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
     return replace(job, overrides=tuple(overrides), config_dir=folder)
 
 
+def is_multirun(overrides: Sequence[str], config_dir: Path | None = None) -> bool:
+    """Whether a config asks for a sweep by `hydra.mode: MULTIRUN`; none of assay's own does."""
+    if not config_folders(config_dir) and not any(word.startswith("hydra.") for word in overrides):
+        return False
+    with loader(config_dir) as hydra:
+        trust_for(hydra, overrides)
+        with translate_errors(hydra, overrides):
+            mode = compose_raw(hydra, overrides, RunMode.MULTIRUN).hydra.mode
+    return bool(mode == RunMode.MULTIRUN)
+
+
 def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
     """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
     with translate_errors(hydra, overrides):
-        composed = compose_raw(hydra, [*overrides, *task_defaults(overrides)], RunMode.MULTIRUN)
+        first = _first_options(hydra, overrides)
+        with translate_errors(hydra, first):
+            composed = compose_raw(hydra, [*first, *task_defaults(overrides)], RunMode.MULTIRUN)
         check_hydra(composed.hydra, trusted)
         HydraConfig.instance().set_config(composed)
         directory = str(composed.hydra.sweep.dir)
@@ -398,14 +433,16 @@ def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> Dic
     return composed
 
 
-def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
-    """Write what Hydra notes about overrides while it composes."""
-    job = config.hydra.job.config.override_dirname
-    task_overrides = [override for override in parsed if not override.is_hydra_override()]
-    config.hydra.overrides.task = [override.input_line for override in task_overrides]
-    config.hydra.job.override_dirname = get_overrides_dirname(
-        overrides=task_overrides, kv_sep=job.kv_sep, item_sep=job.item_sep, exclude_keys=job.exclude_keys
-    )
+def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
+    """A sweep's overrides with the first of each group's swept options, which Hydra would leave out."""
+    loader = hydra.config_loader
+    first = []
+    for text in overrides:
+        (override,) = OverridesParser.create(loader).parse_overrides([text])
+        swept = override.is_sweep_override() and loader.get_group_options(override.key_or_group)
+        option = next(override.sweep_string_iterator(), "") if swept else ""
+        first.append(f"{override.get_key_element()}={option}" if option else text)
+    return first
 
 
 def _calls(composed: DictConfig) -> Iterator[str]:

@@ -14,7 +14,7 @@ from assay.config.did_you_mean import did_you_mean, guess_key, list_names
 from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
 from assay.config.unread_keys import TOP, missing_header
-from assay.config.yaml_file import describe, display_path
+from assay.config.yaml_file import display_path
 from assay.errors import ConfigError, causes, first_line
 from assay.paths import PACKAGES
 
@@ -50,13 +50,20 @@ _PLAIN: Final = (
         "for none of them: {0}=[]",
     ),
     (
+        r"(Parent traversal) \('\.\.'\)",
+        "a config of another group cannot be reached by '..'",
+        "name its group: group=OPTION; in a defaults list /group: OPTION",
+    ),
+    (
         r"Could not override[^']*'(hydra/sweeper/\w+)",
         "belongs to hydra/sweeper=optuna, which is not selected",
         "hydra/sweeper=optuna; sampler=random draws at random",
     ),
 )
 """Patterns of Hydra's messages, and the message and hint that replace them."""
-_UNKNOWN: Final = re.compile(r"Could not (override|delete)(?: from config\.)?[^']*'([^'@]+)")
+_UNKNOWN: Final = re.compile(
+    r"(?:Could not|Invalid Defaults List) (override|delete)(?: from config\.)?[^']*'/?([^'@:]+)"
+)
 _RENAMED: Final = {
     "hydra.launcher.n_jobs": "hydra.launcher.jobs_at_once",
     "hydra.sweeper.n_jobs": "hydra.launcher.jobs_at_once",
@@ -66,10 +73,6 @@ _RENAMED: Final = {
 _NO_OPTION: Final = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )
-_NETWORK: Final = re.compile(
-    r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)"
-)
-"""Prefixes of names of networks, which are not options."""
 
 
 def composition_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
@@ -112,10 +115,6 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
             return ConfigError(
                 message.format(*match.groups()), key=match[1], hint=hint.format(*match.groups())
             )
-    listed = next((key for item in overrides if (key := re.fullmatch(r"~(.+)\.\d+(=.*)?", item))), None)
-    if isinstance(error, TypeError) and listed:  # OmegaConf takes away what is in a mapping alone
-        hint = f"give the whole list: {listed[1]}=[…]"
-        return ConfigError("cannot take one value out of a list", key=listed[0].strip("~"), hint=hint)
     groups = _groups(loader)
     match = _UNKNOWN.search(text)
     if _NO_OPTION.search(text) or (match and match[2] in groups):
@@ -163,27 +162,11 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
         hint = f"override /{inner}: {option}"
         return ConfigError(f"unknown group; {inner} is a top-level group", key=group, hint=hint)
     hint = f"choose from: {list_names(options, option)}" if options else "see: assay configs"
-    if group == "model" and _NETWORK.match(option):
-        hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
-    if not guess and 0 < len(named := _find_mentions(option, group, options, loader)) <= 3:
-        guess = f"; did you mean {' or '.join(map(repr, named))}?"
     if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
         guess = "; assay does not run launchers and sweepers of Hydra's interface"
         hint = instead
     return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
-
-
-def _find_mentions(word: str, group: str, options: Sequence[str], loader: ConfigLoader) -> list[str]:
-    """The options whose description names a word: `data=table` reads a CSV file."""
-    repository = cast("Any", loader).repository
-    pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)
-    paths = {name: config_file(repository, f"{group}/{name}") for name in options}
-    return [
-        name
-        for name, path in paths.items()
-        if path and pattern.search(f"{name.replace('_', ' ')}: {describe(path)}")
-    ]
 
 
 def _unknown_key(
@@ -199,13 +182,12 @@ def _unknown_key(
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
-    hint = f"{parent} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
+    owner = f"{parent}={typed[parent]}" if parent in typed else parent
+    hint = f"{owner} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
     if action == "override" and not guess and parent.partition(".")[0] in TOP:  # nothing would read others
         hint += f" (to add a new key: +{key}=…)"
     meant = "" if guess else guess_key(key, keys)
-    if meant.startswith("assay "):
-        hint = meant
-    elif meant:
+    if meant:
         guess = f"did you mean {meant!r}?"
         hint = f"{meant}={typed.get(key, '…')}"
     guess = guess or ("" if parent else did_you_mean(key, groups))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from assay.config.omegaconf_internals import CONTAINERS
 from assay.config.tree import follow, split_key
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
@@ -88,7 +90,7 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
         for entry, value in follow(inner, f"hydra.{part}"):
             if entry.name == "_target_":
                 _check_target(entry, f"hydra.{part}", person.packages)
-            elif part == "launcher" and not isinstance(value, DictConfig | ListConfig | dict | list | None):
+            elif part == "launcher" and not isinstance(value, (*CONTAINERS, dict, list, NoneType)):
                 _check_launcher(entry, value, is_own, person)
 
 

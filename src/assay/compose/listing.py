@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.compose.compose import PRIMARY, loader
+from assay.compose.compose import PRIMARY, loader, translate_errors
 from assay.config.did_you_mean import did_you_mean
-from assay.config.hydra_internals import completions
+from assay.config.hydra_internals import completions, strip_plus
 from assay.config.yaml_file import describe
 from assay.errors import ConfigError
-from assay.paths import CONF_DIR, project_conf
+from assay.paths import CONF_DIR, config_folders
+from assay.targets.trust import trust_for
 from assay.terminal import Console, print_rows, printable
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ def groups(*folders: Path) -> list[str]:
 
 def options_of(group: str, config_dir: Path | None) -> list[Option]:
     """The options of one group and its subgroups, or of all."""
-    folder = config_dir or project_conf()
-    folders = (CONF_DIR, *([folder] if folder else []))
+    folders = (CONF_DIR, *config_folders(config_dir))
     options = list_options(group, *folders)
     if not options:
         names = groups(*folders)
@@ -74,6 +74,17 @@ def print_options(options: list[Option]) -> None:
         console.print(group, style="bold", markup=False)
         inside = [option for option in options if option.group == group]
         print_rows(console, [(option.name, option.description) for option in inside], ("cyan", ""))
+
+
+def print_info(words: Sequence[str], config_dir: Path | None) -> None:
+    """Print what Hydra's `--info` prints of how a config is composed."""
+    kinds = [word for word in words if "=" not in word and not word.startswith("~")]
+    typed = [word for word in words if word not in kinds]
+    kind = kinds[-1] if kinds else "all"
+    with loader(config_dir) as hydra:
+        trust_for(hydra, typed)
+        with translate_errors(hydra, typed):
+            hydra.show_info(kind, PRIMARY, strip_plus(typed))
 
 
 _TAKES_OVERRIDES = ("train", "try", "check", "data", "profile", "tune", "explain")
@@ -105,13 +116,13 @@ def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
         return sorted(flag for flag in verbs.get(verb, ()) if flag.startswith(last))
     folder, typed = _take_folder(typed)
     if verb in _TAKES_A_GROUP:
-        return [group for group in groups(CONF_DIR, *([folder] if folder else [])) if group.startswith(last)]
+        return [group for group in groups(CONF_DIR, *config_folders(folder)) if group.startswith(last)]
     return _overrides(last, typed, folder) if verb in _TAKES_OVERRIDES else []
 
 
 def _take_folder(words: list[str]) -> tuple[Path | None, list[str]]:
     """The value of --config-dir, and the words that are overrides."""
-    folder = project_conf()
+    folder = None
     overrides: list[str] = []
     for index, word in enumerate(words):
         if index and words[index - 1] in _FOLDER_OPTIONS:
@@ -122,7 +133,7 @@ def _take_folder(words: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def _overrides(last: str, typed: list[str], folder: Path | None) -> list[str]:
-    folders = (CONF_DIR, *([folder] if folder else []))
+    folders = (CONF_DIR, *config_folders(folder))
     if match := _OPTIONS_OF_A_GROUP.match(last):
         options = [option.name for option in list_options(match[2], *folders) if option.group == match[2]]
         if options:

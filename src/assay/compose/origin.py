@@ -6,6 +6,7 @@ import copy
 import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import yaml
@@ -20,7 +21,7 @@ from assay.config.hydra_internals import config_file, load_defaults
 from assay.config.tree import join_key, split_key, walk
 from assay.config.yaml_file import display_path, read_defaults, yaml_entries
 from assay.errors import ConfigError
-from assay.targets.trust import project_folder, trust_for
+from assay.targets.trust import trust_for, user_folders
 from assay.terminal import print_rows, shorten
 
 if TYPE_CHECKING:
@@ -151,10 +152,11 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
         path = config_file(repository, name)
         if loaded is None or path is None:
             config: Any = loaded.config if loaded else OmegaConf.create()
-            for entry in walk(config, package):  # Hydra's defaults are classes, not files
+            owner = "Hydra's default" if name.startswith("hydra/") else "ConfigStore"
+            for entry in walk(config, package):  # classes, not files
                 kind: _Kind = "mapping" if entry.is_container else "value"
                 text = "" if entry.is_container else to_yaml_line(entry.raw)
-                origins.put(layer, split_key(entry.key), kind, Setting(entry.key, text, "Hydra's default"))
+                origins.put(layer, split_key(entry.key), kind, Setting(entry.key, text, owner))
             continue
         lines = read_defaults(path)
         for item, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
@@ -166,9 +168,9 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
                 settings = (changed if item.override else named).setdefault(key, [])
                 settings.append((_option(item.value), setting))
         origins.put_file(layer, path, split_key(package))
-        project = project_folder(hydra) if default.primary else None
-        if project and (project / "project.yaml").is_file():
-            origins.put_file(layer, project / "project.yaml")
+        for folder in user_folders(hydra) if default.primary else ():
+            if (folder / "project.yaml").is_file():
+                origins.put_file(layer, folder / "project.yaml")
     for override in parsed:
         key = override.get_key_element().lstrip("+~")
         typed = str(override.input_line)
@@ -207,6 +209,7 @@ def _put_override(origins: Origins, layer: int, override: Override) -> None:
 
 def to_yaml_line(value: Any) -> str:
     """A value as one line of YAML."""
+    value = value.name if isinstance(value, Enum) else value
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
     )
@@ -349,14 +352,14 @@ def _is_one_value(entry: Entry) -> bool:
     if not entry.is_container:
         return True
     nested = [other for other in walk(entry.node) if other.is_container]
-    return not len(entry.node) or (OmegaConf.is_list(entry.node) and not nested)
+    return not len(entry.node) or not (OmegaConf.is_dict(entry.node) or nested)
 
 
 def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]:
     if entry.is_missing:
         return "???", f"must be given: {entry.key}=…"
     if entry.is_container:
-        return to_yaml_line(OmegaConf.to_container(entry.node, resolve=False)), ""
+        return to_yaml_line(OmegaConf.to_container(entry.node, resolve=False, enum_to_str=True)), ""
     raw = to_yaml_line(entry.raw)
     if entry.is_interpolation:
         return str(entry.raw), f"→ {_resolve_text(entry)}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from hydra._internal import defaults_list
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra import version
+from hydra._internal import config_loader_impl, defaults_list
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository, IConfigRepository
 from hydra._internal.core_plugins.bash_completion import BashCompletion
 from hydra._internal.defaults_list import DefaultsList, create_defaults_list
@@ -16,15 +18,15 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
+from hydra.errors import ConfigCompositionException, HydraException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.config.yaml_file import check_aliases, file_error
+from assay.config.yaml_file import display_path, file_error
 from assay.errors import ConfigError
-from assay.paths import CONF_DIR
+from assay.paths import COMMAND_LINE, CONF_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +41,6 @@ __all__ = [
     "Hydra",
     "IConfigRepository",
     "create_config_search_path",
-    "get_overrides_dirname",
     "open_hydra",
 ]
 
@@ -62,12 +63,14 @@ class Repository(ConfigRepository):
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Read one config."""
+        if ".." in config_path.split("/"):  # as Hydra 1.4 says
+            raise ConfigCompositionException("Parent traversal ('..') in Defaults List")
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
         if source is None:
             return None
         key: tuple[object, ...] = (source.scheme(), source.path, config_path)
+        self._check_hidden(source, config_path)
         if Path(source.path) == CONF_DIR:
-            self._check_hidden(config_path)
             key = (*key, file_of(source, config_path).stat().st_mtime_ns)
         elif (source.scheme(), source.path) != _HYDRAS:
             return self._read(source, config_path)
@@ -81,24 +84,24 @@ class Repository(ConfigRepository):
 
     def _read(self, source: ConfigSource, config_path: str) -> ConfigResult | None:
         try:
-            if source.scheme() == "file":
-                check_aliases(file_of(source, config_path))
             return super().load_config(config_path)
         except (YAMLError, OmegaConfBaseException, HydraException, OSError, ValueError) as error:
             raise file_error(error, file_of(source, config_path)) from error
 
-    def _check_hidden(self, config_path: str) -> None:
-        """Refuse a file of the user's in whose place assay's own of the same name is read."""
+    def _check_hidden(self, read: ConfigSource, config_path: str) -> None:
+        """Refuse a file of the user's in whose place one of assay's or of the project's is read."""
         for source in self.get_sources():
-            is_users = source.scheme() == "file" and Path(source.path) != CONF_DIR
-            if not (is_users and source.is_config(config_path)):
+            matters = source.provider == COMMAND_LINE or Path(read.path) == CONF_DIR
+            if not (matters and source is not read and source.scheme() == "file"):
+                continue
+            if not source.is_config(config_path):
                 continue
             group, _, name = config_path.rpartition("/")
             hint = f"rename it: {group}/my_{name}.yaml is {group}=my_{name}"
             if not group:
                 hint = f"move what it sets to experiment/my_{name}.yaml, with `# @package _global_` on top"
             raise ConfigError(
-                f"this file would be ignored: assay's own {config_path}.yaml takes precedence",
+                f"this file would be ignored: {display_path(file_of(read, config_path))} takes precedence",
                 key=group,
                 file=os.path.relpath(file_of(source, config_path)),
                 hint=hint,
@@ -113,12 +116,25 @@ def _interpolation_map_if_needed(
     return _create_interpolation_map(overrides, defaults, self_added) if is_needed else _NO_CHOICES
 
 
-_create_interpolation_map = defaults_list._create_interpolation_map
-setattr(defaults_list, "_create_interpolation_map", _interpolation_map_if_needed)  # noqa: B010 - mypy
+_create_interpolation_map: Any = getattr(defaults_list, "_create_interpolation_map", None)
+if _create_interpolation_map is not None:  # until Hydra 1.3
+    setattr(defaults_list, "_create_interpolation_map", _interpolation_map_if_needed)  # noqa: B010 - mypy
+_get_overrides_dirname: Any = getattr(config_loader_impl, "get_overrides_dirname", None)
+_POLICY: Any = None if _get_overrides_dirname else import_module("hydra._internal.execution_policy")
+
+
+def is_whitelisted(target: str) -> bool:
+    """Whether `hydra.utils.execution_whitelist` of the code around assay, if there is one, has a target."""
+    if _POLICY is None:  # until Hydra 1.3
+        return True
+    allowed = _POLICY._get_active_execution_whitelist()
+    return not isinstance(allowed, tuple) or bool(_POLICY._is_execution_whitelisted(target, allowed))
 
 
 def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
     """Hydra over some folders of configs, as its process-wide singleton."""
+    if _get_overrides_dirname is not None:  # from 1.4 on there is one behaviour
+        version.setbase("1.3")
     opened = Hydra.create_main_hydra2(task, search_path)
     loader: Any = opened.config_loader
     loader.repository = Repository(search_path)
@@ -152,6 +168,15 @@ def load_defaults(
         repo=repository, config_name=primary, overrides_list=parsed, prepend_hydra=True, skip_missing=False
     )
     return merged, parsed, repository
+
+
+def note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
+    """Write what Hydra notes about overrides while it composes."""
+    task_overrides = [override for override in parsed if not override.is_hydra_override()]
+    config.hydra.overrides.task = [override.input_line for override in task_overrides]
+    if _get_overrides_dirname is not None:  # until Hydra 1.3; later on it is a resolver
+        options = config.hydra.job.config.override_dirname
+        config.hydra.job.override_dirname = _get_overrides_dirname(overrides=task_overrides, **options)
 
 
 def apply_overrides(overrides: Sequence[Override], config: DictConfig) -> None:

@@ -5,17 +5,33 @@ from __future__ import annotations
 import copy
 import functools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import base, grammar_parser
+import omegaconf
+from omegaconf import DictConfig, ListConfig, OmegaConf, base, grammar_parser
 from omegaconf._utils import get_omega_conf_dumper
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from omegaconf import Node
     from omegaconf.basecontainer import BaseContainer
 
 text_representer = get_omega_conf_dumper().str_representer
 """Quotes the text that OmegaConf would read as something else."""
+
+CONTAINERS: Final = (DictConfig, ListConfig, getattr(omegaconf, "TupleConfig", ListConfig))
+"""Types of nodes that hold others; a structured config has tuples from OmegaConf 2.4 on."""
+_IS_2_3: Final = CONTAINERS[-1] is ListConfig
+_register: Any = OmegaConf.register_new_resolver if _IS_2_3 else OmegaConf.register_resolver
+register_resolver = functools.partial(_register, replace=True)
+"""`register_resolver` of OmegaConf 2.4, which has another meaning in 2.3."""
+_UNLIMITED: Any = {} if _IS_2_3 else {"max_yaml_expanded_nodes": None}
+
+
+def load_unlimited(path: Path) -> DictConfig | ListConfig:
+    """Load a YAML file of any size; OmegaConf 2.4 has a limit."""
+    return OmegaConf.load(path, **_UNLIMITED)
 
 
 def _copy_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Metadata:

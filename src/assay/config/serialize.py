@@ -27,8 +27,15 @@ _Dumper.add_representer(str, text_representer)
 
 def to_raw_dict(config: DictConfig) -> dict[str, Any]:
     """A mapping as plain data, as it is written."""
-    plain: Any = OmegaConf.to_container(config, resolve=False)
-    return {str(key): value for key, value in plain.items()}
+    plain: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    return {str(key): _without_tuples(value) for key, value in plain.items()}
+
+
+def _without_tuples(value: Any) -> Any:
+    """Plain data with lists, as YAML and OmegaConf 2.3 have them, in place of tuples."""
+    if isinstance(value, dict):
+        return {key: _without_tuples(inner) for key, inner in value.items()}
+    return [_without_tuples(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def to_resolved_dict(config: DictConfig) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.omegaconf_internals import child_node, is_interpolation, is_missing, is_null, raw_value
+from assay.config.omegaconf_internals import (
+    CONTAINERS,
+    child_node,
+    is_interpolation,
+    is_missing,
+    is_null,
+    raw_value,
+)
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +24,6 @@ if TYPE_CHECKING:
 
 OF_SPEC: Final = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
 _DEEPEST: Final = 16
-_CONTAINERS: Final = (DictConfig, ListConfig)
 _OF_KEY: Final = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}", re.ASCII)
 
 
@@ -39,7 +45,7 @@ class Entry(NamedTuple):
     def is_container(self) -> bool:
         """A mapping or list written in place; not null, not `???`, no interpolation."""
         # By type: isinstance asks an ABC, which takes ten times as long, and a job has hundreds of places.
-        return type(self.node) in _CONTAINERS and not (
+        return type(self.node) in CONTAINERS and not (
             is_null(self.node) or self.is_missing or self.is_interpolation
         )
 
@@ -68,10 +74,10 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
     """Every place in a config, a container before what is in it."""
     names: Any = config if isinstance(config, DictConfig) else range(len(config))
     for name in names:
-        if isinstance(config, ListConfig):
-            key = f"{prefix}[{name}]"
-        else:
+        if isinstance(config, DictConfig):
             key = f"{prefix}.{name}" if prefix else str(name)
+        else:
+            key = f"{prefix}[{name}]"
         entry = Entry(key, config, name, child_node(config, name))
         yield entry
         if entry.is_container:
@@ -86,7 +92,7 @@ def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) ->
     for entry in walk(config, prefix):
         value = _value_of(entry)
         yield entry, value
-        if entry.is_interpolation and isinstance(value, DictConfig | ListConfig):
+        if entry.is_interpolation and OmegaConf.is_config(value):
             if depth == _DEEPEST:
                 raise ConfigError("circular interpolation", key=entry.key, hint=f"{entry.key}=VALUE")
             yield from follow(value, entry.key, depth + 1)
@@ -119,7 +125,7 @@ def source_key(config: DictConfig, key: str) -> str:
     for _ in range(8):  # they may go round in circles
         parent, _, name = key.replace("[", ".").replace("]", "").rpartition(".")
         outer = OmegaConf.select(config, parent) if parent else config
-        node = child_node(outer, int(name) if isinstance(outer, ListConfig) else name) if outer else None
+        node = child_node(outer, name if isinstance(outer, DictConfig) else int(name)) if outer else None
         text = raw_value(node) if node is not None and is_interpolation(node) else ""
         match = _OF_KEY.fullmatch(str(text))
         if match is None or match[1].startswith(("spec.", "hydra.")):

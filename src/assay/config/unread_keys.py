@@ -44,7 +44,7 @@ TOP: Final = (
     *("trusted_packages", "predictions", "finetune", "baseline"),
 )
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
-_OF_HYDRA: Final = ("run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
+_OF_HYDRA: Final = ("mode", "run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
 """The last one says how `hydra.job.override_dirname` is made."""
 _OF_SWEEPS: Final = re.compile(r"hydra[./](sweep|launcher|sweeper)(\..*)?|sweep")
 FIXED: Final = {
@@ -184,9 +184,7 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     guess = ""
     meant = guess_key(key, keys)
     hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
-    if meant.startswith("assay "):
-        hint = meant
-    elif meant:
+    if meant:
         value = values[key].get_value_element_as_str() if key in values else "…"
         guess = f"; did you mean {meant!r}?"
         hint = f"{meant}={value}"

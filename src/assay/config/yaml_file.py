@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
+from assay.config.omegaconf_internals import load_unlimited
 from assay.errors import AssayError, ConfigError, first_line
 from assay.paths import CONF_DIR
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from omegaconf import ListConfig
 
-MOST_OF_ALIASES = 10_000
-"""Values that aliases of a file may add: OmegaConf copies what each of them names."""
 YamlEntry = tuple[tuple[str, ...], Literal["mapping", "list", "value"], str, int]
 """Names and indices of a key, what stands there, its text in a line, and the number of its line."""
 
@@ -51,8 +49,8 @@ def file_error(error: Exception, path: Path) -> ConfigError:
         if "could not determine a constructor" in text:
             text = "expected plain YAML, without tags"
             hint = "remove the tag"
-        elif r"'\t'" in text:
-            hint = "indent with spaces"
+        elif "cannot start any token" in text:
+            hint = "indent with spaces; put text that begins with @, % or ` in quotes"
         elif "mapping values" in text:
             hint = "one `key: value` per line, the keys of a mapping in one column; quote text with ': '"
     elif isinstance(error, OSError):
@@ -74,14 +72,7 @@ def load_yaml(path: Path) -> DictConfig | ListConfig:
     """Load a YAML file."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    check_aliases(path)
-    return OmegaConf.load(path)
-
-
-def check_aliases(path: Path) -> None:
-    """Refuse a file whose aliases unfold to many values, before it is turned into containers."""
-    if b"*" in path.read_bytes():
-        _read(path)
+    return load_unlimited(path)
 
 
 def load_mapping(path: Path) -> DictConfig:
@@ -120,28 +111,7 @@ def read_defaults(path: Path) -> list[tuple[str, int]]:
 def _read(path: Path) -> yaml.Node | None:
     content = path.read_text(encoding="utf-8")
     node: yaml.Node | None = yaml.compose(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    sizes: dict[int, float] = {}
-    unfolded = _count_unfolded(node, sizes) if node is not None else 0
-    if unfolded - len(sizes) > MOST_OF_ALIASES:
-        raise ConfigError(
-            f"expected aliases that unfold to at most {MOST_OF_ALIASES:,} values, got {unfolded:,}",
-            file=display_path(path),
-            hint="write ${key} in place of an alias",
-        )
     return node
-
-
-def _count_unfolded(node: yaml.Node, sizes: dict[int, float]) -> float:
-    """Count the values of a node, those of an alias each time; infinite where a node holds itself."""
-    if id(node) not in sizes:
-        sizes[id(node)] = math.inf
-        children: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            children = [value for _, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            children = node.value
-        sizes[id(node)] = 1 + sum(_count_unfolded(child, sizes) for child in children)
-    return sizes[id(node)]
 
 
 def _walk(node: yaml.Node, key: tuple[str, ...], line: int) -> Iterator[YamlEntry]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.config.hydra_internals import is_whitelisted
 from assay.config.omegaconf_internals import dereference, raw_value
 from assay.config.tree import follow
 from assay.errors import ConfigError, first_line
@@ -267,6 +268,9 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
             "expected the dotted name of a class", key=full_key, hint=f"{full_key}={holds.example}"
         )
     if is_dotted_path(target) and (is_allowed(target) or is_within(target, packages)):
+        if not is_whitelisted(target):
+            hint = f"execution_whitelist([…, {target!r}]) where assay is called"
+            raise ConfigError(f"{target!r} is not in Hydra's execution whitelist", key=full_key, hint=hint)
         return
     hint = f"{full_key}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
     if not is_dotted_path(target):

@@ -6,6 +6,8 @@ import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, final
 
@@ -18,11 +20,12 @@ from yaml import YAMLError
 
 from assay.config.tree import join_key, split_key
 from assay.config.yaml_file import load_yaml
-from assay.errors import ConfigError
-from assay.paths import project_conf
+from assay.errors import ConfigError, describe_error
+from assay.paths import COMMAND_LINE, PROJECT, project_conf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from importlib.machinery import ModuleSpec
 
     from hydra.core.override_parser.types import Override
 
@@ -73,12 +76,14 @@ def trust(overrides: Iterable[str]) -> Trust:
 def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
     """Determine which packages a command may import, before anything is composed."""
     trusted = trust(overrides)
-    _check_project(project_folder(hydra), overrides, trusted)
+    for folder in user_folders(hydra):
+        _check_project(folder, overrides, trusted)
     _check_search_path(overrides, trusted)
+    _import_config_stores(trusted.packages)
     return trusted
 
 
-def _check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
+def _check_project(folder: Path, overrides: Iterable[str], trusted: Trust) -> None:
     """Refuse a config folder from elsewhere that wants packages trusted, unless the user has typed them."""
     names = [name for name in project_packages(folder) if name not in trusted.packages]
     if names and not _parse_key_overrides(overrides, KEY):
@@ -90,12 +95,14 @@ def _check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust
         )
 
 
-def project_folder(hydra: Hydra) -> Path | None:
-    """The user's own folder of config groups."""
-    for place in hydra.config_loader.get_search_path().get_path():
-        if place.provider == "project" and place.path is not None:
-            return Path(place.path.removeprefix("file://"))
-    return None
+def user_folders(hydra: Hydra) -> list[Path]:
+    """The folders of config groups of the project and of --config-dir."""
+    places = hydra.config_loader.get_search_path().get_path()
+    return [
+        Path(str(place.path).removeprefix("file://"))
+        for place in places
+        if place.provider in (PROJECT, COMMAND_LINE)
+    ]
 
 
 @final
@@ -233,6 +240,30 @@ def _parse_all(overrides: Iterable[str]) -> list[Override]:
         with suppress(HydraException):
             parsed += OverridesParser.create().parse_overrides([text])
     return parsed
+
+
+def _import_config_stores(packages: Iterable[str]) -> None:
+    """Import the modules of trusted packages that name Hydra's `ConfigStore`, as an application does."""
+    for package in packages:
+        make_importable()
+        spec = find_spec(package) if "." not in package or find_spec(package.rpartition(".")[0]) else None
+        for path, name in _modules(spec) if spec is not None else ():
+            if b"ConfigStore" in path.read_bytes():
+                try:
+                    import_module(name)
+                except (Exception, SystemExit) as error:  # whatever importing a custom module raises
+                    message = f"{name} cannot be imported: {describe_error(error)}"
+                    raise ConfigError(message, key=KEY, hint="--debug shows the traceback") from error
+
+
+def _modules(spec: ModuleSpec) -> Iterator[tuple[Path, str]]:
+    """The files of a package, or of a single module, and the names under which they are imported."""
+    if spec.submodule_search_locations is None and spec.origin:
+        yield Path(spec.origin), spec.name
+    for folder in spec.submodule_search_locations or ():
+        for path in sorted(Path(folder).rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            yield path, ".".join((spec.name, *parts)).removesuffix(".__init__")
 
 
 def is_within(name: str, packages: Sequence[str]) -> bool:

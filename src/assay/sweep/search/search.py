@@ -251,7 +251,8 @@ def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
 
 
 def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
-    values = list(sweep.range())
+    steps: Any = sweep
+    values = list(steps if hasattr(steps, "__iter__") else steps.range())  # the latter until Hydra 1.3
     integer = all(isinstance(value, int) for value in values)
     step = abs(float(sweep.step))
     log = "log" in sweep.tags
