@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.follow import Follow, check_form, follow, follow_text
 from assay.errors import AssayError, ConfigError
 from assay.quoting import command
 from assay.terminal import Console, print_lines, printable, single_line
 
 if TYPE_CHECKING:
-    from assay.analysis.comparison import Ranking
+    from assay.analysis.comparison import Comparison, Ranking
+    from assay.report.report import Report
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Paths = Annotated[
@@ -60,15 +63,16 @@ def ls(
     limit: Limit = None,
     offset: Offset = 0,
     form: Formats = "table",
+    following: Follow = False,
 ) -> None:
     """Every run in a line: what differs, its scores, how it ended.
 
     The newest comes first.
     """
     choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
-    form = "json" if document.as_json else form
-    limit = limit if limit is not None else _LIMIT if form == "table" else 0
-    _show("ls", paths or [_OUTPUTS], choice, form, document, shown=(limit, offset))
+    if limit is None and form == "table" and not document.as_json:
+        limit = _LIMIT
+    _show("ls", paths, choice, form, document, shown=(limit or 0, offset), following=following)
 
 
 def compare(
@@ -82,6 +86,7 @@ def compare(
     limit: Limit = None,
     offset: Offset = 0,
     form: Formats = "table",
+    following: Follow = False,
 ) -> None:
     """What differs between runs, and their scores.
 
@@ -91,8 +96,7 @@ def compare(
     the corrected resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
-    form = "json" if document.as_json else form
-    _show("compare", paths or [_OUTPUTS], choice, form, document, shown=(limit or 0, offset))
+    _show("compare", paths, choice, form, document, shown=(limit or 0, offset), following=following)
 
 
 def best(
@@ -171,32 +175,41 @@ def rm(
 
 def _show(
     kind: Literal["ls", "compare"],
-    paths: list[Path],
+    paths: list[Path] | None,
     choice: dict[str, Any],
     form: Format,
     document: Document,
     *,
     shown: tuple[int, int],
+    following: bool,
 ) -> None:
     from assay.analysis.comparison import compare as compared
     from assay.analysis.comparison import page
     from assay.analysis.read_runs import read_runs
     from assay.report import comparison_formats as formats
 
-    sides = {str(path): _expand(path) for path in paths}
-    paths = [path for side in sides.values() for path in side]
-    runs = read_runs(paths, lost=True)
+    sides = {str(path): _expand(path) for path in paths or [_OUTPUTS]}
+    folders = [folder for side in sides.values() for folder in side]
     if kind == "compare":
         choice["sides"] = sides if len(sides) == 2 else None
-    newest_first = kind == "ls" and not choice["sort"]
-    comparison = page(compared(runs, **choice), *shown, newest_first=newest_first)
-    if form == "json":
-        document.say(kind, formats.to_document(comparison))
+
+    def read() -> Comparison:
+        newest_first = kind == "ls" and not choice["sort"]
+        return page(compared(read_runs(folders, lost=True), **choice), *shown, newest_first=newest_first)
+
+    if document.as_json:
+        form = "json"
+    print_table = functools.partial(formats.print_comparison, each=kind == "ls")
+    if following:
+        check_form(form)
+        follow_text(folders, lambda console: print_table(console, read()))
+    elif form == "json":
+        document.say(kind, formats.to_document(read()))
     elif form == "table":
-        formats.print_comparison(Console(highlight=False), comparison, each=kind == "ls")
+        print_table(Console(highlight=False), read())
     else:
         write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
-        sys.stdout.write(write(comparison))
+        sys.stdout.write(write(read()))
 
 
 def _expand(path: Path) -> list[Path]:
@@ -225,26 +238,55 @@ def report(
         Literal["neurips", "acl", "reforms"] | None,
         typer.Option("--checklist", help="Fill in a venue's checklist instead, as Markdown."),
     ] = None,
+    following: Follow = False,
 ) -> None:
     """Write one HTML page about a run, a sweep or several runs.
 
-    It opens offline.
+    It opens offline. With --follow it reloads in the browser as long as a run is running.
     """
-    from assay.report.report import report as write_report
-    from assay.report.report import report_checklist
-    from assay.run.result import label_commands, predict_commands
-
+    console = Console(highlight=False, soft_wrap=True)
     if checklist is not None:
-        for option in (name for name, value in (("--png", png), ("--csv", csv), ("--open", show)) if value):
-            raise ConfigError("a checklist has no figures or page", key=option, hint=f"leave {option} out")
+        from assay.report.report import report_checklist
+
+        options = {"--png": png, "--csv": csv, "--open": show, "--follow": following}
+        for option in (name for name, value in options.items() if value):
+            raise ConfigError("a checklist has no figures or page", key=option, hint=f"leave out {option}")
         written = report_checklist(checklist, paths, out)
         document.say("report", written)
         unknown = f"{written.page.read_text(encoding='utf-8').count('**Unknown**')} unknown"
-        print_lines(Console(highlight=False, soft_wrap=True), [("file", f"{written.page}  ({unknown})")])
+        print_lines(console, [("file", f"{written.page}  ({unknown})")])
         return
-    written = write_report(paths, out, png, csv)
-    document.say("report", written)
-    console = Console(highlight=False, soft_wrap=True)
+    if following:
+        check_form("json" if document.as_json else "table")
+
+    def write(is_running: bool) -> Path:
+        from assay.report.report import report as write_report
+
+        written = write_report(paths, out, png, csv, reloads=is_running)
+        is_first = not document.body
+        document.say("report", written)
+        if not is_running:
+            _print_report(console, paths, written, png, csv)
+        elif is_first:
+            print_lines(console, [("page", f"{written.page}  (reloads until the runs have ended)")], 5)
+        if show and is_first:
+            import webbrowser
+
+            if not webbrowser.open(written.page.resolve().as_uri()):
+                console.print("note  no browser could be opened; open the page by hand")
+        return written.page
+
+    if following:
+        follow(paths, write)
+    else:
+        write(False)
+
+
+def _print_report(
+    console: Console, paths: list[Path], written: Report, png: Path | None, csv: Path | None
+) -> None:
+    from assay.run.result import label_commands, predict_commands
+
     size = written.page.stat().st_size / 1e6
     lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
     lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
@@ -253,10 +295,4 @@ def report(
         commands = [*predict_commands(paths[0]), command("compare", paths[0].parent)]
     else:
         commands = [command("compare", *paths), command("best", paths[0])]
-    lines += label_commands(commands)
-    print_lines(console, lines, 5)
-    if show:
-        import webbrowser
-
-        if not webbrowser.open(written.page.resolve().as_uri()):
-            console.print("note  no browser could be opened; open the page by hand")
+    print_lines(console, [*lines, *label_commands(commands)], 5)
