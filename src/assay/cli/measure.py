@@ -14,7 +14,7 @@ from assay.errors import ConfigError
 from assay.files.atomic import write_text
 from assay.paths import CONF_DIR, project_conf
 from assay.quoting import command
-from assay.terminal import Console, print_lines
+from assay.terminal import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,10 @@ def profile(
     document: Document,
     overrides: Overrides = None,
     *,
-    steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=2, help="Steps to measure after the warm-up.")
-    ] = 50,
+    steps: Annotated[int, typer.Option(metavar="N", min=2, help="Steps to measure after the warm-up.")] = 50,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write a trace, which ui.perfetto.dev opens."),
+        typer.Option(metavar="FILE", help="Write a trace, which ui.perfetto.dev opens."),
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -57,16 +55,16 @@ def profile(
     document.next = [
         command("profile", *job.overrides, override, config_dir=config_dir) for override in measured.try_next
     ]
-    if not document.as_json:
-        _print_profile(measured, document.next)
+    _print_profile(document, measured)
 
 
-def _print_profile(measured: StepProfile, next_commands: Sequence[str]) -> None:
+def _print_profile(document: Document, measured: StepProfile) -> None:
     from rich.table import Table
 
     from assay.quoting import format_bytes, format_number
 
-    console, (low, high) = Console(highlight=False, soft_wrap=True), measured.step_ms_range
+    console = document.console
+    low, high = measured.step_ms_range
     step = f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
     lines = [
         ("device", measured.device),
@@ -88,7 +86,7 @@ def _print_profile(measured: StepProfile, next_commands: Sequence[str]) -> None:
         for name, milliseconds, last in rows:
             table.add_row(name, f"{milliseconds:.3f}", last)
         console.print(table)
-    lines = [("most", measured.bottleneck), *(("try", command) for command in next_commands)]
+    lines = [("most", measured.bottleneck), *(("try", command) for command in document.next)]
     trace = f"{measured.trace}, for" if measured.trace else "--trace trace.json writes one for"
     print_lines(console, [*lines, ("trace", f"{trace} ui.perfetto.dev")])
 
@@ -98,19 +96,17 @@ def tune(
     overrides: Overrides = None,
     *,
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="SECONDS", min=1, help="Seconds to measure (60).")
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Seconds to measure (60).")
     ] = None,
     write: Annotated[
         str | None,
-        typer.Option(
-            "--write", metavar="NAME", help="Write conf/experiment/NAME.yaml with the fastest settings."
-        ),
+        typer.Option(metavar="NAME", help="Write conf/experiment/NAME.yaml with the fastest settings."),
     ] = None,
     lr: Annotated[
         bool, typer.Option("--lr", help="Find the learning rate at which the loss falls fastest instead.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="With --lr: draw the loss into an image.")
+        Path | None, typer.Option(metavar="FILE", help="With --lr: draw the loss into an image.")
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -145,8 +141,7 @@ def tune(
         path.parent.mkdir(parents=True, exist_ok=True)
         folders = [folder for folder in (CONF_DIR, config_dir or project_conf()) if folder is not None]
         write_text(path, experiment_of(tuning, folders))
-    if not document.as_json:
-        _print_tuning(tuning, document.next)
+    _print_tuning(document, tuning)
 
 
 def _find_lr(
@@ -162,12 +157,10 @@ def _find_lr(
     document.next = [command("train", *typed, config_dir=config_dir)]
     if plot is not None:
         save_plot(draw_range(test), plot)
-    if document.as_json:
-        return
     as_typed = "" if test.lr_typed is None else f"; as typed {format_number(test.lr_typed, 2)}"
     until = f"{len(test.lrs)} steps, from {test.lrs[0]:.1g} to {test.lrs[-1]:.2g}"
     lines = [("lr", f"{test.lr:g}, where the loss falls fastest{as_typed}"), ("range", until)]
-    print_lines(Console(highlight=False, soft_wrap=True), [*lines, ("next", document.next[0])])
+    print_lines(document.console, [*lines, ("next", document.next[0])])
 
 
 def _new_experiment(name: str, config_dir: Path | None) -> Path:
@@ -199,26 +192,24 @@ def cache(
     files = list_cached() if action == "ls" else clear_cache()
     total = sum(file.num_bytes for file in files)
     document.say("cache", {"folder": cache_folder(), "num_bytes": total, "files": files})
-    if document.as_json:
-        return
     removed = "" if action == "ls" else " removed"
     lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
     for file in files:
         size = f"{file.num_pictures:,} of {file.size[0]}×{file.size[1]} ({file.form})"
         used = f"last used {file.used[:16].replace('T', ' ')} UTC"
         lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
-    print_lines(Console(highlight=False, soft_wrap=True), lines)
+    print_lines(document.console, lines)
 
 
 _NAME = re.compile(r"[\w-]+", re.ASCII)
 
 
-def _print_tuning(tuning: Tuning, next_commands: Sequence[str]) -> None:
+def _print_tuning(document: Document, tuning: Tuning) -> None:
     from rich.table import Table
 
     from assay.quoting import format_number
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = document.console
     print_lines(console, [("device", tuning.device)])
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("setting", overflow="fold", min_width=24)
@@ -241,4 +232,4 @@ def _print_tuning(tuning: Tuning, next_commands: Sequence[str]) -> None:
         lines.append(("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}"))
     else:
         lines.append(("gain", "nothing that was measured is faster than the job as typed"))
-    print_lines(console, [*lines, *(("next", command) for command in next_commands)])
+    print_lines(console, [*lines, *(("next", command) for command in document.next)])

@@ -26,29 +26,23 @@ Paths = Annotated[
 ]
 Sort = Annotated[
     str,
-    typer.Option("--sort", metavar="METRIC", help="Best first; METRIC:min or METRIC:max says which is best."),
+    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max says which is best."),
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
-        "--where", metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."
-    ),
+    typer.Option(metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."),
 ]
 GroupBy = Annotated[
     list[str] | None,
-    typer.Option(
-        "--group-by", metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"
-    ),
+    typer.Option(metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"),
 ]
-Metric = Annotated[
-    list[str] | None, typer.Option("--metric", metavar="METRIC", help="Scores to show. Repeat for more.")
-]
+Metric = Annotated[list[str] | None, typer.Option(metavar="METRIC", help="Scores to show. Repeat for more.")]
 Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
+    typer.Option(metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
 ]
-Offset = Annotated[int, typer.Option("--offset", metavar="N", min=0, help="Rows to leave out before them.")]
+Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Rows to leave out before them.")]
 _LIMIT = 50
 _OUTPUTS = Path("outputs")
 
@@ -225,18 +219,18 @@ def report(
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The page.  [default: PATH/report.html]")
+        Path | None, typer.Option(metavar="FILE", help="The page.  [default: PATH/report.html]")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="DIR", help="Write each figure as a picture, too.")
+        Path | None, typer.Option(metavar="DIR", help="Write each figure as a picture, too.")
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
+        Path | None, typer.Option(metavar="DIR", help="Write the numbers of each figure, too.")
     ] = None,
     checklist: Annotated[
         Literal["neurips", "acl", "reforms"] | None,
-        typer.Option("--checklist", help="Fill in a venue's checklist instead, as Markdown."),
+        typer.Option(help="Fill in a venue's checklist instead, as Markdown."),
     ] = None,
     following: Follow = False,
 ) -> None:
@@ -244,7 +238,7 @@ def report(
 
     It opens offline. With --follow it reloads in the browser as long as a run is running.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = document.console
     if checklist is not None:
         from assay.report.report import report_checklist
 
@@ -273,7 +267,7 @@ def report(
             import webbrowser
 
             if not webbrowser.open(written.page.resolve().as_uri()):
-                console.print("note  no browser could be opened; open the page by hand")
+                typer.echo("note  no browser could be opened; open the page by hand", err=True)
         return written.page
 
     if following:
