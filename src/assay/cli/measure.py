@@ -96,7 +96,7 @@ def tune(
     overrides: Overrides = None,
     *,
     budget: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Seconds to measure (60).")
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Seconds to measure.  [default: 60]")
     ] = None,
     write: Annotated[
         str | None,
