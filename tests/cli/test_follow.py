@@ -75,11 +75,15 @@ def shown() -> tuple[bool, str, int]:
 
 def test_the_page_grows_with_the_run_and_reloads_until_it_ends(live: Live) -> None:
     seen = []
-    live.happens = [
-        lambda: seen.append(shown()) or live.add_epoch(),
-        lambda: seen.append(shown()) or (RUN / "log.txt").write_text("a line"),
-        live.finish,
-    ]
+
+    def look_then(act: Callable[[], object]) -> Callable[[], object]:
+        def happen() -> None:
+            seen.append(shown())
+            act()
+
+        return happen
+
+    live.happens = [look_then(live.add_epoch), look_then((RUN / "log.txt").touch), live.finish]
     done = typed("report", RUN, "--follow")
     assert seen == [(True, "running", 2), (True, "running", 3)]
     assert shown() == (False, "finished", 3)
@@ -156,7 +160,11 @@ def test_a_file_that_is_no_report_is_never_replaced(live: Live) -> None:
 
 
 def test_a_page_that_was_removed_is_written_again(live: Live) -> None:
-    live.happens = [lambda: PAGE.unlink() or live.add_epoch(), live.finish]
+    def remove() -> None:
+        PAGE.unlink()
+        live.add_epoch()
+
+    live.happens = [remove, live.finish]
     typed("report", RUN, "--follow")
     assert shown() == (False, "finished", 3)
 
@@ -184,7 +192,7 @@ def test_a_sweep_is_followed_until_its_driver_ends(live: Live) -> None:
     Journal.create(sweep, overrides=["seed=1,2"])
     make_run(sweep / "0", "seed=1")
     driver = Live(sweep)
-    live.happens = [lambda: make_run(sweep / "1", "seed=2") and None, driver.lock.close]
+    live.happens = [lambda: make_run(sweep / "1", "seed=2"), driver.lock.close]
     typed("report", sweep, "--follow")
     text = (sweep / "report.html").read_text()
     assert live.waits == 2
