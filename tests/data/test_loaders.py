@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import chdir
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,6 @@ from assay.splitmix import mix
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Train
     from torch import Tensor
 
@@ -192,6 +191,22 @@ def test_workers_change_nothing(mapping: bool) -> None:
         pairs = zip(here.values(), there.values(), strict=True) if mapping else zip(here, there, strict=True)
         for mine, other in itertools.islice(pairs, 2):
             assert torch.equal(mine, other)
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_workers_of_any_start_method_load_the_same(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.14 on, `forkserver` is the default on Linux; all that travels to a worker is pickled."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # theirs is this process's
+    crop = v2.RandomCrop(2, padding=1)
+
+    def batches(num_workers: int, **options: Any) -> list[Any]:
+        stream = Stream(Noisy(False), torch.arange(10))
+        return list(
+            StreamLoader(subset(stream, crop), ORDER, lambda: (3, 1), num_workers=num_workers, **options)
+        )
+
+    for here, there in zip(batches(0), batches(1, multiprocessing_context=method), strict=True):
+        assert all(map(torch.equal, here, there))
 
 
 class Broken:

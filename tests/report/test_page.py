@@ -15,7 +15,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
@@ -203,7 +203,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     option: str, room: int, digits_run: Trained, tmp_path: Path
 ) -> None:
     (tmp_path / "page.html").write_text('<!doctype html>\n<html lang="en"> of before')
-    folders = {key: tmp_path for key in ("png", "csv") if option == f"--{key} DIR"}
+    folders: dict[str, Any] = {key: tmp_path for key in ("png", "csv") if option == f"--{key} DIR"}
     with room_for(room), pytest.raises(AssayError, match="cannot be written") as error:
         report([digits_run.run_dir], tmp_path / "page.html", **folders)
     assert error.value.hint == f"{option} writes it somewhere else"

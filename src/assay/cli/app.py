@@ -6,7 +6,8 @@ import gc
 import signal
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, final
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import typer
 from typer.core import TyperGroup
@@ -24,7 +25,7 @@ from assay.process import COLLECT
 from assay.terminal import make_printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _START = """\b
 Start with:
@@ -33,6 +34,20 @@ Start with:
   assay configs                      every group and its options
   assay train --help                 how to write overrides
 """
+
+_GROUPS: Final[dict[str, Sequence[Callable[..., None]]]] = {
+    "Train": (train, try_change, resume, reproduce),
+    "Look": (check, data, configs, explain, profile, tune, info, cache),
+    "Compare": (ls, compare, best, report, diff, rm),
+    "Use": (evaluate, predict, export),
+    "Project": (new, add, schema, convert),
+}
+_COMPOSING: Final = (train, try_change, check, data, profile, tune)
+"""They take overrides of a whole config."""
+
+
+def _name_of(function: Callable[..., None]) -> str:
+    return {evaluate: "eval", try_change: "try"}.get(function, function.__name__)
 
 
 @final
@@ -53,6 +68,13 @@ class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with self._report_refusal():
             return super().invoke(ctx)
+
+    @override
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, verbs in _GROUPS.items():
+            with formatter.section(title):
+                helps = {_name_of(verb): str(verb.__doc__).partition("\n")[0] for verb in verbs}
+                formatter.write_dl([(f"{name:9}", text) for name, text in helps.items()])
 
     @contextmanager
     def _report_refusal(self) -> Iterator[None]:
@@ -99,13 +121,9 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _verb in (
-    *(train, try_change, check, data, profile, tune, configs, explain, diff, resume, reproduce, ls, compare),
-    *(best, report, evaluate, predict, export, rm, cache, convert, info, new, add, schema),
-):
-    _epilog = overrides_help() if _verb in (train, try_change, check, data, profile, tune) else None
-    _name = {evaluate: "eval", try_change: "try"}.get(_verb)
-    app.command(_name, epilog=_epilog)(verb(_verb))
+for _verb in chain.from_iterable(_GROUPS.values()):
+    _epilog = overrides_help() if _verb in _COMPOSING else None
+    app.command(_name_of(_verb), epilog=_epilog)(verb(_verb))
 
 
 def main() -> None:

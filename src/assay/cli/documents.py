@@ -16,6 +16,7 @@ from assay.errors import AssayError, ConfigError, describe_error
 from assay.process import Stopped
 from assay.record.run_record import exit_code_of, stop_reason, to_json_numbers
 from assay.record.secrets import redact, redact_tree
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,6 +80,11 @@ class Document:
     next: Sequence[str] = ()
     is_silent: bool = False
     """Whether another process prints it."""
+
+    @property
+    def console(self) -> Console:
+        """Where a verb prints for people; under `--json` nothing is printed."""
+        return Console(highlight=False, soft_wrap=True, quiet=self.as_json)
 
     def say(self, kind: str, value: Any) -> None:
         """Set what is printed at the end; without `--json` it is ignored."""

@@ -20,7 +20,7 @@ def check(
     *,
     multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning rate into an image.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the learning rate into an image.")
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -32,7 +32,6 @@ def check(
     if plot is not None and multirun:
         raise ConfigError("this draws the learning rate of a single job", key="--plot", hint="leave out -m")
     check_ending("--plot", plot, ".png", ".svg", ".pdf")
-    console = Console(highlight=False, soft_wrap=True)
     if multirun:
         from assay.sweep.session import check_sweep
 
@@ -40,8 +39,7 @@ def check(
         from assay.check.report import show_sweep
 
         document.say("check_sweep", {"jobs": reports})
-        if not document.as_json:
-            show_sweep(console, reports)
+        show_sweep(document.console, reports)
         return
     with show_loading():
         from assay.check.checker import Checker
@@ -53,8 +51,7 @@ def check(
 
     report = checker.report(job)
     document.say("check", report)
-    if not document.as_json:
-        show_job(console, report)
+    show_job(document.console, report)
     if plot is not None:
         save_plot(draw_curve(report), plot)
 
@@ -64,7 +61,7 @@ def data(
     overrides: Overrides = None,
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write an HTML page with samples, too.")
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page with samples, too.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Read all of a stream, not a sample of it.")] = False,
     config_dir: ConfigDir = None,
@@ -80,11 +77,10 @@ def data(
     survey = survey_job(job, out, full=full)
     document.say("data", survey)
     document.next = [command("train", *job.overrides, config_dir=config_dir)]
-    if document.as_json:
-        return
-    print_survey(Console(highlight=False), survey)
+    if not document.as_json:
+        print_survey(Console(highlight=False), survey)
     page = str(out or "--out data.html writes one, with samples")
-    print_lines(Console(highlight=False, soft_wrap=True), [("page", page), ("next", document.next[0])], 5)
+    print_lines(document.console, [("page", page), ("next", document.next[0])], 5)
 
 
 def configs(
@@ -112,8 +108,7 @@ def explain(
 
     explanation = origin.explain(key, overrides or [], config_dir)
     document.say("explain", explanation)
-    if not document.as_json:
-        origin.print_explanation(Console(highlight=False, soft_wrap=True), explanation)
+    origin.print_explanation(document.console, explanation)
 
 
 def diff(
@@ -139,10 +134,8 @@ def info(document: Document) -> None:
     from assay.report.info import machine
 
     sections = machine()
-    if document.as_json:
-        document.say("info", {name.removeprefix("device="): rows for name, rows in sections.items()})
-        return
-    console = Console(highlight=False, soft_wrap=True)
+    document.say("info", {name.removeprefix("device="): rows for name, rows in sections.items()})
+    console = document.console
     for section, rows in sections.items():
         console.print(f"[bold]{section}[/bold]")
         for name, value in rows.items():

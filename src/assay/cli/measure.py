@@ -9,11 +9,9 @@ import typer
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import ConfigDir, Overrides, show_loading
 from assay.quoting import command
-from assay.terminal import Console, print_lines
+from assay.terminal import print_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from assay.run.measure import StepProfile, Tuning
 
 
@@ -45,16 +43,16 @@ def profile(
     document.next = [
         command("profile", *job.overrides, override, config_dir=config_dir) for override in measured.try_next
     ]
-    if not document.as_json:
-        _print_profile(measured, document.next)
+    _print_profile(document, measured)
 
 
-def _print_profile(measured: StepProfile, next_commands: Sequence[str]) -> None:
+def _print_profile(document: Document, measured: StepProfile) -> None:
     from rich.table import Table
 
     from assay.quoting import format_bytes, format_number
 
-    console, (low, high) = Console(highlight=False, soft_wrap=True), measured.step_ms_range
+    console = document.console
+    low, high = measured.step_ms_range
     step = f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
     lines = [
         ("device", measured.device),
@@ -72,7 +70,7 @@ def _print_profile(measured: StepProfile, next_commands: Sequence[str]) -> None:
     for part in measured.parts:
         table.add_row(part.name, f"{part.ms:.3f}", f"{part.share:.0%}")
     console.print(table)
-    print_lines(console, [("most", measured.bottleneck), *(("try", command) for command in next_commands)])
+    print_lines(console, [("most", measured.bottleneck), *(("try", command) for command in document.next)])
 
 
 def tune(
@@ -99,8 +97,7 @@ def tune(
     tuning = tune_job(checker, overrides or [], budget)
     document.say("tune", tuning)
     document.next = commands_of(tuning, config_dir)
-    if not document.as_json:
-        _print_tuning(tuning, document.next)
+    _print_tuning(document, tuning)
 
 
 def cache(
@@ -120,23 +117,21 @@ def cache(
     files = list_cached() if action == "ls" else clear_cache()
     total = sum(file.num_bytes for file in files)
     document.say("cache", {"folder": cache_folder(), "num_bytes": total, "files": files})
-    if document.as_json:
-        return
     removed = "" if action == "ls" else " removed"
     lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
     for file in files:
         size = f"{file.num_pictures:,} of {file.size[0]}×{file.size[1]} ({file.form})"
         used = f"last used {file.used[:16].replace('T', ' ')} UTC"
         lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
-    print_lines(Console(highlight=False, soft_wrap=True), lines)
+    print_lines(document.console, lines)
 
 
-def _print_tuning(tuning: Tuning, next_commands: Sequence[str]) -> None:
+def _print_tuning(document: Document, tuning: Tuning) -> None:
     from rich.table import Table
 
     from assay.quoting import format_number
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = document.console
     print_lines(console, [("device", tuning.device)])
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("setting", overflow="fold", min_width=24)
@@ -159,4 +154,4 @@ def _print_tuning(tuning: Tuning, next_commands: Sequence[str]) -> None:
         lines.append(("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}"))
     else:
         lines.append(("gain", "nothing that was measured is faster than the job as typed"))
-    print_lines(console, [*lines, *(("next", command) for command in next_commands)])
+    print_lines(console, [*lines, *(("next", command) for command in document.next)])

@@ -13,7 +13,7 @@ from assay.cli.documents import Document  # noqa: TC001 - typer reads the annota
 from assay.cli.verb import show_loading
 from assay.errors import AssayError
 from assay.quoting import command
-from assay.terminal import Console, print_lines, print_rows
+from assay.terminal import print_lines, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ def new(
     *,
     kind: Annotated[
         Literal["image", "table", "text", "blank"],
-        typer.Option("--kind", metavar="image|table|text|blank", help="What is learned from."),
+        typer.Option(metavar="image|table|text|blank", help="What is learned from."),
     ] = "image",
 ) -> None:
     """Start a project: a package, configs and a test, ready to train."""
@@ -92,7 +92,7 @@ def convert(
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="To write.  [default: PROJECT_assay]")
+        Path | None, typer.Option(metavar="FOLDER", help="To write.  [default: PROJECT_assay]")
     ] = None,
 ) -> None:
     """Convert the configs of lightning-hydra-template or LightningCLI.
@@ -107,7 +107,7 @@ def convert(
     folder = shlex.quote(str(converted.folder))
     checks = [command("check", f"experiment={name}") for name in converted.experiments[:1]]
     document.next = [f"cd {folder} && {check}" for check in checks]
-    console = Console(highlight=False, soft_wrap=True, quiet=document.as_json)
+    console = document.console
     print_rows(console, [(name, f"→ {becomes}") for name, becomes in converted.mapped.items()])
     for name, doubts in converted.unsure.items():
         print_lines(console, [(f"unsure {name}", f"{what}: {hint}") for what, hint in doubts.items()])
@@ -120,7 +120,5 @@ def convert(
 
 
 def _print(document: Document, **lines: Iterable[str]) -> None:
-    if not document.as_json:
-        console = Console(highlight=False, soft_wrap=True)
-        for label, texts in {**lines, "next": document.next}.items():
-            print_lines(console, zip(chain([label], repeat("")), texts, strict=False), 5)
+    for label, texts in {**lines, "next": document.next}.items():
+        print_lines(document.console, zip(chain([label], repeat("")), texts, strict=False), 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.follow import Follow, check_form, follow, follow_text
 from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import Console, print_lines, printable, single_line
 
 if TYPE_CHECKING:
-    from assay.analysis.comparison import Ranking
+    from assay.analysis.comparison import Comparison, Ranking
+    from assay.report.report import Report
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Paths = Annotated[
@@ -23,29 +26,23 @@ Paths = Annotated[
 ]
 Sort = Annotated[
     str,
-    typer.Option("--sort", metavar="METRIC", help="Best first; METRIC:min or METRIC:max says which is best."),
+    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max says which is best."),
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
-        "--where", metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."
-    ),
+    typer.Option(metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."),
 ]
 GroupBy = Annotated[
     list[str] | None,
-    typer.Option(
-        "--group-by", metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"
-    ),
+    typer.Option(metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"),
 ]
-Metric = Annotated[
-    list[str] | None, typer.Option("--metric", metavar="METRIC", help="Scores to show. Repeat for more.")
-]
+Metric = Annotated[list[str] | None, typer.Option(metavar="METRIC", help="Scores to show. Repeat for more.")]
 Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
+    typer.Option(metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
 ]
-Offset = Annotated[int, typer.Option("--offset", metavar="N", min=0, help="Rows to leave out before them.")]
+Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Rows to leave out before them.")]
 _LIMIT = 50
 _OUTPUTS = Path("outputs")
 
@@ -60,15 +57,16 @@ def ls(
     limit: Limit = None,
     offset: Offset = 0,
     form: Formats = "table",
+    following: Follow = False,
 ) -> None:
     """Every run in a line: what differs, its scores, how it ended.
 
     The newest comes first.
     """
     choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
-    form = "json" if document.as_json else form
-    limit = limit if limit is not None else _LIMIT if form == "table" else 0
-    _show("ls", paths or [_OUTPUTS], choice, form, document, shown=(limit, offset))
+    if limit is None and form == "table" and not document.as_json:
+        limit = _LIMIT
+    _show("ls", paths, choice, form, document, shown=(limit or 0, offset), following=following)
 
 
 def compare(
@@ -82,6 +80,7 @@ def compare(
     limit: Limit = None,
     offset: Offset = 0,
     form: Formats = "table",
+    following: Follow = False,
 ) -> None:
     """What differs between runs, and their scores.
 
@@ -91,8 +90,7 @@ def compare(
     the corrected resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
-    form = "json" if document.as_json else form
-    _show("compare", paths or [_OUTPUTS], choice, form, document, shown=(limit or 0, offset))
+    _show("compare", paths, choice, form, document, shown=(limit or 0, offset), following=following)
 
 
 def best(
@@ -171,32 +169,41 @@ def rm(
 
 def _show(
     kind: Literal["ls", "compare"],
-    paths: list[Path],
+    paths: list[Path] | None,
     choice: dict[str, Any],
     form: Format,
     document: Document,
     *,
     shown: tuple[int, int],
+    following: bool,
 ) -> None:
     from assay.analysis.comparison import compare as compared
     from assay.analysis.comparison import page
     from assay.analysis.read_runs import read_runs
     from assay.report import comparison_formats as formats
 
-    sides = {str(path): _expand(path) for path in paths}
-    paths = [path for side in sides.values() for path in side]
-    runs = read_runs(paths, lost=True)
+    sides = {str(path): _expand(path) for path in paths or [_OUTPUTS]}
+    folders = [folder for side in sides.values() for folder in side]
     if kind == "compare":
         choice["sides"] = sides if len(sides) == 2 else None
-    newest_first = kind == "ls" and not choice["sort"]
-    comparison = page(compared(runs, **choice), *shown, newest_first=newest_first)
-    if form == "json":
-        document.say(kind, formats.to_document(comparison))
+
+    def read() -> Comparison:
+        newest_first = kind == "ls" and not choice["sort"]
+        return page(compared(read_runs(folders, lost=True), **choice), *shown, newest_first=newest_first)
+
+    if document.as_json:
+        form = "json"
+    print_table = functools.partial(formats.print_comparison, each=kind == "ls")
+    if following:
+        check_form(form)
+        follow_text(folders, lambda console: print_table(console, read()))
+    elif form == "json":
+        document.say(kind, formats.to_document(read()))
     elif form == "table":
-        formats.print_comparison(Console(highlight=False), comparison, each=kind == "ls")
+        print_table(Console(highlight=False), read())
     else:
         write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
-        sys.stdout.write(write(comparison))
+        sys.stdout.write(write(read()))
 
 
 def _expand(path: Path) -> list[Path]:
@@ -212,26 +219,53 @@ def report(
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The page.  [default: PATH/report.html]")
+        Path | None, typer.Option(metavar="FILE", help="The page.  [default: PATH/report.html]")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="DIR", help="Write each figure as a picture, too.")
+        Path | None, typer.Option(metavar="DIR", help="Write each figure as a picture, too.")
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
+        Path | None, typer.Option(metavar="DIR", help="Write the numbers of each figure, too.")
     ] = None,
+    following: Follow = False,
 ) -> None:
     """Write one HTML page about a run, a sweep or several runs.
 
-    It opens offline.
+    It opens offline. With --follow it reloads in the browser as long as a run is running.
     """
-    from assay.report.report import report as write_report
+    console = document.console
+    if following:
+        check_form("json" if document.as_json else "table")
+
+    def write(is_running: bool) -> Path:
+        from assay.report.report import report as write_report
+
+        written = write_report(paths, out, png, csv, reloads=is_running)
+        is_first = not document.body
+        document.say("report", written)
+        if not is_running:
+            _print_report(console, paths, written, png, csv)
+        elif is_first:
+            print_lines(console, [("page", f"{written.page}  (reloads until the runs have ended)")], 5)
+        if show and is_first:
+            import webbrowser
+
+            if not webbrowser.open(written.page.resolve().as_uri()):
+                typer.echo("note  no browser could be opened; open the page by hand", err=True)
+        return written.page
+
+    if following:
+        follow(paths, write)
+    else:
+        write(False)
+
+
+def _print_report(
+    console: Console, paths: list[Path], written: Report, png: Path | None, csv: Path | None
+) -> None:
     from assay.run.result import label_commands, predict_commands
 
-    written = write_report(paths, out, png, csv)
-    document.say("report", written)
-    console = Console(highlight=False, soft_wrap=True)
     size = written.page.stat().st_size / 1e6
     lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
     lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
@@ -240,10 +274,4 @@ def report(
         commands = [*predict_commands(paths[0]), command("compare", paths[0].parent)]
     else:
         commands = [command("compare", *paths), command("best", paths[0])]
-    lines += label_commands(commands)
-    print_lines(console, lines, 5)
-    if show:
-        import webbrowser
-
-        if not webbrowser.open(written.page.resolve().as_uri()):
-            console.print("note  no browser could be opened; open the page by hand")
+    print_lines(console, [*lines, *label_commands(commands)], 5)

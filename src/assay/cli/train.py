@@ -170,18 +170,12 @@ def try_change(
     *,
     against: Annotated[
         Path,
-        typer.Option(
-            "--against", metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."
-        ),
+        typer.Option(metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."),
     ],
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")
-    ] = "20m",
+    budget: Annotated[str, typer.Option(metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")] = "20m",
     metric: Annotated[
         str,
-        typer.Option(
-            "--metric", metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"
-        ),
+        typer.Option(metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"),
     ] = "",
     reveal: Annotated[bool, typer.Option("--reveal", help="Look at the test subset; it is counted.")] = False,
     config_dir: ConfigDir = None,
@@ -199,8 +193,7 @@ def try_change(
     result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
     document.say("try", result)
     document.next = [command("try", "KEY=VALUE", "--against", result.reference, config_dir=config_dir)]
-    if not document.as_json:
-        print_lines(Console(highlight=False, soft_wrap=True), _describe_try(result, document.next[0]), 8)
+    print_lines(document.console, _describe_try(result, document.next[0]), 8)
 
 
 def _read_seconds(budget: str) -> float:

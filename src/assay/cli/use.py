@@ -27,7 +27,6 @@ _WIDE = 1000
 Threshold = Annotated[
     float | None,
     typer.Option(
-        "--threshold",
         metavar="P",
         min=0,
         max=1,
@@ -44,7 +43,7 @@ def evaluate(
     checkpoint: Checkpoint = "best",
     split: Annotated[
         Literal["train", "val", "test"] | None,
-        typer.Option("--split", help="Subset to test.  [default: test; all of other data without one]"),
+        typer.Option(help="Subset to test.  [default: test; all of other data without one]"),
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -60,15 +59,14 @@ def evaluate(
         from assay.run.evaluate import evaluate as test
 
     evaluation = test(run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir)
-    _print_evaluation(evaluation)
     document.say("eval", evaluation)
+    _print_evaluation(document.console, evaluation)
 
 
-def _print_evaluation(evaluation: Evaluation) -> None:
+def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
     from assay.analysis.objective import describe_threshold
     from assay.run.result import format_scores, label_commands, predict_commands, read_shares
 
-    console = Console(highlight=False, soft_wrap=True)
     shares = read_shares(evaluation.run_dir)
     scores = format_scores(evaluation.metrics, evaluation.subset, shares)
     print_lines(console, [(evaluation.subset, scores)], 5)
@@ -96,7 +94,6 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     top_k: Annotated[
         int | None,
         typer.Option(
-            "--top-k",
             metavar="K",
             min=1,
             help="Classes named per sample; tokens that a language model samples from.  [default: 3; all]",
@@ -104,35 +101,28 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     ] = None,
     prompt: Annotated[
         list[str] | None,
-        typer.Option("--prompt", metavar="TEXT", help="Text for the language model to continue."),
+        typer.Option(metavar="TEXT", help="Text for the language model to continue."),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
-            "--temperature",
             metavar="T",
             help="Sampling temperature; 0 takes the most likely token.  [default: 1]",
         ),
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(
-            "--max-tokens", metavar="N", help="Maximum number of tokens per prompt.  [default: 200]"
-        ),
+        typer.Option(metavar="N", help="Maximum number of tokens per prompt.  [default: 200]"),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Seed of the sampling.  [default: 0]")
-    ] = None,
-    batch_size: Annotated[
-        str, typer.Option("--batch-size", metavar="N|auto", help="Samples per batch.")
-    ] = "auto",
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the sampling.  [default: 0]")] = None,
+    batch_size: Annotated[str, typer.Option(metavar="N|auto", help="Samples per batch.")] = "auto",
     encoding: Annotated[
         str | None,
-        typer.Option("--encoding", metavar="NAME", help="Encoding of CSV and .txt files, such as cp1252."),
+        typer.Option(metavar="NAME", help="Encoding of CSV and .txt files, such as cp1252."),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", metavar="COLUMN", help="Copy a column of the table, such as an id."),
+        typer.Option(metavar="COLUMN", help="Copy a column of the table, such as an id."),
     ] = None,
     threshold: Threshold = None,
     checkpoint: Checkpoint = "best",
@@ -237,15 +227,14 @@ def export(
 
     options: Any = {"out": out, "checkpoint": checkpoint, "threshold": threshold}
     exported = export_run(run, file_format, **options)
-    _print_export(exported)
     document.say("export", exported)
+    _print_export(document.console, exported)
 
 
-def _print_export(exported: Exported) -> None:
+def _print_export(console: Console, exported: Exported) -> None:
     from assay.analysis.objective import describe_threshold
     from assay.run.export.model_card import agreement_in_words
 
-    console = Console(highlight=False, soft_wrap=True)
     about = exported.description
     lines = [("file", f"{exported.path} ({exported.size / 1e6:.2f} MB)"), ("card", str(exported.card))]
     lines += [

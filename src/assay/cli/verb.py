@@ -65,7 +65,7 @@ ConfigDir = Annotated[
     ),
 ]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-Checkpoint = Annotated[Literal["best", "last"], typer.Option("--checkpoint", help="Which weights.")]
+Checkpoint = Annotated[Literal["best", "last"], typer.Option(help="Which weights.")]
 _Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from abc import ABC, abstractmethod
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from assay.data.types import Pair, Size
 
     Position = Callable[[], Size]
+
+# Workers fork from a process that has imported this, where the start method is `forkserver`, as it is on
+# Linux from Python 3.14 on; else each one would import torch.
+multiprocessing.set_forkserver_preload([__name__])
 
 
 class SubsetLoader(ABC):

@@ -124,7 +124,7 @@ _REMOVABLE = (
     *("checkpoints", "evaluations", "export", "figures", "tensorboard", "wandb"),
     *(*OWN_FILES, ".lock", "report.html", ".assay_figures"),
 )
-_OTHERS = re.compile(r"code\.\d+\.patch|checklist_\w+\.md|.*profile.*")
+_OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
 """These and temporary files are what a run, and the verbs that take one, write into its directory."""
 
 

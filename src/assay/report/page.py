@@ -199,6 +199,8 @@ class Page:
     sections: Sequence[Section]
     status: tuple[str, Tone] = ("", "")
     facts: Sequence[str] = ()
+    reloads: bool = False
+    """While somebody rewrites it."""
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property

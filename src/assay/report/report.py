@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -50,9 +50,14 @@ class Report:
 
 
 def report(
-    paths: Sequence[Path], out: Path | None = None, png: Path | None = None, csv: Path | None = None
+    paths: Sequence[Path],
+    out: Path | None = None,
+    png: Path | None = None,
+    csv: Path | None = None,
+    *,
+    reloads: bool = False,
 ) -> Report:
-    """Write a report."""
+    """Write a report, which reloads in the browser where it will be rewritten."""
     check_folders(paths)
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     check_overwrite(file)
@@ -67,7 +72,7 @@ def report(
     pictures = _write_each(page, png, ".png", to_png)
     tables = _write_each(page, csv, ".csv", _csv)
     with explain_write_errors(file, "--out FILE writes it somewhere else"):
-        write(page, file)
+        write(replace(page, reloads=reloads), file)
     names = [figure.name for figure in page.figures]
     return Report(page.kind.lower(), page.title, file, names, pictures, tables)
 

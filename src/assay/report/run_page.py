@@ -82,6 +82,8 @@ def run_page(run_dir: Path) -> Page:
         curves = read_curves(run_dir)
     except AssayError as error:
         no_curves = f"There are no learning curves: {error.message}"
+    if not record.metrics:  # the record has them at the end
+        record.metrics = {name: curve.values[-1] for name, curve in curves.items()}
     at_best = at_best_epoch(curves, record.best)
     tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
     checkpoint = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])

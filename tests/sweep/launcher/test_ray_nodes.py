@@ -20,6 +20,7 @@ from tests.sweep.conftest import TINY, begin, until
 from tests.sweep.launcher.shared import ENDLESS, next_end
 from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 
+from assay.cli.documents import Problem
 from assay.errors import AssayError, ProcessError
 from assay.process import keep_handlers
 from assay.record.journal import Journal
@@ -265,3 +266,38 @@ def test_an_address_that_does_not_answer_is_named_at_once(
                 RayLauncher(typed)
     assert error.value.message == f"no Ray cluster answers at {address}: {os.strerror(errno.ECONNREFUSED)}"
     assert "hydra.launcher.address=" in error.value.hint
+
+
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of no cluster
+
+
+def test_a_token_that_is_set_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "")
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    modes: list[str] = []
+
+    def refuse(**_: Any) -> None:
+        modes.append(os.environ["RAY_AUTH_MODE"])
+        raise ray.exceptions.AuthenticationError(f"InvalidAuthToken: {TOKEN}")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(ProcessError) as error:
+        RayLauncher("auto")
+    assert modes == ["token"]
+    assert "RAY_AUTH_TOKEN_PATH=FILE" in error.value.hint
+    problem = Problem.of(error.value)
+    assert "no Ray cluster answers at auto: InvalidAuthToken: ***" in problem.message
+    assert TOKEN not in problem.message + problem.hint
+
+
+def test_a_mode_that_is_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere")
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        with pytest.raises(ProcessError):
+            RayLauncher(f"127.0.0.1:{server.getsockname()[1]}")
+    assert os.environ["RAY_AUTH_MODE"] == "disabled"

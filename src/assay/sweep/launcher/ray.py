@@ -250,6 +250,8 @@ def _import_ray() -> Any:
     require("hydra.launcher", "this launcher", "ray")
     for name, value in _AT_IMPORT.items():
         os.environ.setdefault(name, value)
+    if not os.environ.keys().isdisjoint(("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # else no token is sent to an address that was named
     import ray
 
     return ray
@@ -258,12 +260,13 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str) -> None:
     host, _, port = address.rpartition("://")[2].partition("?")[0].rpartition(":")
     try:
-        if port:  # if nothing answers there, Ray itself would wait for minutes
+        if host:  # if nothing answers there, Ray itself would wait for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
         with keep_handlers(_OF_RAY):
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError, ImportError, SystemExit) as error:
+    except (OSError, RuntimeError, ValueError, ImportError, SystemExit, ray.exceptions.RayError) as error:
         raise ProcessError(
             f"no Ray cluster answers at {address}: {getattr(error, 'strerror', None) or first_line(error)}",
-            hint="hydra.launcher.address=HOST:PORT of one that runs, or start one here: ray start --head",
+            hint="hydra.launcher.address=HOST:PORT of one that runs, or start one here: ray start --head; "
+            "if it asks for a token: RAY_AUTH_TOKEN=… or RAY_AUTH_TOKEN_PATH=FILE",
         ) from error
