@@ -34,12 +34,11 @@ _ALSO_CALLED = {
     "file": "path",
     "csv": "path",
     "data_dir": "root",
-    "imbalance": "thin_classes",
     "learning_rate": "lr",
     "epochs": "max_epochs",
     "steps": "max_steps",
 }
-"""What other programs, other sources or earlier versions call a key beside it."""
+"""What other programs or other sources call a key beside it."""
 _RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt")
 
 
