@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import markdown
 import pytest
 from tests.contract.wrap_prose import ROOT, WIDTH, pages, paragraphs, wrap
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -80,7 +80,7 @@ def main() -> None:
         text = path.read_text(encoding="utf-8")
         if (wrapped := wrap(text)) != text:
             path.write_text(wrapped, encoding="utf-8")
-            print(path.relative_to(ROOT))  # noqa: T201 - what a person who runs it reads
+            print(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":
