@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import markdown
+import markdown  # type: ignore[import-untyped]  # it ships no types
 import pytest
 from tests.contract.wrap_prose import ROOT, WIDTH, pages, paragraphs, wrap
 
