@@ -27,7 +27,7 @@ LINE = re.compile(r"assay (?P<typed>.*?)(?:  # exit code (?P<code>\d+))?")
 QUICK = {"trainer.max_epochs": "1", "device": "cpu", "baseline": "none", "hydra/launcher": "serial"}
 """What a training takes unless the page or `pytest -m long` says otherwise."""
 ALWAYS = {"start", "from_keras", "from_pytorch", "api"}
-RUN = {*ALWAYS, "tutorial_table", "tutorial_pictures", "tutorial_paper", "recipes", "troubleshooting"}
+RUN = {*ALWAYS, "gan", "tutorial_table", "tutorial_pictures", "tutorial_paper", "recipes", "troubleshooting"}
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,26 @@ def test_works_as_it_stands(page: str, folder: Path) -> None:
         elif block.kind == "text" and page in ("start", "troubleshooting"):
             assert block.text.strip() in " ".join(said.split())
     assert tried
+
+
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@pytest.mark.long
+def test_the_tutorial_shows_the_scores_of_its_run(folder: Path) -> None:
+    """As far as another processor rounds them: within two hundredths."""
+    page = blocks("tutorial_table")
+    exec(page[0].text, {})  # noqa: S102 - the page's own lines
+    (text,) = (block.text for block in page if block.kind == "text")
+    (typed,) = re.findall(r"^assay (train .*runs/first)$", "".join(block.text for block in page), re.M)
+    with unchanged_process():
+        shown = CliRunner().invoke(app, [*shlex.split(typed), "device=cpu"], env={"COLUMNS": "300"}).output
+    for line in text.splitlines():
+        start = " ".join(line.split()[:2])
+        (found,) = (" ".join(one.split()) for one in shown.splitlines() if " ".join(one.split()[:2]) == start)
+        assert NUMBER.sub("#", found) == NUMBER.sub("#", " ".join(line.split()))
+        pairs = zip(NUMBER.findall(line), NUMBER.findall(found), strict=True)
+        assert all(abs(float(a) - float(b)) <= 2 for a, b in pairs if "%" in line)
 
 
 @pytest.mark.parametrize("page", ["from_pytorch", "from_keras"])

@@ -177,7 +177,7 @@ def test_nothing_is_left_out_that_is_not_shown() -> None:
     assert [key for key in NOT_HERE if not any(re.search(key, text) for text in shown)] == []
 
 
-PYTHON = ("language_models", "objects", "predict", "results", "self_supervision", "train")
+PYTHON = ("data", "language_models", "objects", "predict", "results", "self_supervision", "train")
 
 
 @pytest.mark.parametrize("page", PYTHON)

@@ -77,9 +77,7 @@ def check(expected: str, found: str, name: str, exact: bool) -> None:
         new = [a if a == b or _close(a, b) else b for a, b in zip(old, new, strict=True)]
     if old != new:
         diff = "\n".join(difflib.unified_diff(old, new, f"golden {name}", f"now {name}", lineterm=""))
-        pytest.fail(
-            f"{diff}\n\nmeant? python -m tests.goldens.update, and a line in changes.md", pytrace=False
-        )
+        pytest.fail(f"{diff}\n\nmeant? python -m tests.goldens.update", pytrace=False)
 
 
 def _close(a: str, b: str) -> bool:

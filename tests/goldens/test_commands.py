@@ -1,4 +1,4 @@
-"""What users see of typical commands is what they saw before; see update.py and changes.md."""
+"""What users see of typical commands is what they saw before; see update.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each mistake is refused in the words of before; see update.py and changes.md."""
+"""Each mistake is refused in the words of before; see update.py."""
 
 from __future__ import annotations
 

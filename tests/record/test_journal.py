@@ -183,6 +183,6 @@ def test_a_writer_that_is_killed_loses_at_most_its_last_line(tmp_path: Path, kil
 
 
 def test_a_journal_of_another_version_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "journal.jsonl").write_text('{"event": "sweep", "version": 3, "overrides": []}\n')
-    with pytest.raises(AssayError, match="has version 3; this assay reads 2"):
+    (tmp_path / "journal.jsonl").write_text('{"event": "sweep", "version": 2, "overrides": []}\n')
+    with pytest.raises(AssayError, match="has version 2; this assay reads 1"):
         Journal.open(tmp_path)

@@ -1,4 +1,4 @@
-"""A data source of our own: how far diabetes has progressed, in grades."""
+"""A custom data source: how far diabetes has progressed, in grades."""
 
 from __future__ import annotations
 

@@ -108,8 +108,8 @@ class NiceLauncher(Launcher):
         with suppress(ProcessLookupError):  # what the job has left behind
             os.killpg(running.process.pid, signal.SIGKILL)
         with running.process as process:
-            said = process.stdout.read() if process.stdout is not None else ""
-        status = ExitStatus(process.returncode, said, seconds=time.monotonic() - running.start)
+            output = process.stdout.read() if process.stdout is not None else ""
+        status = ExitStatus(process.returncode, output, seconds=time.monotonic() - running.start)
         return outcome_after(running.job_spec, status, signal_sent=running.signal_sent)
 
 

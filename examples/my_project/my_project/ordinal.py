@@ -1,4 +1,4 @@
-"""Ordinal regression, a task of our own: classes that have an order, such as grades."""
+"""Ordinal regression, a custom task: classes that have an order, such as grades."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ordinal(SingleLabel):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Mean error in grades and quadratic kappa (Cohen 1968) first, then those of classes."""
-        said, targets = predictions.outputs.argmax(1), predictions.targets
+        predicted, targets = predictions.outputs.argmax(1), predictions.targets
         if targets is None:
             return []
         grades = np.arange(predictions.outputs.shape[1])
@@ -47,10 +47,10 @@ class Ordinal(SingleLabel):
 
         def statistic(weights: NDArray[Any]) -> dict[str, float]:
             counts = np.zeros(cost.shape)
-            np.add.at(counts, (targets, said), weights)
+            np.add.at(counts, (targets, predicted), weights)
             by_chance = np.outer(counts.sum(1), counts.sum(0)) / counts.sum()
             kappa = 1 - (cost * counts).sum() / (cost * by_chance).sum()
-            error = (np.abs(said - targets) * weights).sum() / weights.sum()
+            error = (np.abs(predicted - targets) * weights).sum() / weights.sum()
             return {"error in grades": float(error), "quadratic kappa": float(kappa)}
 
         return [*bootstrapped(statistic, len(targets)), *super().scores(predictions)]
@@ -61,8 +61,8 @@ class Ordinal(SingleLabel):
         if predictions.targets is None:
             return np.full(len(predictions.outputs), np.nan)
         expected = predictions.outputs @ np.arange(predictions.outputs.shape[1])
-        far: NDArray[Any] = np.abs(expected - predictions.targets)
-        return far
+        distance: NDArray[Any] = np.abs(expected - predictions.targets)
+        return distance
 
     @override
     def hardest_caption(self, predictions: StoredPredictions) -> str:

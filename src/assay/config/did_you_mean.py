@@ -12,6 +12,19 @@ _MOST = 24
 _NEAR = 2 / 3
 """From this likeness on, a slip: one letter of three."""
 _ALIKE = 0.75
+_ELSEWHERE = {
+    "epochs": "trainer.max_epochs",
+    "num_epochs": "trainer.max_epochs",
+    "steps": "trainer.max_steps",
+    "gpus": "trainer.devices",
+    "lr": "optimizer.lr",
+    "learning_rate": "optimizer.lr",
+    "wd": "optimizer.weight_decay",
+    "bs": "data.batch_size",
+    "workers": "data.num_workers",
+    "output_dir": "hydra.run.dir",
+}
+"""What other programs call it."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
@@ -52,6 +65,8 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     """The full key that an unread key was probably meant to be; empty where none is near."""
     of_logger = word.startswith("logger")  # which has a path, too
     all_keys = [key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))]
+    if word in _ELSEWHERE:
+        return _ELSEWHERE[word]
     parent, _, last = word.rpartition(".")
     inside = [key for key in all_keys if parent and key.startswith(f"{parent}.")]
     for among in (inside, all_keys):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = "journal.jsonl"
-VERSION: Final = 2
+VERSION: Final = 1
 _OF_JOB: Final = ("number", "fingerprint", "overrides", "token", "seed")
 """What a job is; all else is what has happened to it."""
 

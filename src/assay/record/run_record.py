@@ -305,8 +305,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
         if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):  # few; a matrix has many numbers
             for name in plain.keys() & {"metrics", "best", "matrices"}:
                 plain[name] = from_json_numbers(plain[name])
-        for name in ("sha256", "set_by", "lock_sha256"):  # the latter two as earlier versions wrote them
-            plain.pop(name, None)
+        plain.pop("sha256", None)
         try:
             record = msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:

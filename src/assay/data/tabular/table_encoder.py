@@ -237,8 +237,8 @@ class TableEncoder:
         """A fitted encoder."""
         encoder = cls()
         encoder.columns = msgspec.convert(plain["columns"], tuple[Column, ...])
-        encoder.csv = msgspec.convert(plain.get("csv", {}), dict[str, str])
-        encoder.target_forms = msgspec.convert(plain.get("target_forms", {}), dict[str, str])
+        encoder.csv = msgspec.convert(plain["csv"], dict[str, str])
+        encoder.target_forms = msgspec.convert(plain["target_forms"], dict[str, str])
         return encoder
 
 
