@@ -65,7 +65,7 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     """The full key that an unread key was probably meant to be; empty where none is near."""
     of_logger = word.startswith("logger")  # which has a path, too
     all_keys = [key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))]
-    if word in _ELSEWHERE:
+    if _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
         return _ELSEWHERE[word]
     parent, _, last = word.rpartition(".")
     inside = [key for key in all_keys if parent and key.startswith(f"{parent}.")]
