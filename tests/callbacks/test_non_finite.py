@@ -127,6 +127,21 @@ def test_a_score_that_validation_leaves_undefined_stops_no_run(train: Train, tmp
     assert math.isnan(run.result.metrics["val/auroc"])
 
 
+def test_a_monitored_score_that_is_undefined_is_not_blamed_on_the_learning_rate(train: Train) -> None:
+    @final
+    class Watch(Callback):
+        monitor = "val/correlation"
+
+        def on_validation_epoch_end(self, _: Any, pl_module: Any) -> None:
+            pl_module.log(self.monitor, math.nan)
+
+    run = train(*DIGITS, "callbacks=[non_finite]", callbacks=[Watch()], raise_errors=False)
+    assert run.record["reason"].startswith(
+        "val/correlation became nan in epoch 1, but val/loss is finite: val/correlation is undefined"
+    )
+    assert "optimizer.lr" not in (run.run_dir / "log.txt").read_text(encoding="utf-8").partition("nan")[2]
+
+
 def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:
     import lightning as L
 

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import shutil
+import struct
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,8 @@ from assay.run.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from assay.data.data_module import DataModule
 
@@ -203,6 +207,77 @@ def test_sixteen_bits_are_scaled_by_what_the_set_uses(
     datamodule = data_module(source)
     datamodule.setup()
     assert datamodule.spec.max_value == 4095
+
+
+COLORS = np.random.default_rng(1).integers(0, 4096, (2, 4, 5, 3)).astype(np.uint16)
+OPAQUE = np.full((4, 5, 1), 65_535, dtype=np.uint16)
+
+
+def png_chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def png_of_sixteen_bits(values: NDArray[np.uint16]) -> bytes:
+    """A PNG as the specification has it, which Pillow cannot write."""
+    height, width, channels = values.shape
+    color_type = {3: 2, 4: 6}[channels]
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    header = struct.pack(">IIBBBBB", width, height, 16, color_type, 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*one) for one in chunks)
+
+
+def tiff_of_sixteen_bits(values: NDArray[np.uint16], orientation: int = 1) -> bytes:
+    """An uncompressed TIFF of three colors."""
+    height, width, _ = values.shape
+    end = 8 + 2 + 12 * 10 + 4
+    shape = (256, 3, 1, width), (257, 3, 1, height), (258, 3, 3, end), (259, 3, 1, 1), (262, 3, 1, 2)
+    strips = (
+        (273, 4, 1, end + 6),
+        (274, 3, 1, orientation),
+        (277, 3, 1, 3),
+        (278, 3, 1, height),
+        (279, 4, 1, values.nbytes),
+    )
+    entries = b"".join(struct.pack("<HHII", *entry) for entry in (*shape, *strips))
+    bits = struct.pack("<3H", 16, 16, 16)
+    return b"II*\0" + struct.pack("<IH", 8, 10) + entries + bytes(4) + bits + values.astype("<u2").tobytes()
+
+
+@pytest.mark.parametrize("kind", ["RGB", "RGBA", "TIFF"])
+def test_colors_of_sixteen_bits_keep_them(tmp_path: Path, kind: str) -> None:
+    for index, values in enumerate(COLORS):
+        path = tmp_path / "ab"[index] / ("0.tif" if kind == "TIFF" else "0.png")
+        path.parent.mkdir()
+        pixels_of_file = np.concatenate([values, OPAQUE], -1) if kind == "RGBA" else values
+        write_content = tiff_of_sixteen_bits if kind == "TIFF" else png_of_sixteen_bits
+        path.write_bytes(write_content(pixels_of_file))
+    source = ImageFolder(str(tmp_path), in_memory=True, max_value="auto")
+    samples = source.read()["all"]
+    assert isinstance(samples, Samples)
+    assert source.max_value == 4095
+    expected = torch.from_numpy(COLORS.astype(np.int64) * 255 // 4095).permute(0, 3, 1, 2)
+    assert torch.equal(samples.inputs.long(), expected)
+    preprocess = Preprocess({"input_shape": [3, 4, 5], "input_dtype": "uint8"}, source=source)
+    with Image.open(path) as image:
+        assert torch.equal(preprocess.samples(image)[0][0].long(), expected[1])
+    whole = torch.from_numpy(COLORS[1].astype(np.int64) * 255 // 65_535).permute(2, 0, 1)
+    assert torch.equal(read_image(str(path)).long(), whole)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_colors_of_sixteen_bits_are_turned_as_their_exif_says(tmp_path: Path, suffix: str) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    plain = io.BytesIO(png_of_sixteen_bits(COLORS[0]))
+    path = tmp_path / f"0.{suffix}"
+    if suffix == "png":
+        head, tail = plain.getvalue()[:33], plain.getvalue()[33:]  # the signature and IHDR
+        path.write_bytes(head + png_chunk(b"eXIf", turned.tobytes()[6:]) + tail)
+    else:
+        path.write_bytes(tiff_of_sixteen_bits(COLORS[0], orientation=6))
+    expected = torch.from_numpy(np.rot90(COLORS[0], -1).astype(np.int64) * 255 // 4095).permute(2, 0, 1)
+    assert torch.equal(read_image(str(path), max_value=4095).long(), expected)
 
 
 def test_no_other_pictures_are_scaled(tmp_path: Path) -> None:

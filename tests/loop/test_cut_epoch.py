@@ -222,6 +222,17 @@ def test_a_trainer_is_pickled_while_it_trains() -> None:
     assert Pickles.copies == 12
 
 
+def test_the_process_that_spawned_the_others_saves_a_checkpoint(tmp_path: Path) -> None:
+    with silence_lightning():
+        trainer = quiet_trainer(strategy="ddp_spawn", devices=2)
+    install(trainer)
+    module = Line()
+    trainer.strategy.connect(module)
+    trainer.save_checkpoint(tmp_path / "after.ckpt")
+    saved = torch.load(tmp_path / "after.ckpt", weights_only=True)
+    assert torch.equal(saved["state_dict"]["net.weight"], module.net.weight)
+
+
 class WithoutGradients(torch.optim.SGD):
     """Calls the closure with gradients switched off, as Adafactor of transformers does."""
 

@@ -283,8 +283,14 @@ def _check_metrics(trainer: L.Trainer) -> None:
         loss = f"{name.partition('/')[0]}/loss"
         # Beside a finite loss a score is NaN that is undefined, as of a class that the subset lacks.
         is_undefined = loss in metrics and loss not in failed and bool(value.isnan().all())
-        if name in monitored or not is_undefined:
-            raise _error(f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}")
+        message = f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}"
+        if not is_undefined:
+            raise _error(message)
+        if name in monitored:
+            raise NonFiniteError(
+                f"{message}, but {loss} is finite: {name} is undefined for these samples",
+                hint=f"monitor {loss}, or split the data differently (data.split)",
+            )
 
 
 def _error(message: str) -> NonFiniteError:

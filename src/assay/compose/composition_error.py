@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
@@ -101,7 +106,7 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
     typed = dict(item.lstrip("+~").partition("=")[::2] for item in overrides)
     if isinstance(error, OverrideParseException) or "" in typed:
         override = error.override if isinstance(error, OverrideParseException) else f"={typed['']}"
-        return _unreadable(override, text)
+        return _unreadable(override, text, overrides, loader)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return _unknown_option(group, option, loader)
@@ -143,14 +148,21 @@ def _groups(loader: ConfigLoader) -> list[str]:
     return [name for name in names if name[0].isalpha() and name not in ("hydra", "train")]
 
 
-def _unreadable(override: str, text: str) -> ConfigError:
+def _unreadable(override: str, text: str, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
     key, equals, value = override.partition("=")
+    readable = [f"{key}=[]" if item == override else item for item in overrides]
     key = key.lstrip("+~ ")
     if not key:
         return ConfigError(f"{override!r} names no key", hint="write key=value")
     if not equals:
         hint = f"write {override}=VALUE, or ~{override} to leave it out"
         return ConfigError("has no value", key=override, hint=hint)
+    try:
+        loader.load_configuration("train", readable, RunMode.RUN)
+    except ConfigCompositionException as error:  # a misspelt key comes first
+        return composition_error(error, overrides, loader)
+    except HydraException:
+        pass
     hint = "close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'"
     return ConfigError(f"cannot parse the value {value}: {first_line(text)}", key=key, hint=hint)
 

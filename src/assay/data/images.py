@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -48,6 +49,8 @@ _LONGEST = 224
 """Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
 _MOST_VALUES = 65_535
 """The largest value of 16 bits."""
+_WIDE_COLORS = re.compile(r"(RGB[AX]?;16)([BLN])")
+"""Pillow's name of the bytes in a file, and their order."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
@@ -123,7 +126,7 @@ def decode(content: bytes, mode: str, size: Size, max_value: int | None) -> Tens
 def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
     """A picture of Pillow's as a tensor, as `read_image` makes it."""
     name, _ = MODES[mode]
-    plain = _to_convertible(turn_upright(image), max_value)
+    plain = turn_upright(_to_convertible(image, max_value))
     # torchvision's pil_to_tensor takes twice as long, as much as decoding a small picture does.
     pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
     decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
@@ -154,8 +157,8 @@ def largest_value(content: bytes | str, index: int = 0) -> int:
     del index
     source = io.BytesIO(content) if isinstance(content, bytes) else content
     with suppress(ValueError), _open_image(source) as image:
-        if image.mode.startswith("I"):
-            return int(np.asarray(image).max())
+        values = _wide_values(image)
+        return 0 if values is None else int(values.max())
     return 0
 
 
@@ -177,12 +180,17 @@ def _to_convertible(image: Image.Image, max_value: int | None) -> Image.Image:
     values = _wide_values(image)
     if values is not None:
         scaled = values.astype(np.uint32) * 255 // (max_value or _MOST_VALUES)
-        return Image.fromarray(scaled.clip(max=255).astype(np.uint8))
+        plain = Image.fromarray(scaled.clip(max=255).astype(np.uint8))
+        plain.info["exif"] = image.getexif().tobytes()
+        return plain
     return image.convert("RGBA") if image.mode in ("P", "PA") else image
 
 
 def _wide_values(image: Image.Image) -> NDArray[np.integer] | None:
-    """The values of a picture of 16 bits; None of 8."""
+    """The values of a picture of 16 bits, without its alpha; None of 8."""
+    lower = _lower_bytes(image)
+    if lower is not None:
+        return (np.asarray(image).astype(np.uint16) << 8 | lower)[..., :3]
     if image.mode == "F":
         raise ValueError("its values are real numbers (Pillow's mode F); expected 8 or 16 bits")
     if not image.mode.startswith("I"):
@@ -191,6 +199,23 @@ def _wide_values(image: Image.Image) -> NDArray[np.integer] | None:
     if values.min() < 0 or values.max() > _MOST_VALUES:
         raise ValueError(f"its values go from {values.min()} to {values.max()}; expected 8 or 16 bits")
     return values
+
+
+def _lower_bytes(image: Any) -> NDArray[np.uint16] | None:
+    """Of colors with 16 bits a channel, of which Pillow gives one byte: the upper one, or the second one."""
+    tiles = getattr(image, "tile", ())
+    order = _WIDE_COLORS.search(str(tiles))
+    if order is None:
+        return None
+    position = image.fp.tell()
+    image.fp.seek(0)
+    copy: Any = Image.open(io.BytesIO(image.fp.read()), formats=_FORMATS)
+    image.fp.seek(position)
+    other = order[1] + ("L" if order[2] == "B" else "B")
+    copy.tile = [
+        tile._replace(args=other if isinstance(tile.args, str) else (other, *tile.args[1:])) for tile in tiles
+    ]
+    return np.asarray(copy).astype(np.uint16)
 
 
 @contextmanager

@@ -217,7 +217,7 @@ def _modules_with_buffers(trainer: L.Trainer) -> list[torch.nn.Module]:
 
 
 def _gather(state: dict[str, Any], world_size: int) -> list[Any]:
-    if world_size == 1:
+    if world_size == 1 or not torch.distributed.is_initialized():  # the process that has spawned the others
         return [state]
     gathered: list[Any] = [None] * world_size
     on_cpu = tree_map(lambda leaf: leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf, state)

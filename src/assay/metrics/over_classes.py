@@ -27,6 +27,18 @@ _USUAL: Final[dict[str, Any]] = {
     "ignore_index": IGNORED,
 }
 """Options with which a metric is what its name says."""
+_MEANS: Final = {
+    **dict.fromkeys(("AUROC", "AveragePrecision"), ("macro", "weighted")),
+    **dict.fromkeys(("Precision", "Recall", "F1Score", "FBetaScore"), ("macro",)),
+}
+"""What a metric computes, and the means over classes that count absent ones."""
+
+
+def _kind(metric: Metric) -> str:
+    """Name what a metric computes, whatever the targets are like."""
+    name = type(metric).__name__
+    is_recall = name == "MulticlassAccuracy" and metric.average == "macro"
+    return "Recall" if is_recall else _KIND.sub("", name)
 
 
 def score_of(metric: Metric) -> str:
@@ -38,14 +50,11 @@ def score_of(metric: Metric) -> str:
     >>> score_of(MulticlassF1Score(3, average="macro", top_k=2))
     ''
     """
-    name = type(metric).__name__
     average = getattr(metric, "average", None) or ""
     is_usual = all(getattr(metric, option, usual) in (usual, None) for option, usual in _USUAL.items())
     if not is_usual or not type(metric).__module__.startswith(("torchmetrics.", "assay.metrics.")):
         return ""
-    kind = _KIND.sub("", name)
-    if name == "MulticlassAccuracy" and average == "macro":
-        return "Recall macro"
+    kind = _kind(metric)
     if kind == "Accuracy":
         return "" if average in {"weighted", "none"} else kind
     if kind == "MeanSquaredError" and not metric.squared:
@@ -61,16 +70,12 @@ def separate_classes(metric: Metric) -> str | None:
         those of masks, which average over the classes in masks or predictions.
     """
     options: Any = metric
-    name = type(metric).__name__
-    kind = _KIND.sub("", type(metric).__name__)
     is_whole = getattr(metric, "multidim_average", "global") == "global"
     of_torchmetrics = type(metric).__module__.startswith("torchmetrics.")
     if not of_torchmetrics or not is_whole or getattr(metric, "ignore_index", None) is not None:
         return None
-    is_curve = kind in ("AUROC", "AveragePrecision")
-    is_rate = kind in ("Precision", "Recall", "F1Score", "FBetaScore") or name == "MulticlassAccuracy"
-    average = "macro" if name.startswith("Binary") else getattr(metric, "average", None)
-    if not (is_curve or is_rate) or average not in (("macro", "weighted") if is_curve else ("macro",)):
+    average = "macro" if type(metric).__name__.startswith("Binary") else getattr(metric, "average", None)
+    if average not in _MEANS.get(_kind(metric), ()):
         return None
     options.average = "none"
     return str(average)

@@ -70,7 +70,7 @@ class Tracker:
         self._predict = predict
         self._num_terms = num_terms
         self.metrics = metrics.clone(prefix=f"{stage}/")
-        named = {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
+        named = self._named_metrics()
         by_head = isinstance(metrics, ByHead)
         self.scores = {
             name: f"{head}/{score}" if (head := by_head and name.rpartition("/")[0]) else score
@@ -157,7 +157,8 @@ class Tracker:
         if len(self.metrics):
             self._move_metrics(device)
             self._shape_empty_states()
-        counts = [count_classes(self._metric(name)).to(losses) for name in self._averages]
+        named = self._named_metrics()
+        counts = [count_classes(named[name]).to(losses) for name in self._averages]
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             everything = torch.cat([losses.flatten(), *(one.flatten() for one in counts)])
             torch.distributed.all_reduce(everything)
@@ -172,15 +173,16 @@ class Tracker:
                 computed = self.metrics.compute()
         for (name, average), count in zip(self._averages.items(), counts, strict=True):
             key = f"{self.stage}/{name}"
-            computed[key] = average_present(self._metric(name), computed[key], count, average)
+            computed[key] = average_present(named[name], computed[key], count, average)
         return {f"{self.stage}/loss": (losses[0] / losses[1]).sum().float(), **computed}
 
     def is_undefined(self, name: str, value: Any) -> bool:
         """Return whether a value is that of a metric of a class or label of which there was no sample."""
         return name.removeprefix(f"{self.stage}/") in self._averages and math.isnan(value)
 
-    def _metric(self, name: str) -> Metric:
-        return dict(self.metrics.items(keep_base=True, copy_state=False))[name]
+    def _named_metrics(self) -> dict[str, Metric]:
+        """All metrics, with the states of those that share one up to date."""
+        return {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
 
     def _move_metrics(self, device: torch.device) -> None:
         if device != self._device:  # list states grow with the epoch
@@ -198,7 +200,7 @@ class Tracker:
 
     def state(self) -> dict[str, Any]:
         """Return sums, metric states and pending batches for a checkpoint, in plain containers."""
-        metrics = {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
+        metrics = self._named_metrics()
         return {
             "loss_sum": self._loss_sum,
             "count": self._count,
@@ -236,8 +238,8 @@ class Tracker:
         ]
         self._bytes = sum(one.nbytes for _, _, *pair in self._pending for one in pair)
         self._device = None  # the states may be on another device
-        for name, metric in self.metrics.items(keep_base=True, copy_state=False):
-            saved = state["metrics"].get(str(name), {})
+        for name, metric in self._named_metrics().items():
+            saved = state["metrics"].get(name, {})
             for key in metric._defaults.keys() & saved.keys():
                 setattr(metric, key, saved[key])
-            metric._update_count = state["updates"].get(str(name), 0)
+            metric._update_count = state["updates"].get(name, 0)
