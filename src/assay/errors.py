@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """A full disk, a quota, a read-only file system."""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import nn
 
-_NUMBERED: Final = re.compile(r"\d[a-z]?$")
+_NUMBERED = re.compile(r"\d[a-z]?$")
 """The end of a layer's name: `layer3`, `blocks.0`, and Inception's `Mixed_5b`."""
 
 

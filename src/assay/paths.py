@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 CODE_DIR = Path(__file__).resolve().parent
 """Folder of the code."""
@@ -18,8 +17,8 @@ def project_conf(folder: Path | None = None) -> Path | None:
     return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None
 
 
-PROJECT: Final = "project"
-COMMAND_LINE: Final = "command-line"
+PROJECT = "project"
+COMMAND_LINE = "command-line"
 """Who added a folder to Hydra's search path; the latter is Hydra's own name for --config-dir."""
 
 
@@ -29,7 +28,7 @@ def config_folders(config_dir: Path | None = None) -> list[Path]:
     return list({folder.resolve(): folder for folder in folders}.values())
 
 
-PACKAGES: Final = {
+PACKAGES = {
     "experiment": "_global_",
     "debug": "_global_",
     "task": "_global_",

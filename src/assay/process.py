@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import psutil
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
 
-COLLECT: Final = (10_000, 20, 20)
+COLLECT = (10_000, 20, 20)
 """Thresholds of the garbage collector: a job begins with hundreds of thousands of objects that stay."""
-_PARENT: Final = "ASSAY_PARENT"
-_GRACE: Final = 10.0
+_PARENT = "ASSAY_PARENT"
+_GRACE = 10.0
 """Seconds that processes have to end when one has died, or once a second signal has come."""
-_LOOK_EVERY: Final = 1.0
-_PR_SET_PDEATHSIG: Final = 1
-_PR_SET_CHILD_SUBREAPER: Final = 36
-_PATIENT: Final = 2
+_LOOK_EVERY = 1.0
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENT = 2
 """How often Ctrl-C asks, before the processes are killed."""
 
 
@@ -162,7 +162,7 @@ def _watch(parent: int, number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
-STOP_SIGNALS: Final = tuple(
+STOP_SIGNALS = tuple(
     signal.Signals[name]
     for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
     if name in signal.Signals.__members__

@@ -5,9 +5,7 @@ SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generato
 
 from __future__ import annotations
 
-from typing import Final
-
-_MASK: Final = (1 << 64) - 1
+_MASK = (1 << 64) - 1
 
 
 def splitmix64(state: int) -> int:

@@ -10,7 +10,7 @@ import re
 import sys
 import textwrap
 import traceback
-from typing import IO, TYPE_CHECKING, Any, Final, final
+from typing import IO, TYPE_CHECKING, Any, final
 
 import rich.console
 from rich.segment import Segment
@@ -128,9 +128,9 @@ def print_rows(
         console.print(line)
 
 
-_COMMAND: Final = re.compile(r"(^|[:&] )assay ")
+_COMMAND = re.compile(r"(^|[:&] )assay ")
 """In a line that is to be copied, which is not broken."""
-NO_BREAK: Final = "\u00a0"
+NO_BREAK = "\u00a0"
 """A space at which no line is broken."""
 
 
@@ -167,7 +167,7 @@ def _print_exception(kind: type[BaseException], error: BaseException, where: Tra
 
 
 # Marks of any place, a mathematical formula's among them; and those that begin a list.
-_MARKS: Final = re.compile(r"([\\`*_\[\]|~#^$]|^[+-])")
+_MARKS = re.compile(r"([\\`*_\[\]|~#^$]|^[+-])")
 
 
 def escape_markdown(text: object) -> str:

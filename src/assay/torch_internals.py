@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.optim.optimizer as of_torch
@@ -41,12 +41,12 @@ __all__ = [
 ]
 
 
-MODULE_CALL: Final = torch.nn.Module._call_impl.__code__
+MODULE_CALL = torch.nn.Module._call_impl.__code__
 """What runs whenever a module is called; a frame of it holds the module and its inputs."""
 
 
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_MAX: Final = -4
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
 
 
 def keep_freed_memory() -> None:

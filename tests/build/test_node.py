@@ -277,11 +277,10 @@ def test_the_best_epoch_by_accuracy_is_kept(train: Train) -> None:
     ("sweeper", "checkpoint", "error"),
     [
         ({}, {"monitor": "val/accuracy", "mode": "auto"}, ""),
-        ({}, {"monitor": "val/accuracy", "mode": "force_min"}, ""),
         ({"objective": "val/mae", "direction": None}, {}, ""),
-        ({"objective": "val/accuracy", "direction": "min"}, {}, "force_minimize"),
+        ({"objective": "val/accuracy", "direction": "min"}, {}, "looks for the worst"),
         ({"objective": ["val/loss", "val/accuracy"], "direction": "maximize"}, {}, "looks for the worst"),
-        ({"objective": "val/accuracy", "direction": "force_minimize"}, {}, ""),
+        ({"objective": "val/accuracy", "direction": "maximise"}, {}, "neither minimize nor maximize"),
         ({"objective": "val/unknown"}, {}, "has to be stated"),
     ],
 )

@@ -22,7 +22,7 @@ from assay.build.run_length import RunLength
 from assay.check.optimization import Curve, follow_lr, lr_curve, unfinished_schedule_warnings
 from assay.check.prove import Prover
 from assay.check.step import Memory, batch_sizes, check_capacity
-from assay.check.values import STEP_COUNTS
+from assay.check.values import LIMITS
 from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options
 from assay.compose.recipe import settle_recipe
@@ -298,9 +298,7 @@ def test_every_count_of_torchs_schedulers_is_checked() -> None:
             continue
         for parameter in inspect.signature(kind).parameters.values():
             whole = parameter.annotation in ("int", "int | None", int, int | None, "Iterable[int]")
-            assert not whole or parameter.name in {*STEP_COUNTS, "last_epoch", "cooldown", "patience"}, (
-                f"{name}.{parameter.name}"
-            )
+            assert not whole or parameter.name in LIMITS["scheduler"], f"{name}.{parameter.name}"
 
 
 # -- optimizers

@@ -64,7 +64,7 @@ def test_only_targets_calls_what_a_config_names() -> None:
         and not isinstance(call.args[0], ast.Constant)
     ]
     assert sorted({*looked_up}) == [
-        *("__init__", "sweep.definition", "sweep.worker.fork_server", "targets.resolve"),
+        *("__init__", "sweep.definition", "sweep.worker.fork_server", "targets.resolve", "targets.trust"),
     ]
 
 

@@ -120,7 +120,6 @@ REFUSED = [
     ("experiment/a", "defaults: [{override /model: mpl}]", "mpl"),
     ("experiment/a", "defaults: [{override /model: mlp}]\nmodel: {widhts: [8]}", "widhts"),
     ("experiment/a", "trainer: {max_epoch: 3}", "max_epoch"),
-    ("experiment/a", "callbacks: {ema: {decya: 0.9}}", "decya"),
     ("data/a", "defaults: [table, _self_]\nsplit: {vall: 0.2}", "vall"),
     ("device/a", "acelerator: cpu", "acelerator"),
     ("project", "trusted_package: [a]", "trusted_package"),

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from assay.analysis.objective import RARE, describe_metric, is_better_low, metric_keys
 from assay.analysis.run import (
@@ -213,8 +213,8 @@ def _stated_objective(runs: Sequence[Run]) -> str:
     return f"{name}:{direction[:3]}" if is_stated and is_logged else ""
 
 
-_OBJECTIVE: Final = ("hydra.sweeper.objective=", "hydra.sweeper.direction=")
-_MONITOR: Final = "callbacks.checkpoint.monitor"
+_OBJECTIVE = ("hydra.sweeper.objective=", "hydra.sweeper.direction=")
+_MONITOR = "callbacks.checkpoint.monitor"
 
 
 def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") -> ConfigError:
@@ -256,7 +256,7 @@ def _choose_metric(
     return metric, [f"ordered by {metric}: {reason if unlike else 'one class is rare'}"]
 
 
-_OF_RARE: Final = ("average_precision", "f1", "auroc")
+_OF_RARE = ("average_precision", "f1", "auroc")
 """Scores that a model which never predicts a rare class does not win by, the best first."""
 
 
@@ -304,8 +304,8 @@ def _quantity(metric: str, run: Run, configs: ConfigValues) -> str:
     return metric if target.endswith("AUROC") else describe_metric(metric, target, average, positive)
 
 
-_WRITTEN: Final = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
-_ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+_WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -559,7 +559,7 @@ def groups_csv(rows: Sequence[Row], objectives: Sequence[Objective]) -> str:
     return csv_text(pd.DataFrame(lines, dtype=object))
 
 
-_STATISTICS: Final = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
+_STATISTICS = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
 
 
 def score_columns(row: Row, metrics: Iterable[str]) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
@@ -136,16 +136,16 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
             raise ConfigError(message, key=key, hint=f"there is: {', '.join(sorted(scores))}")
 
 
-RARE: Final = 0.2
+RARE = 0.2
 """Share of the samples below which the smaller of two classes is rare."""
-_OF_A_CLASS: Final = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
-_SHARES: Final = re.compile(
+_OF_A_CLASS = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
+_SHARES = re.compile(
     r"(?<![a-z])"
     r"(accuracy|precision|recall|f1|auroc|specificity|sensitivity|iou|dice|exact match|one_nn)"
     r"(?![a-z])"
 )
-_NO_SHARE: Final = re.compile(r"(loss|error|mae|mse|rmse|seconds)$")
-_STAGES: Final = ("train/", "val/", "test/")
+_NO_SHARE = re.compile(r"(loss|error|mae|mse|rmse|seconds)$")
+_STAGES = ("train/", "val/", "test/")
 Shares = Mapping[str, bool]
 """Whether a score is a share of a whole, by its name without its subset, as a record says it."""
 
@@ -208,7 +208,7 @@ def _is_percent(name: str, value: float, shares: Shares | None) -> bool:
     return is_share(name, shares) and not (value < 0 or value > 1)
 
 
-BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")
+BASELINES = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")
 """What can be asked for, beside `auto` and `none`."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
 
-FILE: Final = "out_of_fold.parquet"
+FILE = "out_of_fold.parquet"
 
 
 @final

@@ -7,7 +7,7 @@ import os
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from assay.analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 from assay.errors import AssayError
@@ -115,7 +115,7 @@ def _read_run(path: Path) -> Run:
     )
 
 
-_OF_THE_RECORD: Final = (
+_OF_THE_RECORD = (
     *("name", "started", "seconds", "seed", "fold", "fingerprint", "config_fingerprint", "choices", "best"),
     *("directions", "shares", "data_sha256", "interpolations"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import yaml
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.record.journal import JobRecord
     from assay.record.run_record import Cause, JobStatus
 
-_WORDS: Final = {"true": True, "false": False, "null": None}
+_WORDS = {"true": True, "false": False, "null": None}
 
 
 def plain_value(value: Any) -> Any:
@@ -119,7 +119,7 @@ def _unquote(value: str) -> str:
     return value[1:-1] if quoted else value
 
 
-_LONG: Final = 8
+_LONG = 8
 """Characters of a number that was probably drawn, not typed."""
 
 
@@ -150,9 +150,9 @@ def format_values(values: Mapping[str, str | None]) -> str:
     return " ".join(f"{key}={value}" for key, value in shorten_values(values).items())
 
 
-_MOST: Final = 6
+_MOST = 6
 """Columns for keys that were not typed, at most."""
-_FINGERPRINT: Final = "config"
+_FINGERPRINT = "config"
 Values = list[dict[str, str | None]]
 
 
@@ -231,11 +231,11 @@ def _list_untyped(runs: Sequence[Run], configs: ConfigValues) -> list[str]:
     return [key for key in keys if len({row.get(key) for row in rows}) > 1]
 
 
-FILE: Final = "config.yaml"
-_SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
-OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "fold", "started", "seconds")
+FILE = "config.yaml"
+_SOURCE = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
+OF_THE_RECORD = ("status", "cause", "name", "seed", "fold", "started", "seconds")
 """What a record says beside the config, under these keys."""
-_LARGEST: Final = 8 << 20
+_LARGEST = 8 << 20
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -291,7 +291,7 @@ class ConfigValues:
         return whole or _parse_config(run, text)
 
 
-_PIECES: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
+_PIECES = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 
 
 def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> dict[str, str]:

@@ -8,7 +8,7 @@ import itertools
 import math
 import statistics
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from assay.quoting import format_number, pluralize
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from assay.analysis.run import Run
 
 
-LEVEL: Final = 0.95
+LEVEL = 0.95
 """Of the intervals; differences with p < 1 - LEVEL are called more than noise."""
-WELCH: Final = "Welch's t-test"
-PAIRED: Final = "paired t-test"
-OVER_FOLDS: Final = "corrected resampled t-test"
-SIGN_FLIP: Final = "exact sign-flip test"
+WELCH = "Welch's t-test"
+PAIRED = "paired t-test"
+OVER_FOLDS = "corrected resampled t-test"
+SIGN_FLIP = "exact sign-flip test"
 """Names of the tests in messages."""
-_ROUNDING: Final = 1e-6
+_ROUNDING = 1e-6
 """Share of a score below which differences are rounding: most scores are computed in float32."""
 
 
@@ -158,9 +158,9 @@ def welch_gap(a: Sequence[float], b: Sequence[float]) -> Gap | None:
     return Gap(WELCH, statistics.fmean(a) - statistics.fmean(b), math.sqrt(total), 1 / sum(shares))
 
 
-POWER: Final = 0.8
+POWER = 0.8
 """Share of cases in which a difference that is there is to be told."""
-_MOST_PAIRS: Final = 2000
+_MOST_PAIRS = 2000
 
 
 def count_pairs(difference: float, std: float, level: float = 1 - LEVEL) -> int:
@@ -320,9 +320,9 @@ def _pair_scores(*groups: Sequence[tuple[Run, float]]) -> list[tuple[float, floa
     return [(first[key], second[key]) for key in shared] if is_paired and is_unique else []
 
 
-RATE: Final = 0.05
+RATE = 0.05
 """Share of the kept changes that may be noise."""
-_DECAY: Final = 1.6
+_DECAY = 1.6
 
 
 def level_of_next(kept: Sequence[bool]) -> float:

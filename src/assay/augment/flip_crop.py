@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from assay.errors import check_numbers
 from assay.task.segmentation import IGNORED
 
-_MULTIPLIER: Final = 2654435761
+_MULTIPLIER = 2654435761
 """The golden ratio of 2**32 (Knuth), which spreads small differences over the upper bits."""
 
 

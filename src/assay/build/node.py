@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
@@ -102,7 +102,7 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     return named[0] if len(named) == 1 else key
 
 
-NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "data": ("spec",),
     "scheduler": ("interval", "frequency", "monitor"),
     "trainer": ("compile", "channels_last", "interface", "matmul_precision", "micro_batch", "timeout_s"),
@@ -144,11 +144,11 @@ def build_metrics(config: DictConfig) -> dict[str, Any]:
 
 
 Mode = Literal["min", "max"]
-AUTO: Final = "auto"
-FORCED: Final = ("force_min", "force_max")
-WRITTEN: Final = (AUTO, "min", "max", *FORCED)
+AUTO = "auto"
+FORCED = ("force_min", "force_max")
+WRITTEN = (AUTO, "min", "max", *FORCED)
 """What a `mode` may say."""
-_WORDS: Final = {"min": "lower", "max": "higher"}
+_WORDS = {"min": "lower", "max": "higher"}
 
 
 def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
@@ -220,7 +220,7 @@ def is_loss(metric: str) -> bool:
     return metric.replace("/", "_").rpartition("_")[2] == "loss"
 
 
-_ONLY_DRAWN: Final = re.compile(
+_ONLY_DRAWN = re.compile(
     "CohenKappa|Matthews|Hinge|Coverage|Cosine|ExplainedVariance|RankCorr|Similarity|Angle|Quality"
 )
 """Metrics of torchmetrics whose values leave the bounds, 0 and 1, that they declare for plots."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import torch
 from msgspec import Meta
@@ -254,14 +254,14 @@ def _batches(count: int) -> str:
     return pluralize(count, "batch", "batches")
 
 
-_DEFAULTS: Final = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
-_MOST_EPOCHS: Final = 200
-_CHANNELS_LAST_FROM: Final = 16
+_DEFAULTS = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
+_MOST_EPOCHS = 200
+_CHANNELS_LAST_FROM = 16
 """Pixels of a side, from which convolutions on a CPU are faster where channels lie last in memory."""
-_FEW_PICTURES: Final = 5000
-_SMALL_PICTURE: Final = 64
+_FEW_PICTURES = 5000
+_SMALL_PICTURE = 64
 """Pixels of a side, below which what networks learnt of larger pictures helps little."""
-_SCALES: Final = {"SGD": 30.0, "Adagrad": 10.0}
+_SCALES = {"SGD": 30.0, "Adagrad": 10.0}
 """Optimizers whose learning rates are not those of Adam."""
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
 import torch
@@ -92,7 +92,7 @@ def silence_lightning() -> Iterator[None]:
                 logging.getLogger(name).setLevel(level)
 
 
-VARIABLE: Final = "PYTORCH_NVML_BASED_CUDA_CHECK"
+VARIABLE = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -12,14 +12,14 @@ from assay.config.serialize import value_of
 from assay.config.unread_keys import SHARDED
 from assay.errors import AssayError
 
-WORLD_SIZES: Final = (
+WORLD_SIZES = (
     *("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
     "JSM_NAMESPACE_SIZE",
 )
 """How torchrun, srun, mpirun and jsrun tell a process how many of it there are."""
-RUN_ID: Final = "assay.run.ranks"
+RUN_ID = "assay.run.ranks"
 """What `TORCHELASTIC_RUN_ID` is in the ranks that assay starts."""
-_DISTRIBUTED: Final = ("ddp", "deepspeed")
+_DISTRIBUTED = ("ddp", "deepspeed")
 
 
 def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
 import torch
@@ -16,7 +16,7 @@ from assay.task.task import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
-BATCH_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _MOST_VALUES = 1 << 24
 """Limit for all samples together, which stay in memory."""
 

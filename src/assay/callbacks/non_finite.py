@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
 import torch
 from lightning.pytorch.callbacks import Callback
@@ -83,7 +83,7 @@ def non_finite_weights(module: nn.Module) -> list[str]:
 
 log = logging.getLogger("assay")
 
-_ON_ACCELERATOR: Final = 16
+_ON_ACCELERATOR = 16
 
 
 class _Step(NamedTuple):

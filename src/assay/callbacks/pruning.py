@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 
-_TRAIN: Final = "train/"
+_TRAIN = "train/"
 
 
 class Pruned(Exception):  # noqa: N818 - it is not an error
@@ -141,7 +141,7 @@ def _validates_each_epoch(trainer: L.Trainer) -> bool:
     return bool(interval == math.inf or interval >= trainer.num_training_batches)
 
 
-STUDY: Final = "sweep"
+STUDY = "sweep"
 """Name of the one study in a file."""
 
 

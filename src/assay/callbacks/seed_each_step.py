@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from assay.splitmix import splitmix64
 if TYPE_CHECKING:
     import lightning as L
 
-_STAGES: Final = {"step": 1, "epoch": 2, "val": 3, "test": 4}
+_STAGES = {"step": 1, "epoch": 2, "val": 3, "test": 4}
 
 
 @final

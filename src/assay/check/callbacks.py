@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch.callbacks as lightning_callbacks
 import torch
@@ -58,7 +58,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         raise ConfigError(message, key=key, hint=hint)
 
 
-_OTHERWISE: Final = {
+_OTHERWISE = {
     "LearningRateFinder": (
         "it changes the learning rate after the schedule was made from it",
         "assay train -m sweep=lr finds one, and with it the weight decay",
@@ -127,7 +127,7 @@ def check_whitening(trainer: Any, model: nn.Module, input_shape: Sequence[int]) 
             callback.find_convolution(model, int(input_shape[0]))
 
 
-_COUNTS: Final = ("epoch", "step")
+_COUNTS = ("epoch", "step")
 """What Lightning logs, or has at hand, in every run."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Failure = tuple[int, "Sequence[str]", AssayError]
 """Number of a job, its overrides, and why it cannot run."""
-_MOST: Final = 10
+_MOST = 10
 """Different errors to show."""
 
 
@@ -244,4 +244,6 @@ def _check_targets(config: DictConfig) -> None:
         if not isinstance(node, DictConfig) or not node.get("_target_"):
             may_go = key.startswith(("callbacks.", "logger."))
             hint = f"~{key}" if may_go else f"{key}._target_=…, or leave {key} as it is"
+            if isinstance(node, str) and "." not in key:
+                hint = f"a file chooses an option under `defaults`: - override /{key}: {node}"
             raise ConfigError("does not name a class: it has no _target_", key=key, hint=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch.callbacks import WeightAveraging
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay.torch_internals import FakeTensorMode
 
 
-_PRECISIONS: Final = ("32-true", "32", "bf16-mixed", "bf16", "bf16-true")
+_PRECISIONS = ("32-true", "32", "bf16-mixed", "bf16", "bf16-true")
 
 
 def check_sharded(config: DictConfig) -> None:

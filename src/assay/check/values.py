@@ -6,7 +6,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -38,15 +38,16 @@ _BELOW_ONE = Annotated[float, Meta(ge=0, lt=1)]
 SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 _KEPT = Annotated[int, Meta(ge=0, le=1000)]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
-_LIMITS: Mapping[str, Mapping[str, Any]] = {
+LIMITS: Mapping[str, Mapping[str, Any]] = {
     "optimizer": {
         "lr": Annotated[float, Meta(gt=0, le=100)],
         **dict.fromkeys(("momentum", "alpha"), _BELOW_ONE),
         **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
     },
     "scheduler": {
-        **dict.fromkeys(("T_0", "T_max", "T_mult", "milestones", "step_size", "step_size_up"), _COUNT),
-        **dict.fromkeys(("epochs", "steps_per_epoch", "total_iters", "total_steps"), _COUNT),
+        **dict.fromkeys(("T_0", "T_max", "T_mult", "milestones", "epochs", "steps_per_epoch"), _COUNT),
+        **dict.fromkeys(("step_size", "step_size_up", "step_size_down"), _COUNT),
+        **dict.fromkeys(("total_iters", "total_steps"), _COUNT),
         **dict.fromkeys(("cooldown", "patience"), Annotated[int, Meta(ge=0)]),
         "gamma": Annotated[float, Meta(gt=0)],
         "last_epoch": Annotated[int, Meta(le=-1)],
@@ -127,7 +128,7 @@ def check_numbers(config: DictConfig) -> None:
             continue
         key = source_key(config, entry.key)
         group = entry.key.partition(".")[0]
-        kind = _LIMITS.get(group, {}).get(str(name))
+        kind = LIMITS.get(group, {}).get(str(name))
         if kind is not None:
             check_value(key, value, kind)
         # Infinity has a meaning for activations.
@@ -284,7 +285,7 @@ def _path(full: str, node: DictConfig, name: str) -> Path | None:
     return Path(value) if isinstance(value, str) else None
 
 
-_KIND: Final = ".ModelCheckpoint"
+_KIND = ".ModelCheckpoint"
 
 
 def check_output_paths(config: DictConfig) -> None:

@@ -8,7 +8,7 @@ import shutil
 import socket
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 from torch import distributed as dist
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_FILE_BYTES: Final = 1 << 28
+_FILE_BYTES = 1 << 28
 """Of a file of shards, which is in memory a second time while it is written."""
 
 

@@ -12,7 +12,7 @@ import json
 import re
 import warnings
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import torch
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 _Kind = TypeVar("_Kind")
-KEY: Final = "shards"
+KEY = "shards"
 """Of a checkpoint, what says where its shards are."""
-MANIFEST: Final = "manifest.json"
-FOLDER: Final = re.compile(r"shards-\d+-[0-9a-f]{12}", re.ASCII)
-_FILE: Final = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
+MANIFEST = "manifest.json"
+FOLDER = re.compile(r"shards-\d+-[0-9a-f]{12}", re.ASCII)
+_FILE = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
 
 
 class Shards(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def _convert(value: Any, kind: type[_Kind], path: Path) -> _Kind:
         raise AssayError(f"{path} has an invalid entry about its shards: {error}") from error
 
 
-_PART: Final = "sharded_tensor"
+_PART = "sharded_tensor"
 
 
 def split(checkpoint: Any) -> tuple[Any, dict[str, Any]]:

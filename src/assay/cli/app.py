@@ -7,7 +7,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 from typer.core import TyperGroup
@@ -35,14 +35,14 @@ Start with:
   assay train --help                 how to write overrides
 """
 
-_GROUPS: Final[dict[str, Sequence[Callable[..., None]]]] = {
+_GROUPS: dict[str, Sequence[Callable[..., None]]] = {
     "Train": (train, try_change, resume, reproduce),
     "Look": (check, data, configs, explain, profile, tune, info, cache),
     "Compare": (ls, compare, best, report, diff, rm),
     "Use": (evaluate, predict, export),
     "Project": (new, add, schema, convert),
 }
-_COMPOSING: Final = (train, try_change, check, data, profile, tune)
+_COMPOSING = (train, try_change, check, data, profile, tune)
 """They take overrides of a whole config."""
 
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, final
+from typing import TYPE_CHECKING, Any, TextIO, final
 
 import typer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION = 1
 """Of every document. It rises when a field goes or comes to mean something else, not when one is added."""
 
 

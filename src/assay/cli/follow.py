@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Follow = Annotated[
     bool, typer.Option("--follow", help="Update after each change, until no run is running any more.")
 ]
-_TICK: Final = 1.0
+_TICK = 1.0
 """Seconds between two looks, at least."""
-_WATCHED: Final = ("record.json", "metrics.csv", "journal.jsonl")
+_WATCHED = ("record.json", "metrics.csv", "journal.jsonl")
 
 
 def check_form(form: str) -> None:

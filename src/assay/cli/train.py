@@ -58,6 +58,10 @@ def train(
     if cfg:
         _print_config(document, typed, package, config_dir, multirun=multirun)
         return
+    if package:
+        raise ConfigError(
+            "chooses a node for --cfg to print", key="--package", hint="--cfg job --package data"
+        )
     if multirun or is_multirun(typed, config_dir):
         from assay.sweep.session import start_sweep
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.errors import (
     ConfigCompositionException,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hydra.core.config_loader import ConfigLoader
 
-_PLAIN: Final = (
+_PLAIN = (
     (
         r"Ambiguous value for argument '([^=]+)=(.*?)'(?:\s|$)",
         "{1} are several values, but this is a single run",
@@ -66,16 +66,16 @@ _PLAIN: Final = (
     ),
 )
 """Patterns of Hydra's messages, and the message and hint that replace them."""
-_UNKNOWN: Final = re.compile(
+_UNKNOWN = re.compile(
     r"(?:Could not|Invalid Defaults List) (override|delete)(?: from config\.)?[^']*'/?([^'@:]+)"
 )
-_RENAMED: Final = {
+_RENAMED = {
     "hydra.launcher.n_jobs": "hydra.launcher.jobs_at_once",
     "hydra.sweeper.n_jobs": "hydra.launcher.jobs_at_once",
     "hydra.sweeper.n_trials": "hydra.sweeper.num_trials",
 }
 """Keys of Hydra's plugins, and those that mean the same."""
-_NO_OPTION: Final = re.compile(
+_NO_OPTION = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )
 
@@ -206,7 +206,7 @@ def _unknown_key(
     return ConfigError(f"unknown key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
 
 
-_LISTS: Final = {"callbacks": "default", "logger": "csv"}
+_LISTS = {"callbacks": "default", "logger": "csv"}
 """Groups of which several options are chosen, and which is by default."""
 
 

@@ -6,7 +6,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import yaml
 from omegaconf import OmegaConf
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
     Tree = dict[str, Any]
 
-_GROUPS: Final = {"model": "module", "module": "module", "data": "data", "datamodule": "data"}
+_GROUPS = {"model": "module", "module": "module", "data": "data", "datamodule": "data"}
 """Groups of the template and its forks whose options become options of one of assay's."""
-_PARTS: Final = ("trainer", "callbacks", "logger")
+_PARTS = ("trainer", "callbacks", "logger")
 """Groups whose values go into experiments."""
-_SAME: Final = ("name", "seed", "tags")
-_TYPED: Final = {
+_SAME = ("name", "seed", "tags")
+_TYPED = {
     "debug": "debug=one_batch, overfit, anomaly, profiler or small",
     "hparams_search": "assay train -m hydra/sweeper=optuna KEY='interval(…)', or a file in conf/sweep",
     "hydra": "hydra.run.dir=FOLDER hydra.sweep.dir=FOLDER",
     "eval": "assay eval RUN",
 }
 """What does the same as the options of other groups."""
-_DEVICES: Final = {
+_DEVICES = {
     "cuda": "gpu",
     "cpu ddp": "ddp_cpu",
     **dict.fromkeys(("gpu ddp", "cuda ddp", "auto ddp"), "ddp"),
 }
-_PRECISIONS: Final = {"16": "fp16", "bf16": "bf16", "32": "fp32", "64": "fp64", "None": "fp32"}
-_LOGGERS: Final = {"TensorBoardLogger": "tensorboard", "WandbLogger": "wandb", "MLFlowLogger": "mlflow"}
-_INCLUDED: Final = re.compile(r"(Rich|TQDM)?(ProgressBar|ModelSummary)|LearningRateMonitor|CSVLogger")
+_PRECISIONS = {"16": "fp16", "bf16": "bf16", "32": "fp32", "64": "fp64", "None": "fp32"}
+_LOGGERS = {"TensorBoardLogger": "tensorboard", "WandbLogger": "wandb", "MLFlowLogger": "mlflow"}
+_INCLUDED = re.compile(r"(Rich|TQDM)?(ProgressBar|ModelSummary)|LearningRateMonitor|CSVLogger")
 """Lightning's classes whose work is done in any case."""
-_IGNORED: Final = re.compile(
+_IGNORED = re.compile(
     r"_target_|default_root_dir|logger|callbacks|devices|use_distributed_sampler|inference_mode|enable_\w+"
     r"|num_sanity_val_steps|ckpt_path|task_name|train|test|hydra|extras"
 )

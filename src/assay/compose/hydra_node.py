@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from assay.config.tree import Entry
     from assay.targets.trust import Trust
 
-HYDRAS_OWN: Final = {
+HYDRAS_OWN = {
     "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.launcher.serial.SerialLauncher",
     "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
 }
 """Hydra's own options, called `basic`, and what does the same here."""
-SWEEP_PARTS: Final = {
+SWEEP_PARTS = {
     "hydra.launcher": (
         "assay.sweep.launcher.local.LocalLauncher",
         "assay.sweep.launcher.ray.RayLauncher",
@@ -41,7 +41,7 @@ SWEEP_PARTS: Final = {
     ),
 }
 """All of assay's that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""
-_INSTEAD: Final = {
+_INSTEAD = {
     "submitit_local": "hydra/launcher=local",
     "submitit": "hydra/launcher=slurm",
     "joblib": "hydra/launcher=local hydra.launcher.jobs_at_once=4",
@@ -51,14 +51,14 @@ _INSTEAD: Final = {
     **dict.fromkeys(("ax", "nevergrad"), "hydra/sweeper=optuna"),
 }
 """Words in the names of Hydra's launchers and sweepers, and what does the same; see docs/convert.md."""
-_CAN_BE_CUSTOM: Final = (
+_CAN_BE_CUSTOM = (
     "hydra.launcher._target_",
     "hydra.sweeper._target_",
     "hydra.sweeper.sampler._target_",
 )
 _SEARCH = re.compile(r"optuna\.(samplers|pruners)\.[A-Z]\w*", re.ASCII)
-_NO_LOGGING: Final = {"version": 1, "root": None, "disable_existing_loggers": False}
-_NOT_READ: Final[Mapping[str, Any]] = {
+_NO_LOGGING = {"version": 1, "root": None, "disable_existing_loggers": False}
+_NOT_READ: Mapping[str, Any] = {
     "callbacks": {},
     "job.env_set": {},
     "sweep.subdir": None,
@@ -66,7 +66,7 @@ _NOT_READ: Final[Mapping[str, Any]] = {
     "hydra_logging": _NO_LOGGING,
 }
 """What Hydra's own command line would act on, and assay does not."""
-_RUNS: Final = {
+_RUNS = {
     "hydra.launcher.setup": "a shell runs these lines",
     "hydra.launcher.additional_parameters": "Slurm runs them",
     "hydra.launcher.address": "this is another machine",

@@ -7,7 +7,7 @@ import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import yaml
 from hydra.core.default_element import GroupDefault
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from assay.config.tree import Entry
     from assay.terminal import Console
 
-COMMAND_LINE: Final = "command line"
-_THE_DATA: Final = "the task of the data"
-_AWAITED: Final = "known once the data is read"
+COMMAND_LINE = "command line"
+_THE_DATA = "the task of the data"
+_AWAITED = "known once the data is read"
 
 _Parts = tuple[str, ...]
 _Kind = Literal["mapping", "list", "value", "gone"]

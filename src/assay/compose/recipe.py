@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from assay.targets.trust import Trust
 
-RECIPE: Final = {
+RECIPE = {
     "data.batch_size": ("batch_size", "auto"),
     "data.source.image_size": ("image_size", "auto"),
     "data.source.max_value": ("max_value", "auto"),
@@ -37,7 +37,7 @@ RECIPE: Final = {
 }
 """By key, where in `spec` the value is found, and what it is with data that tells nothing."""
 
-OF_SPEC: Final = frozenset(f"spec.{name}" for name, _ in RECIPE.values())
+OF_SPEC = frozenset(f"spec.{name}" for name, _ in RECIPE.values())
 
 
 def settle_recipe(config: DictConfig) -> None:
@@ -94,17 +94,17 @@ def _reference(name: str, fallback: str) -> str:
     return f"${{oc.select:spec.{name},{fallback}}}"
 
 
-AUTO: Final = "auto"
-DECIDE: Final = (
+AUTO = "auto"
+DECIDE = (
     *("model.weights", "model.config"),
     *("optimizer.fused", "optimizer.capturable", "optimizer.differentiable", "optimizer.foreach"),
     *("trainer.accelerator", "trainer.gradient_clip_val", "trainer.precision"),
 )
 """Keys that decide what a network or `fused` comes to, beside the classes."""
-_CLASSES: Final = ("Adagrad", "Adam", "AdamW", "SGD")
+_CLASSES = ("Adagrad", "Adam", "AdamW", "SGD")
 """Of `torch.optim`, those that take `fused`."""
-_SCALED: Final = ("16-mixed", "16", 16)
-_MIXED: Final = ("bf16-mixed", "bf16", *_SCALED)
+_SCALED = ("16-mixed", "16", 16)
+_MIXED = ("bf16-mixed", "bf16", *_SCALED)
 
 
 def settle_fused(config: DictConfig) -> None:
@@ -164,11 +164,11 @@ def _clips_mixed(config: DictConfig) -> bool:
     return precision in _MIXED and bool(value_of(config, "trainer.gradient_clip_val"))
 
 
-_FOR_IMAGES: Final = "small_cnn"
+_FOR_IMAGES = "small_cnn"
 """The model of `train.yaml`, which vectors do not fit."""
-_CHOSEN: Final = ("model.", "loss.", "metrics.", "augment.")
-_OF_CLASSES: Final = ("loss", "metrics")
-_WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CHOSEN = ("model.", "loss.", "metrics.", "augment.")
+_OF_CLASSES = ("loss", "metrics")
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def task_to_choose(

@@ -67,6 +67,8 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     all_keys = [key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))]
     if _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
         return _ELSEWHERE[word]
+    if whole := [key for key in all_keys if key.endswith(f".{word}")]:
+        return min(whole, key=len)
     parent, _, last = word.rpartition(".")
     inside = [key for key in all_keys if parent and key.startswith(f"{parent}.")]
     for among in (inside, all_keys):

@@ -6,7 +6,7 @@ import copy
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from hydra import version
 from hydra._internal import config_loader_impl, defaults_list
@@ -45,11 +45,11 @@ __all__ = [
 ]
 
 
-_SHIPPED: Final[dict[tuple[object, ...], ConfigResult | None]] = {}
+_SHIPPED: dict[tuple[object, ...], ConfigResult | None] = {}
 """Options of assay's own and of Hydra's; read once by a process, however many jobs it composes."""
-_HYDRAS: Final = ("pkg", "hydra.conf")
-_ADDED: Final = ("+experiment=", "+debug=", "+task=", "+sweep=")
-_NO_CHOICES: Final = DictConfig({})
+_HYDRAS = ("pkg", "hydra.conf")
+_ADDED = ("+experiment=", "+debug=", "+task=", "+sweep=")
+_NO_CHOICES = DictConfig({})
 
 
 @final
@@ -100,8 +100,11 @@ class Repository(ConfigRepository):
             hint = f"rename it: {group}/my_{name}.yaml is {group}=my_{name}"
             if not group:
                 hint = f"move what it sets to experiment/my_{name}.yaml, with `# @package _global_` on top"
+            other = display_path(file_of(read, config_path))
+            if Path(read.path) == CONF_DIR:
+                other = f"assay's own {config_path}.yaml"
             raise ConfigError(
-                f"this file would be ignored: {display_path(file_of(read, config_path))} takes precedence",
+                f"this file would be ignored: {other} takes precedence",
                 key=group,
                 file=os.path.relpath(file_of(source, config_path)),
                 hint=hint,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import omegaconf
 from omegaconf import DictConfig, ListConfig, OmegaConf, base, grammar_parser
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 text_representer = get_omega_conf_dumper().str_representer
 """Quotes the text that OmegaConf would read as something else."""
 
-CONTAINERS: Final = (DictConfig, ListConfig, getattr(omegaconf, "TupleConfig", ListConfig))
+CONTAINERS = (DictConfig, ListConfig, getattr(omegaconf, "TupleConfig", ListConfig))
 """Types of nodes that hold others; a structured config has tuples from OmegaConf 2.4 on."""
-_IS_2_3: Final = CONTAINERS[-1] is ListConfig
+_IS_2_3 = CONTAINERS[-1] is ListConfig
 _register: Any = OmegaConf.register_new_resolver if _IS_2_3 else OmegaConf.register_resolver
 register_resolver = functools.partial(_register, replace=True)
 """`register_resolver` of OmegaConf 2.4, which has another meaning in 2.3."""

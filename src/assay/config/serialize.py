@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import yaml
 from omegaconf import OmegaConf
@@ -96,7 +96,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-NOT_IDENTITY: Final = (
+NOT_IDENTITY = (
     "run_dir",
     "name",
     "tags",
@@ -106,7 +106,7 @@ NOT_IDENTITY: Final = (
     "baseline",
 )
 """They leave the outcome alone, or follow from the rest."""
-REPETITIONS: Final = ("seed", "fold")
+REPETITIONS = ("seed", "fold")
 """Jobs that differ in these alone repeat one configuration."""
 
 

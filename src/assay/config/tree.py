@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-OF_SPEC: Final = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
-_DEEPEST: Final = 16
-_OF_KEY: Final = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}", re.ASCII)
+OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
+_DEEPEST = 16
+_OF_KEY = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}", re.ASCII)
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from assay.config.tree import Entry
 
 
-OUR_MODULE: Final = "assay.module.Module"
-OUR_DATA: Final = "assay.data.data_module.DataModule"
-SHARDED: Final = "assay.device.fsdp2.FSDP2"
+OUR_MODULE = "assay.module.Module"
+OUR_DATA = "assay.data.data_module.DataModule"
+SHARDED = "assay.device.fsdp2.FSDP2"
 """The strategy that gives each device a shard of the model."""
-OF_MODULE: Final = (
+OF_MODULE = (
     "model",
     "loss",
     "optimizer",
@@ -38,16 +38,16 @@ OF_MODULE: Final = (
     "finetune",
 )
 """What assay's own module is made of."""
-TOP: Final = (
+TOP = (
     *("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "module"),
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
     *("trusted_packages", "predictions", "finetune", "baseline"),
 )
-_TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
-_OF_HYDRA: Final = ("mode", "run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
+_TRAINER_OF_MODULE = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
+_OF_HYDRA = ("mode", "run.dir", "sweep.dir", "launcher", "sweeper", "searchpath", "job.config")
 """The last one says how `hydra.job.override_dirname` is made."""
-_OF_SWEEPS: Final = re.compile(r"hydra[./](sweep|launcher|sweeper)(\..*)?|sweep")
-FIXED: Final = {
+_OF_SWEEPS = re.compile(r"hydra[./](sweep|launcher|sweeper)(\..*)?|sweep")
+FIXED = {
     "metrics": ("train", "eval"),
     "model.recipe": ("steps", "epochs", "lr", "weight_decay", "channels_last"),
     "predictions": ("max_megabytes", "num_samples"),
@@ -55,12 +55,12 @@ FIXED: Final = {
     "data.transform": ("train", "eval", "normalize"),
 }
 """Nodes that no class gets as a whole, and the keys that are read."""
-_ONE_OPTION: Final = (
+_ONE_OPTION = (
     *(*OF_MODULE, "data", "data/transform", "device", "precision", "trainer"),
     *("hydra/launcher", "hydra/sweeper", "hydra/sweeper/sampler", "hydra/sweeper/pruner"),
 )
 """The options of other groups add up: callbacks, loggers, and what changes single values, as experiments."""
-_NAME: Final = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII)
+_NAME = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII)
 
 
 def check_unread_keys(config: DictConfig) -> None:
@@ -140,7 +140,7 @@ def _check(
             raise _nothing_reads(key, entries, values)
 
 
-OPTIONAL_GROUPS: Final = ("scheduler", "augment", "param_groups", "finetune")
+OPTIONAL_GROUPS = ("scheduler", "augment", "param_groups", "finetune")
 
 
 def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Iterator[Entry]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import torch
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from assay.data.types import Floats, Rows
 
 
-_COVERS: Final = 0.4
+_COVERS = 0.4
 """Share of ink from which on a pixel is the digit's."""
-_COLUMNS: Final = {"train": (0.0, 0.6), "val": (0.6, 0.8), "test": (0.8, 1.0)}
+_COLUMNS = {"train": (0.0, 0.6), "val": (0.6, 0.8), "test": (0.8, 1.0)}
 """Of photographs and digits, so that nothing of one subset is seen in another."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import msgspec
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _COUNT = Annotated[int, msgspec.Meta(ge=1)]
 _SHARE = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 _COLUMN = Annotated[str, msgspec.Meta(min_length=1)]
-_COLUMNS: Final = ("split.group", "split.time", "split.column")
-_KINDS: Final[dict[str, Any]] = {
+_COLUMNS = ("split.group", "split.time", "split.column")
+_KINDS: dict[str, Any] = {
     "batch_size": _COUNT | Literal["auto"],
     "eval_batch_size": _COUNT,
     "global_batch_size": _COUNT,
@@ -32,9 +32,9 @@ _KINDS: Final[dict[str, Any]] = {
     "split.fold": Annotated[int, msgspec.Meta(ge=0)],
     "thin_classes": Annotated[float, msgspec.Meta(gt=0, le=1)],
 }
-_LONGEST_FOLDER: Final = 75
+_LONGEST_FOLDER = 75
 """Bytes; a Unix socket's path has 107, of which `multiprocessing` adds 32, `/pymp-…/listener-…`."""
-NAMES: Final = tuple(_KINDS)
+NAMES = tuple(_KINDS)
 
 
 def check_limits(values: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -149,7 +149,7 @@ class StreamLoader(SubsetLoader):
         end_workers(running)
 
 
-_CHUNK_BYTES: Final = 1 << 23
+_CHUNK_BYTES = 1 << 23
 """Of samples that a worker hands over at a time."""
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 import numpy as np
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from assay.data.types import Size, Strings
 
-_CHUNK: Final = 32
-_FEW: Final = 1000
+_CHUNK = 32
+_FEW = 1000
 """Fewer files are scanned so quickly that nothing is cached."""
-_SMALL: Final = 1 << 25
+_SMALL = 1 << 25
 """Bytes of files that are decoded as quickly."""
-_SETTLED: Final = 2.0
+_SETTLED = 2.0
 """Seconds after which a file's times tell whether it was changed."""
 
 
@@ -160,9 +160,9 @@ class Decoded(msgspec.Struct, frozen=True):
     looks: list[FileScan]
 
 
-_LENGTH: Final = 8
+_LENGTH = 8
 """Bytes at the end of a file that say how long the JSON before them is."""
-_SUFFIX: Final = ".pixels"
+_SUFFIX = ".pixels"
 
 
 def can_cache(paths: Strings, num_bytes: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
@@ -55,11 +55,11 @@ class SeededSamples(Dataset[Any]):
 
 log = logging.getLogger("assay")
 
-_KNOWN: Final = (
+_KNOWN = (
     *(DistributedSampler, RandomSampler, SequentialSampler),
     *(SubsetRandomSampler, WeightedRandomSampler),
 )
-_OPTIONS: Final = (
+_OPTIONS = (
     *("num_workers", "collate_fn", "pin_memory", "timeout", "multiprocessing_context"),
     *("prefetch_factor", "pin_memory_device", "in_order"),
 )

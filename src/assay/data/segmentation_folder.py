@@ -7,7 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import numpy as np
 import torch
@@ -83,7 +83,7 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
     return pixels.astype(np.uint8)
 
 
-NUM_VALUES: Final = 256
+NUM_VALUES = 256
 
 
 def find_classes(

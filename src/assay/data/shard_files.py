@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 import numpy as np
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from assay.data.types import Frame, Rows, Strings, Values
 
 
-PICTURE: Final = "image"
+PICTURE = "image"
 """The column of a tar's pictures."""
-_PICTURES: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
-_NUMBERED: Final = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
-_BATCH: Final = 8192
+_PICTURES = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
+_NUMBERED = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
+_BATCH = 8192
 """Rows of a Parquet file that are decoded at a time."""
-_OPEN: Final = 16
+_OPEN = 16
 """Shards that are kept open."""
-_FEWEST_BLOCKS: Final = 16
+_FEWEST_BLOCKS = 16
 """From which a sample is drawn, where there are so many."""
-_TAGS: Final = ("ETag", "etag", "md5Hash", "content_md5")
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5")
 """What storages call a hash of an object's contents."""
-_TIMES: Final = ("mtime", "LastModified", "updated", "created")
+_TIMES = ("mtime", "LastModified", "updated", "created")
 
 
 @final
@@ -269,7 +269,7 @@ class _Tar:
         )
 
 
-_FORMATS: Final[Mapping[str, Any]] = {".parquet": _Parquet, ".tar": _Tar}
+_FORMATS: Mapping[str, Any] = {".parquet": _Parquet, ".tar": _Tar}
 
 
 @final
@@ -474,5 +474,5 @@ def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) ->
     )
 
 
-USUAL_PICTURES: Final = (PICTURE, "img", "picture", "jpg", "png")
-USUAL_TARGETS: Final = ("label", "labels", "cls", "class", "target")
+USUAL_PICTURES = (PICTURE, "img", "picture", "jpg", "png")
+USUAL_TARGETS = ("label", "labels", "cls", "class", "target")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from assay.data.types import Pair, Rows, Size, Strings
 
 
-_WINDOW_BYTES: Final = 1 << 26
-_KEPT: Final = 512
+_WINDOW_BYTES = 1 << 26
+_KEPT = 512
 """Blocks for which it is kept which subset each row is in."""
-_WINDOW_ROWS: Final = 1 << 16
+_WINDOW_ROWS = 1 << 16
 _SAMPLE_ROWS = 20_000
 _SAMPLE_BYTES = 1 << 25
 """Of the training rows, from which columns, encoder and statistics are learned."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ def show_test_samples(data: DataModule, positions: Sequence[int]) -> list[Render
     return show(subset, positions, data.seed, splits.raw.get(data.tested), columns)
 
 
-TOKENS: Final = "tokens"
+TOKENS = "tokens"
 """The column of a text, token by token."""
 _LARGEST = 128
 """Pixels along the longer side, beyond which a picture is made smaller."""

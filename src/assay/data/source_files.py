@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -38,7 +38,7 @@ class SourcePath:
     or_url: bool = False
 
 
-TABLE_FILE: Final = (
+TABLE_FILE = (
     "a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file",
     "file",
     re.compile(r"\.[ct]sv|\.(jsonl|ndjson|parquet|pq|feather|xlsx)$", re.IGNORECASE),

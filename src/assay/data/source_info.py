@@ -6,7 +6,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 from zipfile import BadZipFile
 
 import numpy as np
@@ -159,11 +159,11 @@ def _find_shards_task(source: dict[str, Any]) -> str:
         return ""
 
 
-_OF_TABLES: Final = (
+_OF_TABLES = (
     *("features", "exclude", "keep", "max_categories", "positive"),
     *("tokenizer", "vocab_size", "max_length", "lowercase"),
 )
-_BUILT_IN: Final = {
+_BUILT_IN = {
     "assay.data.arrays.Arrays": SourceInfo(
         (SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),),
         _find_arrays_task,

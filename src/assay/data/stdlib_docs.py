@@ -6,7 +6,7 @@ import ast
 import sysconfig
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import pandas as pd
 import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from assay.data.tokenizer import Kind
 
-TOPICS: Final = {
+TOPICS = {
     "concurrency": "asyncio concurrent multiprocessing queue sched selectors signal subprocess threading "
     "_threading_local",
     "files": "_pyio bz2 codecs dbm filecmp fileinput fnmatch genericpath glob gzip io lzma ntpath os "
@@ -39,8 +39,8 @@ TOPICS: Final = {
     "tracemalloc unittest warnings",
 }
 """Modules and packages of each topic, as far as a version of Python has them."""
-_FEWEST_WORDS: Final = 5
-_DOCUMENTED: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_FEWEST_WORDS = 5
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @final

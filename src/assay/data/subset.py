@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -123,7 +123,7 @@ def _members(labels: Rows, rows: Rows) -> Cut:
     return rows[places], classes
 
 
-_DRAWS: Final = 50
+_DRAWS = 50
 """Random choices of groups, of which the best one is taken."""
 
 
@@ -168,8 +168,8 @@ def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) 
     return np.sort(indices[order[:cut]]), np.sort(indices[order[cut:]])
 
 
-SUBSETS: Final = ("train", "val", "test")
-SUBSET_WORDS: Final = {
+SUBSETS = ("train", "val", "test")
+SUBSET_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("test", "testing"), "test"),
     **dict.fromkeys(("val", "valid", "validation"), "val"),
@@ -491,12 +491,12 @@ def note_small_classes(
     ]
 
 
-COPIES: Final = "are also in training"
-_HINT: Final = (
+COPIES = "are also in training"
+_HINT = (
     "scores on them are optimistic: data.split.dedup=true leaves them out of training, "
     "data.split.group keeps them in one subset"
 )
-_WORD: Final = re.compile(r"\w+")
+_WORD = re.compile(r"\w+")
 _SHARED = 0.1
 """Rows of a subset with a group in training, below which a column rather holds names than groups."""
 

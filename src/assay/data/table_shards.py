@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from assay.data.types import Frame, Pair, Rows
 
 
-_MOST_CATEGORIES: Final = 100
+_MOST_CATEGORIES = 100
 
 
 @final

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 import torch
 from typing_extensions import override
@@ -72,8 +72,8 @@ def split_by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[st
     return subsets
 
 
-_NAMED: Final = 5
-_LEFT_OUT: Final = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
+_NAMED = 5
+_LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
 """Folders of the standard library that some systems leave out, or that hold other packages."""
 
 
@@ -130,9 +130,9 @@ def read_texts(
     return texts, digest.hexdigest(), notes
 
 
-_VOCAB_SIZE: Final = 1024
-_BLOCK: Final = 1 << 20
-_FEW_FILES: Final = 10
+_VOCAB_SIZE = 1024
+_BLOCK = 1 << 20
+_FEW_FILES = 10
 """Below which a subset of them would be one file or none."""
 
 

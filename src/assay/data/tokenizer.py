@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, final, get_args
 
 import numpy as np
 import torch
@@ -47,15 +47,15 @@ def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
 
 
 Kind = Literal["bpe", "word"]
-KINDS: Final = get_args(Kind)
-PAD: Final = 0
+KINDS = get_args(Kind)
+PAD = 0
 """The padding id, which no text contains."""
-UNKNOWN: Final = 1
+UNKNOWN = 1
 """The id of a word that training texts lack, or that is too rare."""
-_SPECIAL: Final = ("[PAD]", "[UNK]")
-_NUM_BYTES: Final = 256
-_MOST: Final = 1_000_000
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a character, of which JSON may tell
+_SPECIAL = ("[PAD]", "[UNK]")
+_NUM_BYTES = 256
+_MOST = 1_000_000
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, of which JSON may tell
 
 
 @final
@@ -199,7 +199,7 @@ def _replace_surrogates(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-END: Final = 0
+END = 0
 """The id between two texts; as a byte, one that no text has."""
 
 

@@ -10,7 +10,7 @@ import statistics
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,18 +188,18 @@ def is_logarithmic(values: Sequence[float]) -> bool:
     return abs(log - 0.5) < abs(linear - 0.5)
 
 
-PALETTE: Final = (
+PALETTE = (
     *("#4c83ee", "#e07b39", "#2fa37c", "#d65c7a", "#8f73d9"),
     *("#a88a3a", "#2c9fc0", "#c261b8", "#6f9e3c", "#7b8794"),
 )
 """Of lines, points and bars; three to one against white and against near black."""
-REFERENCE: Final = "#8a919c"
+REFERENCE = "#8a919c"
 """Of what is drawn to be compared with."""
-_MOST_MARKED: Final = 30
+_MOST_MARKED = 30
 """Points up to which a line shows where they are: straight lines between a few promise more than is known."""
-_MOST_IN_LEGEND: Final = 16
-_LONGEST: Final = 24
-_BARE: Final = {"showgrid": False, "zeroline": False}
+_MOST_IN_LEGEND = 16
+_LONGEST = 24
+_BARE = {"showgrid": False, "zeroline": False}
 
 
 def to_plotly(figure: Figure) -> dict[str, Any]:

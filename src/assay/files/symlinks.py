@@ -7,22 +7,22 @@ import os
 import shlex
 import stat
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from assay.errors import AssayError
 
-TEXTS: Final = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "tokenizer.json")
+TEXTS = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "tokenizer.json")
 """What a run writes about itself as it begins."""
-RESULTS: Final = ("predictions.parquet", "samples.parquet")
+RESULTS = ("predictions.parquet", "samples.parquet")
 """What a run keeps of its test."""
-_LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.log")
-_APPENDED: Final = (".lock", *_LOGS)
-OWN_FILES: Final = (
+_LOGS = ("log.txt", "metrics.csv", "journal.jsonl", "study.log")
+_APPENDED = (".lock", *_LOGS)
+OWN_FILES = (
     *(*_LOGS, *TEXTS, *RESULTS, "record.json"),
     *("results.csv", "groups.csv", "best.yaml", "out_of_fold.parquet"),
 )
 """What a run or a sweep writes into its directory."""
-_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def open_append(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:

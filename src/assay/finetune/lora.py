@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from assay.finetune.interface import FineTuning, freezable_names, freeze, match_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_ATTENTION: Final = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+_ATTENTION = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
 
 
 @final

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ModelCheckpoint, WeightAveraging
@@ -38,7 +38,7 @@ class Phase(StrEnum):
     TRAIN_END = "train_end"
 
 
-HALF_DONE: Final = (Phase.STEP, Phase.VALIDATION, Phase.SCORES)
+HALF_DONE = (Phase.STEP, Phase.VALIDATION, Phase.SCORES)
 
 
 @final
@@ -237,7 +237,7 @@ def resumes_at_epochs_only(trainer: L.Trainer) -> bool:
     return any(getattr(loader, "exact", True) is False for loader in tree_leaves(trainer.train_dataloader))
 
 
-_PROGRESS: Final = frozenset(
+_PROGRESS = frozenset(
     (
         *("last_epoch", "_step_count", "_last_lr", "base_lrs", "_schedulers"),
         *("best", "num_bad_epochs", "cooldown_counter"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -244,7 +244,7 @@ class AutomaticStep:
             progress.increment_completed()
 
 
-_HOOKS: Final = "on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step"
+_HOOKS = "on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step"
 """What is called in a step, of the callbacks and then of the module."""
 
 

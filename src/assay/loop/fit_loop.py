@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import lightning as L
 
 
-KEY: Final = "position"
+KEY = "position"
 
 
 @final
@@ -260,7 +260,7 @@ def _save_checkpoint(trainer: Any, filepath: str | Path, *args: Any, **kwargs: A
         trainer.fit_loop.saves_to = None
 
 
-_PATHS: Final = ("best_model_path", "kth_best_model_path", "last_model_path")
+_PATHS = ("best_model_path", "kth_best_model_path", "last_model_path")
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.pytorch import LightningModule
@@ -165,7 +165,7 @@ class HookPlan:
         return converts, steps
 
 
-_CALLS: Final = frozenset(
+_CALLS = frozenset(
     (
         *("hooks", "micro_batch", "_hooks", "_step", "_begin", "_end", "_save", "_single", "_rest"),
         *("_combined_loader", "_data_fetcher"),
@@ -187,10 +187,10 @@ def active_calls(*calls: Call) -> tuple[Call, ...]:
     return tuple(call for call in calls if call is not _nothing)
 
 
-_IDLE: Final = re.compile(r"on_(?!.*_model_)")
+_IDLE = re.compile(r"on_(?!.*_model_)")
 """Hooks in which Lightning's own classes do nothing."""
-_MOVING: Final = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
-_NOTHING: Final = nullcontext()
+_MOVING = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+_NOTHING = nullcontext()
 
 
 def _overrides(method: Any, kind: type, hook: str) -> bool:

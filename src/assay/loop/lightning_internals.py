@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.fabric.utilities.data import _set_sampler_epoch
@@ -47,7 +47,7 @@ __all__ = [
     "without_gradients",
 ]
 
-CURRENT_HOOK: Final = "_current_fx_name"
+CURRENT_HOOK = "_current_fx_name"
 """Attribute of a module that says to `self.log` which hook is running."""
 
 # -- the logger connector: what `self.log` gave, and who is shown it when
@@ -368,7 +368,7 @@ def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callab
     return when_due
 
 
-_KEPT: Final = ("_last_global_step_saved", "_last_checkpoint_saved", "_defer_save_until_validation")
+_KEPT = ("_last_global_step_saved", "_last_checkpoint_saved", "_defer_save_until_validation")
 
 
 def bookkeeping(callback: ModelCheckpoint) -> dict[str, Any]:
@@ -407,12 +407,12 @@ def average_of(callback: WeightAveraging) -> torch.nn.Module | None:
     return callback._average_model
 
 
-_META: Final = (
+_META = (
     *("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph"),
     *("add_dataloader_idx", "dataloader_idx", "metric_attribute"),
 )
-_REDUCTIONS: Final = ("mean", "min", "max", "sum")
-_VALUES: Final = ("value", "cumulated_batch_size", "_forward_cache")
+_REDUCTIONS = ("mean", "min", "max", "sum")
+_VALUES = ("value", "cumulated_batch_size", "_forward_cache")
 
 
 def logged_state(loop: LightningEpochLoop) -> dict[str, Any]:

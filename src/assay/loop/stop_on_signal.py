@@ -6,7 +6,7 @@ import os
 import signal
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.pytorch.callbacks import Checkpoint
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import lightning as L
     from torch._C._distributed_c10d import Store  # public, but not so for type checkers
 
-_HANGUP: Final = getattr(signal, "SIGHUP", None)
-_KEY: Final = "assay/stop"
+_HANGUP = getattr(signal, "SIGHUP", None)
+_KEY = "assay/stop"
 
 
 class StoppedBySignal(BaseException):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ def at_least_float32(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
-_WIDTH: Final = 16
+_WIDTH = 16
 """Numbers that the widest vector instructions of a CPU take at once."""
 
 

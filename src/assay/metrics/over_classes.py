@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torchmetrics.utilities.data import dim_zero_cat
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torchmetrics import Metric
 
-_KIND: Final = re.compile("^(Binary|Multiclass|Multilabel)")
-_USUAL: Final[dict[str, Any]] = {
+_KIND = re.compile("^(Binary|Multiclass|Multilabel)")
+_USUAL: dict[str, Any] = {
     "threshold": 0.5,
     "top_k": 1,
     "zero_division": 0,
@@ -27,7 +27,7 @@ _USUAL: Final[dict[str, Any]] = {
     "ignore_index": IGNORED,
 }
 """Options with which a metric is what its name says."""
-_MEANS: Final = {
+_MEANS = {
     **dict.fromkeys(("AUROC", "AveragePrecision"), ("macro", "weighted")),
     **dict.fromkeys(("Precision", "Recall", "F1Score", "FBetaScore"), ("macro",)),
 }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from torchmetrics import Metric, MetricCollection
 from typing_extensions import override
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_MOST: Final = 16
+_MOST = 16
 """Most targets with separate metrics; above it, each metric covers all targets."""
 
 

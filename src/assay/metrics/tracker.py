@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torchmetrics import Metric, MetricCollection
 
-LARGEST: Final = 100_000
+LARGEST = 100_000
 """Most numbers of a matrix or curve that a record stores."""
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from assay.config.yaml_file import load_mapping
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import read_whole
 
-KINDS: Final = ("bert", "distilbert", "electra", "modernbert", "mpnet", "roberta")
-_WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
-_FILES: Final = "config.json, model.safetensors and tokenizer.json"
-_OTHERS: Final = "choose other weights: model.weights=FOLDER"
-_OF_OTHERS: Final = frozenset(
+KINDS = ("bert", "distilbert", "electra", "modernbert", "mpnet", "roberta")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_FILES = "config.json, model.safetensors and tokenizer.json"
+_OTHERS = "choose other weights: model.weights=FOLDER"
+_OF_OTHERS = frozenset(
     {
         *("architectures", "auto_map", "custom_pipelines", "dtype", "finetuning_task", "id2label"),
         *("label2id", "num_labels", "problem_type", "task_specific_params", "torch_dtype"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedConfig
 
-_AFTER_PADDING: Final = ("mpnet", "roberta")
+_AFTER_PADDING = ("mpnet", "roberta")
 """Networks that count positions from the padding id on."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from assay.errors import check_numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_NORMS: Final[dict[str, Callable[[int], nn.Module]]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+_NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 @final

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +69,7 @@ class Published:
         return self.path
 
 
-_WRAPPERS: Final = ("model.network.", "network.", "module.", "model.")
+_WRAPPERS = ("model.network.", "network.", "module.", "model.")
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from torch import Tensor, nn
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-_SET_HERE: Final = ("pretrained", "checkpoint", "cache", "hf_", "num_classes", "in_chans", "scriptable")
+_SET_HERE = ("pretrained", "checkpoint", "cache", "hf_", "num_classes", "in_chans", "scriptable")
 
 
 @final

@@ -5,7 +5,7 @@ import logging
 import math
 import re
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from torch import Tensor, nn
 from torchvision import models  # type: ignore[import-untyped]  # torchvision ships no types
@@ -18,13 +18,13 @@ from assay.model.pretrained_weights import Published, find_head, load_pretrained
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SMALL_IMAGE: Final = 64
+SMALL_IMAGE = 64
 """Largest side, in pixels, of a small image for `small_images: auto`."""
 
-_WITHOUT_AUXILIARY: Final = {"aux_logits": False, "init_weights": True}
-_OPTIONS: Final = {"googlenet": _WITHOUT_AUXILIARY, "inception_v3": _WITHOUT_AUXILIARY}
+_WITHOUT_AUXILIARY = {"aux_logits": False, "init_weights": True}
+_OPTIONS = {"googlenet": _WITHOUT_AUXILIARY, "inception_v3": _WITHOUT_AUXILIARY}
 """The auxiliary heads of the two Inception networks would return a second output while training."""
-_AUXILIARY: Final = re.compile(r"(aux1|aux2|AuxLogits|aux_classifier)\.")
+_AUXILIARY = re.compile(r"(aux1|aux2|AuxLogits|aux_classifier)\.")
 _log = logging.getLogger(__name__)
 
 

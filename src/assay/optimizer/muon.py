@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import torch
 from torch import nn
@@ -12,9 +12,9 @@ from assay.layer_depth import head_names, lies_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_MUON_OPTIONS: Final = ("lr", "weight_decay", "momentum", "nesterov", "ns_steps", "adjust_lr_fn")
-_ADAMW_OPTIONS: Final = ("lr", "weight_decay", "betas")
-_MUON_EPS: Final = 1e-7
+_MUON_OPTIONS = ("lr", "weight_decay", "momentum", "nesterov", "ns_steps", "adjust_lr_fn")
+_ADAMW_OPTIONS = ("lr", "weight_decay", "betas")
+_MUON_EPS = 1e-7
 """torch.optim.Muon's default; the two optimizers give the same key different meanings."""
 
 

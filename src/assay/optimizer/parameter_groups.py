@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import check_numbers
 from assay.layer_depth import distances_from_head
@@ -10,11 +10,11 @@ from assay.layer_depth import distances_from_head
 if TYPE_CHECKING:
     from torch import nn
 
-_CONDITIONS: Final = frozenset({"match", "max_ndim"})
-_OPTIONS: Final = frozenset(
+_CONDITIONS = frozenset({"match", "max_ndim"})
+_OPTIONS = frozenset(
     {"name", "lr", "lr_scale", "weight_decay", "momentum", "nesterov", "betas", "eps", "use_muon"}
 )
-_NUMBERS: Final = frozenset({"lr", "lr_scale", "weight_decay", "momentum", "eps"})
+_NUMBERS = frozenset({"lr", "lr_scale", "weight_decay", "momentum", "eps"})
 
 
 @final

@@ -12,7 +12,7 @@ import subprocess
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -25,7 +25,7 @@ from assay.targets.trust import is_library, project_packages
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GROUPS: Final[Mapping[str, str]] = {
+GROUPS: Mapping[str, str] = {
     "model": "model",
     "loss": "loss",
     "data": "data",
@@ -37,12 +37,12 @@ GROUPS: Final[Mapping[str, str]] = {
     "augment": "augment",
 }
 """The group of each kind of component that `assay add` writes."""
-SCHEMAS: Final = ".schemas"
-SETTINGS: Final = ".vscode/settings.json"
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
-_FILE: Final = re.compile(r"^=== (.+)\n", re.MULTILINE)
+SCHEMAS = ".schemas"
+SETTINGS = ".vscode/settings.json"
+_NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+_FILE = re.compile(r"^=== (.+)\n", re.MULTILINE)
 """The line of a template above each file that it makes."""
-_HEADER: Final = re.compile(r"\A# @package (\w+)", re.ASCII)
+_HEADER = re.compile(r"\A# @package (\w+)", re.ASCII)
 
 
 def create_project(name: str, kind: str) -> tuple[Path, list[str]]:

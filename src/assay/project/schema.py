@@ -7,7 +7,7 @@ import json
 import pkgutil
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 from omegaconf import OmegaConf
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-_DRAFT: Final = {"$schema": "http://json-schema.org/draft-07/schema#"}
+_DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
 """What editors read best."""
-_ARGUMENT: Final = re.compile(r"^ {4}(\w+)(?: \([^\n]*?\))?: (.+(?:\n {5,}.+)*)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^ {4}(\w+)(?: \([^\n]*?\))?: (.+(?:\n {5,}.+)*)", re.MULTILINE)
 """An entry below `Args:`."""
-_LIBRARIES: Final = ("torch", "torchvision", "torchmetrics", "lightning")
-_WITH_TARGET: Final = {"required": ["_target_"]}
-_MANY: Final = ("callbacks", "logger")
+_LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning")
+_WITH_TARGET = {"required": ["_target_"]}
+_MANY = ("callbacks", "logger")
 """Groups whose options add up: `callbacks.NAME`."""
-_NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {"hydra/sweeper": ("params", "objective", "direction")}
+_NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {"hydra/sweeper": ("params", "objective", "direction")}
 """Keys that are read before a node is called, beside those of `assay.build.node`."""
 
 

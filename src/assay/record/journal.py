@@ -7,7 +7,7 @@ import os
 import shlex
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 import msgspec
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-FILE: Final = "journal.jsonl"
-VERSION: Final = 1
-_OF_JOB: Final = ("number", "fingerprint", "overrides", "token", "seed")
+FILE = "journal.jsonl"
+VERSION = 1
+_OF_JOB = ("number", "fingerprint", "overrides", "token", "seed")
 """What a job is; all else is what has happened to it."""
 
 

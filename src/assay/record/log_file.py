@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING
 
 from assay.files.symlinks import open_append
 from assay.record.secrets import redact
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FILE: Final = "log.txt"
+FILE = "log.txt"
 
 
 def log_candidates(run_log: Path | None, printed: Path | None, *, died: bool) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_METADATA: Final = b"assay"
+_METADATA = b"assay"
 
 
 @contextmanager
@@ -65,9 +65,9 @@ def read_parquet(content: bytes, name: str) -> tuple[pa.Table, dict[str, Any]]:
     return table, about
 
 
-FILE: Final = "predictions.parquet"
-SCHEMA_VERSION: Final = 1
-_LARGEST: Final = 1 << 30
+FILE = "predictions.parquet"
+SCHEMA_VERSION = 1
+_LARGEST = 1 << 30
 """Bytes of a file, from which on it is not read."""
 
 
@@ -145,8 +145,8 @@ def _array(table: pa.Table, name: str) -> NDArray[Any]:
     return values.reshape(len(column), column.type.list_size) if listed else values
 
 
-SAMPLES: Final = "samples.parquet"
-_PNG: Final = b"\x89PNG\r\n\x1a\n"
+SAMPLES = "samples.parquet"
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 Reason = Literal["worst", "random", "generated"]
 

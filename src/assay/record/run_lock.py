@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, explain_write_errors
 from assay.files.atomic import fcntl
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FILE: Final = ".lock"
+FILE = ".lock"
 """Says which processes write the run: one line each, process id and host; touched at each beat."""
-_BEAT: Final = 10.0
+_BEAT = 10.0
 """Seconds between two signs of life of the one that writes, for machines that see no lock of others."""
-_MISSED: Final = 3
+_MISSED = 3
 """Signs of life of a process on another machine that are waited for before its run is taken over."""
-_PATIENCE: Final = 6.0
+_PATIENCE = 6.0
 """Seconds: what loads data for a process that was killed looks every five whether it is still there."""
 log = logging.getLogger(__name__)
 _held: set[int] = set()

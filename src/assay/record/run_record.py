@@ -10,7 +10,7 @@ import shlex
 import signal
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import msgspec
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-TRIAL: Final = "ASSAY_TRIAL"
+TRIAL = "ASSAY_TRIAL"
 """Environment variable that tells a job's processes which trial of a study it is; see `JobSpec.trial`."""
 Status = Literal["running", "finished", "failed", "pruned", "interrupted"]
 """Of a run; `pruned` by its search, `interrupted` from outside."""
@@ -34,7 +34,7 @@ Cause = Literal[
     "", "exception", "machine", "out_of_memory", "killed", "timed_out", "non_finite", "cannot_write"
 ]
 """Kind of a failure; empty for a run that did not fail. `machine` is a device, a network or a disk."""
-_TRANSIENT: Final = ("machine", "killed", "timed_out", "cannot_write")
+_TRANSIENT = ("machine", "killed", "timed_out", "cannot_write")
 
 
 @final
@@ -197,9 +197,9 @@ def _cause_of(error: BaseException) -> Cause:
     return "machine" if passes else "exception"
 
 
-SCHEMA_VERSION: Final = 1
-FILE: Final = "record.json"
-_NOT_FINITE: Final = ("nan", "inf", "-inf")
+SCHEMA_VERSION = 1
+FILE = "record.json"
+_NOT_FINITE = ("nan", "inf", "-inf")
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from assay.analysis.statistics import Mean, Verdict
 
 
-ABSENT: Final = "–"
-BEST: Final = "*"
+ABSENT = "–"
+BEST = "*"
 
 
-_TAKEN: Final = ("n", "run", "status", "time", "seconds", "started", "test", "val", "train")
+_TAKEN = ("n", "run", "status", "time", "seconds", "started", "test", "val", "train")
 """What a column of a key is not called: it would be taken for something else."""
 
 
@@ -114,7 +114,7 @@ def to_markdown(comparison: Comparison) -> str:
     return "\n".join(text) + "\n"
 
 
-_SPECIAL: Final = {
+_SPECIAL = {
     "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -153,9 +153,9 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(letter, letter) for letter in printable(text.replace("\n", " ")))
 
 
-_UNLIMITED: Final = 100_000
-_GAP: Final = 2
-_PLACE: Final = 30
+_UNLIMITED = 100_000
+_GAP = 2
+_PLACE = 30
 """Letters of the end of a run's path, where there is no room for all."""
 
 
@@ -358,7 +358,7 @@ def to_document(comparison: Comparison) -> Compared:
     )
 
 
-_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "verdict", "notes", "total", "offset")
+_AS_THEY_ARE = ("columns", "metrics", "shared", "verdict", "notes", "total", "offset")
 
 
 def _run(run: Run) -> RunInRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 import pandas as pd
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
     _Samples = list[tuple[str, str, RenderedSample]]
 
-SUBSETS: Final = ("train", "val", "test")
-_MOST_READ: Final = 2000
-_MOST_COLUMNS: Final = 1000
+SUBSETS = ("train", "val", "test")
+_MOST_READ = 2000
+_MOST_COLUMNS = 1000
 _FEW = 5
 _RARE = 20
 _UNEVEN = 100
-_BINS: Final = 12
+_BINS = 12
 
 
 @final
@@ -358,7 +358,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
     return warnings + [f"{problem}: {join_first(names)}" for problem, names in named.items() if names]
 
 
-_LEVELS: Final = "▁▂▃▄▅▆▇█"
+_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def histogram(counts: Sequence[int]) -> str:
@@ -367,10 +367,10 @@ def histogram(counts: Sequence[int]) -> str:
     return "".join(_LEVELS[-(-8 * count // highest) - 1] if count else "·" for count in counts)
 
 
-_SAMPLES: Final = 24
-_MOST_PRINTED: Final = 20
+_SAMPLES = 24
+_MOST_PRINTED = 20
 """Rows of a table on a terminal; the page has all."""
-_TEACHER: Final = "assay.augment.teacher.Teacher"
+_TEACHER = "assay.augment.teacher.Teacher"
 
 
 def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Survey:
@@ -452,8 +452,8 @@ def _format_target(datamodule: DataModule, target: Any) -> str:
     return ", ".join(format_number(value, 5) for value in target.flatten()[:5].tolist())
 
 
-_INTROS: Final = {"columns": "Of the training rows, as they stand in the file."}
-_MOST_CLASSES: Final = 1000
+_INTROS = {"columns": "Of the training rows, as they stand in the file."}
+_MOST_CLASSES = 1000
 
 
 def data_page(
@@ -505,7 +505,7 @@ def _print(console: Console, table: Table) -> None:
         console.print(f"{len(rows) - _MOST_PRINTED} more")
 
 
-_VALUES: Final = ("values", "distribution")
+_VALUES = ("values", "distribution")
 
 
 def _tables(survey: Survey) -> dict[str, Table]:

@@ -10,7 +10,7 @@ import io
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 import numpy as np
 
@@ -98,7 +98,7 @@ class Picture:
         return f"data:image/{kind};base64,{base64.b64encode(self.png).decode()}"
 
 
-_SMALL: Final = 8_000
+_SMALL = 8_000
 """Bytes of a PNG file that a page shows as it is."""
 _SIDE = (128, 128)
 _STRIP = (400, 128)
@@ -210,9 +210,9 @@ class Page:
         return [figure for block in blocks if isinstance(block, Figures) for figure in block.figures]
 
 
-_LINE: Final = 800
+_LINE = 800
 """Points that a line keeps."""
-_SCATTER: Final = 2000
+_SCATTER = 2000
 """Points that a scatter keeps."""
 
 

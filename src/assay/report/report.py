@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from assay.analysis.comparison import csv_text
 from assay.errors import AssayError, ConfigError, explain_write_errors
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.report.page import Page
 
 
-_START: Final = b"<!doctype html>\n<html lang="
+_START = b"<!doctype html>\n<html lang="
 """Of every page."""
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
     from assay.task.predictions import StoredPredictions
 
 
-TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
+TONES: dict[str, Tone] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
 """Of each status."""
-_ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
-_HOW_SAID: Final = "With the model's prediction, and the target where the two differ."
-_MOST_COLOURS: Final = 60
-_SUBSETS: Final = ("train", "val", "test")
-_TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
+_ENDED = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
+_HOW_SAID = "With the model's prediction, and the target where the two differ."
+_MOST_COLOURS = 60
+_SUBSETS = ("train", "val", "test")
+_TITLES = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
 
 
 def run_page(run_dir: Path) -> Page:
@@ -301,8 +301,8 @@ def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"text": "".join(tokens)} if isinstance(tokens, list) else row
 
 
-_LR: Final = "lr-"
-_STATS: Final = "DeviceStatsMonitor."
+_LR = "lr-"
+_STATS = "DeviceStatsMonitor."
 
 
 def subset_and_metric(name: str) -> tuple[str, str]:
@@ -379,7 +379,7 @@ def _line(name: str, curve: Curve) -> Line:
     return Line(name, np.asarray(curve.steps), np.asarray(curve.values, dtype=float))
 
 
-_PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
+_PACKAGES = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
 
 
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 from urllib.parse import quote
 
 import numpy as np
@@ -127,13 +127,13 @@ def _list_commands(journal: Journal) -> list[str]:
     return [command("train", "-m", *words, config_dir=folder) for words in journal.commands]
 
 
-_LINES: Final = 25
-_BYTES: Final = 16 << 10
-_LONGEST: Final = 400
+_LINES = 25
+_BYTES = 16 << 10
+_LONGEST = 400
 """Letters of a line."""
-_TAILS: Final = 40
+_TAILS = 40
 """Kinds of failures whose log is shown: the page is to stay small."""
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def log_tail(path: Path) -> str:
@@ -150,14 +150,14 @@ def log_tail(path: Path) -> str:
     return printable(redact("\n".join(cut)))
 
 
-_TONES: Final[dict[str, Tone]] = {
+_TONES: dict[str, Tone] = {
     **dict.fromkeys(("failed", "broken"), "bad"),
     **dict.fromkeys(("pruned", "waiting"), "dim"),
     **dict.fromkeys(("interrupted", "running"), "warn"),
 }
-_MOST_ROWS: Final = 300
+_MOST_ROWS = 300
 """Of a table: all of 10,000 runs would be a page that no browser sorts."""
-_NAMED: Final = 12
+_NAMED = 12
 """Jobs of one failure that are named."""
 
 
@@ -316,14 +316,14 @@ def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]
     return [Cell(text, title=full if full != text else "") for text, full in texts]
 
 
-MISSING: Final = "–"
-_IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
+MISSING = "–"
+_IN_DECADES = ("lr", "learning_rate", "weight_decay", "eps")
 """Ends of keys whose values are compared by their ratios, however few they are."""
 
 
-_MOST: Final = 10
+_MOST = 10
 """Parameters with a figure."""
-_MOST_BARS: Final = 30
+_MOST_BARS = 30
 
 
 def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure], list[str]]:
@@ -372,12 +372,12 @@ def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective,
     return Figure(name, key, (mark,), key, aim.name, log=log, shares=percent, caption=caption)
 
 
-_CURVES: Final = 16
+_CURVES = 16
 """Configurations drawn."""
-_METRICS: Final = 4
-_FAR: Final = 100
+_METRICS = 4
+_FAR = 100
 """Interquartile ranges off at which a value, such as the loss of a run that diverged, is out of sight."""
-_NEAR: Final = 3
+_NEAR = 3
 """Interquartile ranges that are then shown at most."""
 
 

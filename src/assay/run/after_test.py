@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
     Score = Callable[[Any, Any], float]
 
-_EVEN: Final = 0.4
+_EVEN = 0.4
 """Share of the rarer class from which on the likelier class is what anybody expects."""
-_FEWEST: Final = 20
+_FEWEST = 20
 """Validation samples of each class; with fewer a threshold would be chance."""
-_NEARLY: Final = 0.95
-_SUBSETS: Final = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
+_NEARLY = 0.95
+_SUBSETS = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
 
 
 def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
@@ -121,18 +121,18 @@ def set_threshold(predictor: Predictor, value: float) -> None:
 
 
 log = logging.getLogger("assay")
-_MOST_ROWS: Final = 20_000
-_MOST_STREAMED: Final = 2000
+_MOST_ROWS = 20_000
+_MOST_STREAMED = 2000
 """Samples that are decoded one by one."""
-_MOST_VALUES: Final = 100_000_000
-_BLOCK: Final = 64
-_MOST_WORK: Final = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
+_MOST_VALUES = 100_000_000
+_BLOCK = 64
+_MOST_WORK = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
 """Values times outputs that are fitted on: some seconds of one core."""
-_MOST_FEATURES: Final = 4096
-_SIDE: Final = 32
+_MOST_FEATURES = 4096
+_SIDE = 32
 """Pixels that a side of a picture is averaged to."""
-_DRAWS: Final = 100
-_PERFECT: Final = 0.999
+_DRAWS = 100
+_PERFECT = 0.999
 
 
 def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
 from assay.process import STOP_SIGNALS, end_with_parent
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-CODE: Final = "code"
+CODE = "code"
 """Folder of the code of the run, where that is not the checkout's."""
-REFUSED: Final = "refused.json"
+REFUSED = "refused.json"
 """Message and hint of the error that kept the run from beginning."""
 
 

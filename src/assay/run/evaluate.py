@@ -7,7 +7,7 @@ import os
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import lightning as L
 import msgspec
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from assay.task.predictions import StoredPredictions
 
-_LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
+_LOADING = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
 
 
 def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None) -> bool:
@@ -125,8 +125,8 @@ def _check_test_source(config: DictConfig, given: dict[str, Any]) -> None:
 
 
 log = logging.getLogger("assay")
-FOLDER: Final = "evaluations"
-_NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
+FOLDER = "evaluations"
+_NOT_NEEDED = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
 
 @final

@@ -12,7 +12,7 @@ import time
 import traceback
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from assay.task.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
-_LACKS: Final = "could not complete the run record"
-_NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
+_LACKS = "could not complete the run record"
+_NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 def log_results(
@@ -356,12 +356,12 @@ def _parameters(module: torch.nn.Module) -> dict[str, int]:
 
 # -- what a run that goes on takes over from before ---------------------------------------------------------
 
-_IDS: Final[dict[str, dict[str, str | None]]] = {
+_IDS: dict[str, dict[str, str | None]] = {
     "MLFlowLogger": {"run_id": None},
     "WandbLogger": {"id": None, "resume": "allow"},
 }
 """Arguments by which a logger goes on with a run it knows; None stands for the id."""
-_ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
+_ID = re.compile(r"[\w-]{1,128}", re.ASCII)
 
 
 def configure_resume(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
@@ -434,7 +434,7 @@ def threads_of(record: RunRecord) -> AbstractContextManager[None]:
     return use_threads(then if isinstance(then, int) and 0 < then <= MOST_THREADS else None)
 
 
-_SMALL_STEP: Final = (32e6, 8 << 20)
+_SMALL_STEP = (32e6, 8 << 20)
 """Floating-point operations and bytes below which more than one thread gains next to nothing."""
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import torch
 from omegaconf import OmegaConf
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     from assay.run.result import RunResult
     from assay.run.world import World
 
-TIMEOUT: Final = 600.0
+TIMEOUT = 600.0
 """Seconds in which all processes of a job must have come, unless `trainer.timeout_s` says otherwise."""
-_LOST: Final = 60
+_LOST = 60
 """Signs of life that a process may miss before it counts as lost."""
-_DEAD: Final = 3
+_DEAD = 3
 """The same where a connection has broken."""
-_BEAT: Final = 1.0
+_BEAT = 1.0
 """Seconds between two signs of life."""
-_GRACE: Final = 8.0
+_GRACE = 8.0
 """Seconds for a process to end by itself once another one has failed."""
-_LATE: Final = 30.0
+_LATE = 30.0
 """Seconds for others to come and hear that the job has failed before it began."""
-_SHARED: Final = 60.0
+_SHARED = 60.0
 """Seconds in which another machine must see a file: network file systems remember that there was none."""
-_GONE: Final = "gone"
+_GONE = "gone"
 """The last sign of life."""
-_TICK: Final = 0.05
-_MOST: Final = 3
+_TICK = 0.05
+_MOST = 3
 """Differences to name."""
 
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.pytorch.callbacks import Callback
@@ -96,12 +96,12 @@ class StepProfile:
     try_next: Sequence[str]
 
 
-WARM_UP: Final = 5
+WARM_UP = 5
 """Steps that are not measured: buffers are made and kernels chosen in them."""
-_FEWEST: Final = 3
-_MUCH: Final = 0.3
-_HALF: Final = 0.5
-_PART_OF: Final = {
+_FEWEST = 3
+_MUCH = 0.3
+_HALF = 0.5
+_PART_OF = {
     "callbacks": r"^\[Callback\]",
     "data": r"train_dataloader_next",
     "copy": r"batch_to_device|_batch_transfer|transfer_batch_to_device",
@@ -405,13 +405,13 @@ class Tuning:
     seconds: float
 
 
-_REPETITIONS: Final = 3
-_SECONDS: Final = 0.6
+_REPETITIONS = 3
+_SECONDS = 0.6
 """That one repetition measures at most, after its warm-up."""
-_STEPS: Final = 200
-_WORTH: Final = 1.03
+_STEPS = 200
+_WORTH = 1.03
 """Gain from which on a setting is chosen, where all its repetitions are faster, too."""
-THREADS: Final = "OMP_NUM_THREADS"
+THREADS = "OMP_NUM_THREADS"
 
 
 def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tuning:

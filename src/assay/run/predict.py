@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from assay.run.preprocess import Block, Preprocess
     from assay.task.predictions import Predictions
 
-SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
+SUFFIXES = (".parquet", ".csv", ".jsonl")
 
 
 def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:

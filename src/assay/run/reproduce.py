@@ -12,7 +12,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from assay.analysis.read_runs import METRICS_FILE, Curve, read_curves
 from assay.errors import AssayError
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-_SWITCHES: Final = (
+_SWITCHES = (
     *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "DNNL_MAX_CPU_ISA", "KMP_DETERMINISTIC_REDUCTION"),
     *("MKL_CBWR", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA"),
     *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
 )
 """Switches that a run gets again: they change numbers and nothing else."""
-_PLAIN: Final = re.compile(r"[\w:,.=+-]+", re.ASCII)
+_PLAIN = re.compile(r"[\w:,.=+-]+", re.ASCII)
 
 
 @final

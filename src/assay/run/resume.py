@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
     from assay.run.world import World
 
 
-_FIXED: Final = (
+_FIXED = (
     *("model", "data", "seed", "module", "param_groups", "finetune", "metrics", "recipe", "spec"),
     *("run_dir", "name", TRUSTED),
 )
-_FREE: Final = ("data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor")
-_LENGTH_ARGUMENTS: Final = (
+_FREE = ("data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor")
+_LENGTH_ARGUMENTS = (
     *("max_epochs", "max_steps", "max_time", "limit_train_batches", "accumulate_grad_batches"),
 )
-_OF_LENGTH: Final = (
+_OF_LENGTH = (
     "spec.total_steps",
     "spec.steps_per_epoch",
     *(f"trainer.{name}" for name in _LENGTH_ARGUMENTS),
 )
-_TRAINS_ON: Final = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
+_TRAINS_ON = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
 """Keys, beside those of callbacks, with which even a finished run has something to do."""
 
 

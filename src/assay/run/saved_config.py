@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
@@ -74,7 +74,7 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
         raise
 
 
-_ENDED: Final = {"interrupted": "was interrupted", "failed": "failed", "pruned": "was pruned"}
+_ENDED = {"interrupted": "was interrupted", "failed": "failed", "pruned": "was pruned"}
 
 
 def describe_ending(run_dir: Path, checkpoint: Path) -> list[str]:
@@ -93,7 +93,7 @@ def describe_ending(run_dir: Path, checkpoint: Path) -> list[str]:
     return [f"the run {ended}: these are the weights of its {which}"]
 
 
-_REFERENCES: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,[\w.-]*)?\})+", re.ASCII)
+_REFERENCES = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,[\w.-]*)?\})+", re.ASCII)
 """Text with references to other keys; no call of another resolver, which could read the environment."""
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import pandas as pd
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     Data = pd.DataFrame | Dataset[Any] | L.LightningDataModule | tuple[ArrayLike, ArrayLike]
 
 log = logging.getLogger("assay")
-_PLAIN: Final = (bool, int, float, str, type(None))
+_PLAIN = (bool, int, float, str, type(None))
 
 
 def train(

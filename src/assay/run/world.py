@@ -8,7 +8,7 @@ import re
 import socket
 import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 import psutil
 
@@ -18,11 +18,11 @@ from assay.errors import AssayError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GANG: Final = "ASSAY_GANG"
+GANG = "ASSAY_GANG"
 """Environment variable by which a launcher of assay's tells a job's process which node of a gang it is."""
-QUIET: Final = ("TORCH_CPP_LOG_LEVEL", "ERROR")
+QUIET = ("TORCH_CPP_LOG_LEVEL", "ERROR")
 """Else torch writes a screenful about each connection that the end of a process closes."""
-_PORTS: Final = range(20_000, 30_000)
+_PORTS = range(20_000, 30_000)
 """Where rank 0 listens in a step of Slurm: below those that systems hand out by themselves."""
 
 

@@ -7,7 +7,7 @@ import inspect
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from assay.analysis.objective import check_scores_exist, read_objectives
 from assay.analysis.run import find_unlike_losses, loss_terms
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from assay.config.hydra_internals import Hydra
     from assay.record.run_record import Outcome
 
-_UNUSED: Final = ("_target_", "max_batch_size")
+_UNUSED = ("_target_", "max_batch_size")
 
 
 def make_part(
@@ -80,7 +80,7 @@ class Policy:
         return self.on_failure == "retry" and outcome.transient and failures < self.max_retries
 
 
-_POLICY: Final = tuple(field.name for field in fields(Policy))
+_POLICY = tuple(field.name for field in fields(Policy))
 
 
 @final

@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from assay.sweep.summary import SweepProgress
 
 
-_TICK: Final = 0.25
+_TICK = 0.25
 """Seconds between two looks at signals and at what running jobs have written."""
 
 

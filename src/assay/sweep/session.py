@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, chdir, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.objective import scores_of
 from assay.check.checker import Checker
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.search.search import Search
 
-_SEARCH_PATH: Final = "hydra.searchpath"
+_SEARCH_PATH = "hydra.searchpath"
 
 
 def resolve_folders(
@@ -105,7 +105,7 @@ def key_of(override: str) -> str:
     return override.partition("=")[0].strip().lstrip("+~")
 
 
-_PATIENCE: Final = 30.0
+_PATIENCE = 30.0
 """Seconds that the processes of a killed sweep have to save and end."""
 
 

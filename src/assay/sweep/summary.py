@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from assay.terminal import Console
 
 
-_TAIL: Final = 4096
+_TAIL = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
-_IN_THE_REASON: Final = ("", "exception", "machine")
+_IN_THE_REASON = ("", "exception", "machine")
 """Causes that the reason states already."""
 
 
@@ -265,13 +265,13 @@ class SweepResult:
         return 0 if is_complete and all(job.status in ("finished", "pruned") for job in self.jobs) else 1
 
 
-RESULTS: Final = "results.csv"
-GROUPS: Final = "groups.csv"
-BEST: Final = "best.yaml"
-_ENDED: Final = ("finished", "pruned", "failed")
-_ROWS: Final = 12
-_FAILURES: Final = 12
-_WARNINGS: Final = 4
+RESULTS = "results.csv"
+GROUPS = "groups.csv"
+BEST = "best.yaml"
+_ENDED = ("finished", "pruned", "failed")
+_ROWS = 12
+_FAILURES = 12
+_WARNINGS = 4
 
 
 def gather_folds(result: SweepResult) -> list[OutOfFold]:

@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from assay.analysis.comparison import make_ranking
 from assay.analysis.read_runs import read_runs
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Ranking
     from assay.analysis.run import Run
 
-FILE: Final = "tries.jsonl"
-_SEALED: Final = "trainer.limit_test_batches=0"
-_SET_HERE: Final = (*REPETITIONS, "trainer.limit_test_batches", "hydra.sweep.dir", "hydra.run.dir")
-_PROMISING: Final = 0.2
+FILE = "tries.jsonl"
+_SEALED = "trainer.limit_test_batches=0"
+_SET_HERE = (*REPETITIONS, "trainer.limit_test_batches", "hydra.sweep.dir", "hydra.run.dir")
+_PROMISING = 0.2
 """One-sided p-value on the seeds of the reference up to which a change is worth fresh ones."""
-_MOST_SEEDS: Final = 5
+_MOST_SEEDS = 5
 """Of the reference, that a change is trained with first."""
 _FEWEST = 5
 _MOST = 10

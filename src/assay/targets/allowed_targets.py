@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from omegaconf.errors import OmegaConfBaseException
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig, ListConfig
 
 
-LEAVES: Final = tuple(
+LEAVES = tuple(
     f"assay.{group}"
     for group in (
         "augment",
@@ -39,7 +39,7 @@ LEAVES: Final = tuple(
 )
 """assay's own groups; the rest of assay reads, writes and runs, and is not part of a config."""
 
-PLACES: Final = (
+PLACES = (
     *("torch.nn", "torch.optim", "torch.utils.data"),
     *(f"torchvision.{name}" for name in ("models", "transforms", "datasets", "ops")),
     "torchmetrics",
@@ -51,7 +51,7 @@ PLACES: Final = (
 )
 """Where the classes lie that a config may name."""
 
-EXACT: Final = (
+EXACT = (
     "assay.module.Module",
     *(
         f"{package}.{name}"
@@ -61,7 +61,7 @@ EXACT: Final = (
 )
 """Classes that a config may name elsewhere."""
 
-FUNCTIONS: Final = {
+FUNCTIONS = {
     # Reads weights only, and judges the run's config as it judges this one.
     "assay.load": ("model", "augment"),
     "assay.targets.objects.take": ("model", "module", "data"),
@@ -75,7 +75,7 @@ FUNCTIONS: Final = {
 }
 """Functions that a config may name, and the slots they may fill; inside of other nodes all of them."""
 
-HOMES: Final = (
+HOMES = (
     *(place for place in PLACES if place != "torch.utils.data"),
     # Not its datapipes: those decode pickles.
     "torch.utils.data.dataset",
@@ -89,7 +89,7 @@ HOMES: Final = (
 """Where a class must have been written; a library also holds what it imported from elsewhere."""
 
 _BY_NAME = "loads a pretrained network by a path or name from the config, through a loader that unpickles"
-REFUSED: Final = {
+REFUSED = {
     "torchvision.datasets.lsun": "keeps its index as a pickle in the working directory and unpickles it",
     "torchmetrics.multimodal.clip_score": "runs the code of the model repository that it is given",
     "torchmetrics.functional.multimodal": "runs the code of the model repository that it is given",
@@ -125,7 +125,7 @@ class Slot:
 
 _MODULE = "torch.nn.Module"
 _PLAIN_TRANSFORMS = "torchvision.transforms.transforms"
-_SLOTS: Final = {
+_SLOTS = {
     "module": Slot(("lightning.pytorch.LightningModule",), "a LightningModule", "assay.module.Module"),
     "model": Slot((_MODULE,), "a torch.nn.Module", "torch.nn.Sequential"),
     "loss": Slot((_MODULE,), "a torch.nn.Module", "torch.nn.CrossEntropyLoss"),
@@ -172,7 +172,7 @@ _SLOTS: Final = {
 }
 _ONE_A_NAME = ("callbacks", "logger", "metrics")
 """Groups whose options add up: `callbacks.NAME`."""
-INSIDE: Final = Slot(
+INSIDE = Slot(
     (
         _MODULE,
         "torch.optim.Optimizer",

@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
@@ -85,9 +85,9 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     return True
 
 
-_VALUE: Final = {"$ref": "#/definitions/value"}
-_NODE: Final = {"$ref": "#/definitions/node"}
-_INTERPOLATION: Final = {"$ref": "#/definitions/interpolation"}
+_VALUE = {"$ref": "#/definitions/value"}
+_NODE = {"$ref": "#/definitions/node"}
+_INTERPOLATION = {"$ref": "#/definitions/interpolation"}
 
 
 def schema_of(annotation: Any) -> dict[str, Any]:

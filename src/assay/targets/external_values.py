@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
@@ -18,20 +18,20 @@ from assay.targets.trust import KEY, VALUES, is_within
 if TYPE_CHECKING:
     from assay.targets.trust import Trust
 
-ADDRESS: Final = "it is an address outside of the run"
-WRITING: Final = ("callbacks", "logger", "trainer")
+ADDRESS = "it is an address outside of the run"
+WRITING = ("callbacks", "logger", "trainer")
 """Nodes whose objects write files."""
-_PROSE: Final = ("tags", "notes", "description", "trusted_packages")
-_PATH: Final = re.compile(r"(.*_)?(dirs?|dirpath|path|files?|filepath|folder|location|logdir|prefix_path)")
-_ADDRESS: Final = re.compile(
+_PROSE = ("tags", "notes", "description", "trusted_packages")
+_PATH = re.compile(r"(.*_)?(dirs?|dirpath|path|files?|filepath|folder|location|logdir|prefix_path)")
+_ADDRESS = re.compile(
     r"(.*_)?(address|addr|api_key|base_url|endpoint|entity|host|hostname|proxy|proxies|server|teamspace|token|uri|url|workspace)"
 )
-_SHIPPED: Final = ("sqlite:///outputs/mlflow.db", "outputs/mlflow")
+_SHIPPED = ("sqlite:///outputs/mlflow.db", "outputs/mlflow")
 """What assay's own options say: beside the runs."""
-_UNSAFE_NAME: Final = ("filename", "name", "prefix", "sub_dir", "version")
+_UNSAFE_NAME = ("filename", "name", "prefix", "sub_dir", "version")
 """Arguments that become part of a file's path."""
-_WORD: Final = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
-CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_WORD = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_external_values(config: DictConfig, person: Trust) -> None:

@@ -6,7 +6,7 @@ import copy
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.errors import ConfigError
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-TARGET: Final = "assay.targets.objects.take"
-_PREFIX: Final = "object:"
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+TARGET = "assay.targets.objects.take"
+_PREFIX = "object:"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _objects: ContextVar[Mapping[str, Any]] = ContextVar("objects", default=_NOTHING)
-_INSTEAD: Final = {
+_INSTEAD = {
     "model": "in Python, assay.load(run, model=…) puts its weights into such an object; or put the class "
     "into a package and train with model._target_=PACKAGE.CLASS, or module._target_ of a LightningModule",
     "data": "save the data as a file, or put its class into a package, and train with a config that names it",

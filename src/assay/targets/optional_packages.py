@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
@@ -15,7 +15,7 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-_LOGGERS: Final[dict[str, tuple[str, ...]]] = {
+_LOGGERS: dict[str, tuple[str, ...]] = {
     "TensorBoardLogger": ("tensorboard", "tensorboardX"),
     "MLFlowLogger": ("mlflow",),
     "WandbLogger": ("wandb",),
@@ -23,7 +23,7 @@ _LOGGERS: Final[dict[str, tuple[str, ...]]] = {
     "LitLogger": ("litlogger",),
 }
 """What loggers, which are made when the run starts, need; all other classes tell it when they are checked."""
-_EXTRAS: Final = {"openpyxl": "excel", "submitit": "slurm"}
+_EXTRAS = {"openpyxl": "excel", "submitit": "slurm"}
 """Assay's extra that has a package, where it is called otherwise."""
 
 

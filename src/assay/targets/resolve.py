@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, final
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -348,7 +348,7 @@ def _task_names(config: DictConfig) -> Iterator[tuple[str, str]]:
             yield key, name
 
 
-WORDS: Final[Mapping[str, Any]] = {
+WORDS: Mapping[str, Any] = {
     "_args_": list[Any],
     "_partial_": bool,
     "_recursive_": bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from typing_extensions import override
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from assay.task.predictions import StoredPredictions
 
 
-LEVEL: Final = 0.95
+LEVEL = 0.95
 """Share of the resampled values within an interval."""
-LEFT_OUT: Final = "its scores are undefined, and means leave it out"
+LEFT_OUT = "its scores are undefined, and means leave it out"
 """What a note says of a class or label without samples."""
 _MOST_DRAWS = 1000
 _FEWEST_DRAWS = 200
@@ -182,11 +182,11 @@ def require_targets(predictions: StoredPredictions) -> NDArray[Any]:
     return predictions.targets
 
 
-FEWEST: Final = 10
+FEWEST = 10
 """Samples needed to compare a score with that of a constant prediction."""
-FEWEST_OTHERS: Final = 3
+FEWEST_OTHERS = 3
 """Samples outside the most frequent class that are needed for a warning: a model may miss fewer."""
-_Z: Final = 1.645
+_Z = 1.645
 """Quantile of a one-sided test at 5 %."""
 
 

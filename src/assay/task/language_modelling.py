@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, final
 
 import numpy as np
 from typing_extensions import override
@@ -187,7 +187,7 @@ def decode_run_lengths(text: str) -> list[int]:
     return values
 
 
-_MOST_BITS: Final = 64.0
+_MOST_BITS = 64.0
 """Limit for a token whose probability has underflowed to 0."""
 
 

@@ -6,7 +6,7 @@ import io
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 from PIL import Image, ImageColor
@@ -406,7 +406,7 @@ class ReconstructionPredictions(Predictions):
         return {"reconstruction_error": self.errors} | latents
 
 
-SIGN: Final = "="
+SIGN = "="
 """Between the name of a head and that of a class, such as `species=setosa`; no head's name holds it."""
 
 
@@ -508,9 +508,9 @@ class MultitaskPredictions(Predictions):
         }
 
 
-_ALPHA: Final = 0.6
-_GAP: Final = 4
-_SMALLEST: Final = 160
+_ALPHA = 0.6
+_GAP = 4
+_SMALLEST = 160
 """Pixels of the longer side below which a picture is enlarged by a whole factor."""
 
 

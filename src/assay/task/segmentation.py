@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.task.evaluator import Evaluator
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
-IGNORED: Final = 255
+IGNORED = 255
 """The class of pixels that loss and metrics ignore; a mask of bytes has up to 255 other classes."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.errors import DataError
 from assay.quoting import join_first
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from assay.task.evaluator import Evaluator, Score
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
-LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
+LOGIT_KINDS = frozenset({"multiclass", "binary"})
 """Values of a loss's class attribute `kind`: one logit per class, or one per yes-or-no label."""
-LOSS_KINDS: Final = LOGIT_KINDS | {"embedding", "multitask", "views"}
+LOSS_KINDS = LOGIT_KINDS | {"embedding", "multitask", "views"}
 
 
 class Task(ABC):

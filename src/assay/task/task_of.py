@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
 from assay.task.classification import Binary, Multiclass, Multilabel
@@ -42,13 +42,13 @@ def custom_output_kind(module: Any) -> Kind | None:
     return kind
 
 
-_BUILT_IN: Final[Sequence[Task]] = (
+_BUILT_IN: Sequence[Task] = (
     *(Multiclass(), Binary(), Multilabel(), Regression(), Segmentation()),
     *(Multitask(), LanguageModelling(), Reconstruction(), SelfSupervised()),
 )
-TASKS: Final[Mapping[str, Task]] = MappingProxyType({task.name: task for task in _BUILT_IN})
+TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _BUILT_IN})
 """Built-in tasks, by their name in a config."""
-_OWN: Final[dict[str, Task]] = {}
+_OWN: dict[str, Task] = {}
 """Custom tasks that were imported, by their dotted path."""
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -56,15 +55,6 @@ def test_a_table_has_one(written: Path) -> None:
     for must_be in (True, False):
         with pytest.raises(AssayError, match=r"encoder\.json cannot be read: .*not a regular file"):
             read_encoder(written.parent, must_be=must_be)
-
-
-def test_a_file_of_an_earlier_version_means_what_it_meant(tmp_path: Path) -> None:
-    shutil.copy(Path(__file__).with_name("encoder_before_dates.json"), tmp_path / FILE)
-    encoder = read_encoder(tmp_path)
-    assert isinstance(encoder, TableEncoder)
-    rows = ROWS.assign(garden=[True, False, True], rooms=[1, 2, 3])
-    rows.loc[2, ["size", "Straße"]] = None
-    assert encoder.transform(rows).tolist() == [[1.5, 1, 1, 1, 0], [2, 0, 2, 0, 1], [2, 1, 3, 1, 0]]
 
 
 TEXTS = ["one two three", "two three four"]

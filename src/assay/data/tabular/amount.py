@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 
     from assay.data.types import Values
 
-_SIGNS: Final = (
+_SIGNS = (
     "$ USD,US$ USD,€ EUR,£ GBP,¥ JPY,₹ INR,RS INR,RS. INR,R$ BRL,A$ AUD,C$ CAD,CA$ CAD,HK$ HKD,ZŁ PLN,KČ CZK,"
     "₽ RUB,₩ KRW,₺ TRY,₫ VND,₪ ILS,₴ UAH,₦ NGN,฿ THB,₱ PHP,KR KR,KR. KR,FR. CHF"
 )
-_CODES: Final = (
+_CODES = (
     "USD EUR GBP JPY INR CHF CNY CAD AUD NZD SEK NOK DKK PLN CZK HUF RON BGN TRY RUB UAH BRL MXN CLP COP ZAR"
     " NGN KES EGP ILS AED SAR KRW SGD HKD TWD THB IDR MYR PHP VND PKR BDT"
 )
-_CURRENCIES: Final = {code: code for code in _CODES.split()} | {
+_CURRENCIES = {code: code for code in _CODES.split()} | {
     sign: code for sign, _, code in (pair.partition(" ") for pair in _SIGNS.split(","))
 }
 """How currencies are written, in capital letters, and one name for each of them."""
-_CURRENCY: Final = "|".join(map(re.escape, sorted(_CURRENCIES, key=len, reverse=True)))
-_AMOUNT: Final = re.compile(
+_CURRENCY = "|".join(map(re.escape, sorted(_CURRENCIES, key=len, reverse=True)))
+_AMOUNT = re.compile(
     rf"(?P<open>\()?\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[-+−]?)"
     r"(?P<number>(\d[\d.,'’\s]*|[.,]\d+)(e[-+]?\d+)?)\s*"
     rf"(?P<after>{_CURRENCY}|%|‰|°|[a-zµ]{{2,3}}|°[cf]|[cmk]?m[²³])?\s*(?P<close>\))?",
     re.I,
 )
-_NUMBERS: Final = {
+_NUMBERS = {
     ".": re.compile(
         r"(\d+|[1-9]\d{0,2}([ '’]\d{3})+|[1-9]\d{0,2}(,\d{2,3})*,\d{3})?(\.\d*)?(e[-+]?\d+)?", re.I
     ),
     ",": re.compile(r"(\d+|[1-9]\d{0,2}([ '’]\d{3})+|[1-9]\d{0,2}(\.\d{3})+)?(,\d*)?(e[-+]?\d+)?", re.I),
 }
 """How a number is written, with signs of thousands or without, for each decimal sign."""
-_SHARES: Final = ("%", "‰")
-_CODE: Final = re.compile(r"0\d+|\d{16,}")
-_MOST_NAMED: Final = 10
-PLAIN: Final = "."
+_SHARES = ("%", "‰")
+_CODE = re.compile(r"0\d+|\d{16,}")
+_MOST_NAMED = 10
+PLAIN = "."
 """The form of numbers without a unit."""
 
 
@@ -152,10 +152,10 @@ def parse_amounts(column: Values, form: str) -> Values:
     return pd.Series(parsed[places], index=column.index, name=column.name)
 
 
-TIME: Final = "time"
+TIME = "time"
 """The form of times of day."""
-_TIME: Final = r"\s*(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d(?:\.\d+)?))?\s*([ap]\.?m\.?)?\s*"
-_TIME_TEXT: Final = re.compile(
+_TIME = r"\s*(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d(?:\.\d+)?))?\s*([ap]\.?m\.?)?\s*"
+_TIME_TEXT = re.compile(
     r"\s*(([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?|(0?[1-9]|1[0-2])(:[0-5]\d){0,2}\s*[ap]\.?m\.?)\s*", re.I
 )
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["number", "amount", "category", "date", "time", "duration", "id", "text", "empty", "nested"]
-FORMED: Final = ("amount", "date", "time", "nested")
+FORMED = ("amount", "date", "time", "nested")
 """Kinds that are written in a form, which is learned or refused; see `find_form`."""
 
 _FEW = 10
@@ -244,22 +244,22 @@ def _most_are(matches: Callable[[str], Any], texts: list[str]) -> bool:
 
 
 Part = Literal["year", "month", "day_of_week", "hour", "elapsed", "hours", "sine", "cosine"]
-PARTS: Final[tuple[Part, ...]] = ("year", "month", "day_of_week", "hour", "elapsed")
+PARTS: tuple[Part, ...] = ("year", "month", "day_of_week", "hour", "elapsed")
 """As pandas calls them, Monday is 0; `elapsed` is in days since the first date of the training rows."""
-TIME_PARTS: Final[tuple[Part, ...]] = ("hours", "sine", "cosine")
+TIME_PARTS: tuple[Part, ...] = ("hours", "sine", "cosine")
 """Of a time of day: hours since midnight, and sine and cosine of the share of the day that has passed."""
-ISO: Final = "ISO8601"
-_ISO_DAY: Final = r"\s*\d{4}-\d{2}-\d{2}"
-_ISO_DATE: Final = r"\d{4}"
-_DAY: Final = np.timedelta64(1, "D")
-_EPOCH: Final = np.datetime64("1970-01-01")
-_DAYS: Final = (
+ISO = "ISO8601"
+_ISO_DAY = r"\s*\d{4}-\d{2}-\d{2}"
+_ISO_DATE = r"\d{4}"
+_DAY = np.timedelta64(1, "D")
+_EPOCH = np.datetime64("1970-01-01")
+_DAYS = (
     *("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y"),
     *("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y"),
     *("%a, %d %b %Y", "%a %d %b %Y", "%d. %B %Y"),
 )
-_TIMES: Final = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-_MILLISECONDS: Final = 10**11
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_MILLISECONDS = 10**11
 """Points in time from here on are no seconds: the year 5138."""
 
 
@@ -495,7 +495,7 @@ def _check_classes(values: Values, name: str, different: int) -> None:
         )
 
 
-NAMED: Final = 10
+NAMED = 10
 """Columns in a sentence."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.data.types import Bools, Floats, Frame, Rows, Strings, Values
 
 
-_MARKED: Final = 10
+_MARKED = 10
 """Training rows that lack a number or a date, from which on that is a feature of its own."""
 
 
@@ -242,7 +242,7 @@ class TableEncoder:
         return encoder
 
 
-_PRECISE: Final = 1e-4
+_PRECISE = 1e-4
 """Of a deviation, which rounding to 32 bits may cost at most."""
 
 

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 
 AUTO: Final = "auto"
-_ARROW: Final = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather"}
-SEPARATORS: Final = ";\t|,"
+_ARROW = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather"}
+SEPARATORS = ";\t|,"
 """The comma comes last: texts hold it more often than the others."""
-PLAIN: Final = {"separator": ",", "decimal": "."}
-FILE_OPTIONS: Final[dict[str, Any]] = {
+PLAIN = {"separator": ",", "decimal": "."}
+FILE_OPTIONS: dict[str, Any] = {
     **dict.fromkeys(PLAIN, AUTO),
     "encoding": "utf-8",
     "na_values": AUTO,
@@ -59,23 +59,23 @@ FILE_OPTIONS: Final[dict[str, Any]] = {
     "skip_rows": 0,
 }
 """How files are read, where a source does not say otherwise."""
-WORDS: Final = frozenset(
+WORDS = frozenset(
     (
         *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
         *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
     )
 )
 """What pandas takes for a missing value, beside an empty cell."""
-_LINES: Final = 1000
-_MOST: Final = 0.8
+_LINES = 1000
+_MOST = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
-_COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
-_THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-_INTEGRAL: Final = re.compile(r"^([-+]?\d+)\.0$")
-_LARGE: Final = 2**53
+_COMMA_NUMBER = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+_INTEGRAL = re.compile(r"^([-+]?\d+)\.0$")
+_LARGE = 2**53
 """From here on floats are not each integer."""
-_CODE: Final = r"\s*0\d+\s*$"
-_FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
+_CODE = r"\s*0\d+\s*$"
+_FAILURES = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
@@ -562,7 +562,7 @@ def _read_excel(path: str | Path, key: str, options: Options) -> Frame:
         return frame if options["header"] is not False else frame.add_prefix("c")
 
 
-_NO_HEADER: Final = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
+_NO_HEADER = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
 
 
 def _check_unique(names: Any, key: str, options: Options | None = None) -> None:

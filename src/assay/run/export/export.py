@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import pandas as pd
@@ -53,21 +53,21 @@ if TYPE_CHECKING:
     _Run = Callable[[Mapping[str, NDArray[Any]]], Outputs]
 
 Format = Literal["onnx", "safetensors"]
-SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "safetensors": ".safetensors"}
-CARD: Final = "MODEL_CARD.md"
-_NEEDS: Final = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
-_IN_ONE_FILE: Final = 1_500_000_000
+SUFFIXES: Mapping[str, str] = {"onnx": ".onnx", "safetensors": ".safetensors"}
+CARD = "MODEL_CARD.md"
+_NEEDS = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
+_IN_ONE_FILE = 1_500_000_000
 """Bytes of weights; protobuf, in which the graph is written, ends at 2 GiB."""
-_MOST: Final = 1000
-_MOST_BYTES: Final = 256 << 20
-_BATCH: Final = 64
-_MADE_UP: Final = 256
-_MOST_CODES: Final = 20
-TOLERANCE: Final = 1e-4
+_MOST = 1000
+_MOST_BYTES = 256 << 20
+_BATCH = 64
+_MADE_UP = 256
+_MOST_CODES = 20
+TOLERANCE = 1e-4
 """Of probabilities; of other outputs times the largest of them."""
-_SMALLEST: Final = 1e-30
+_SMALLEST = 1e-30
 """Probability from which on a relative difference counts."""
-RESIZED_TOLERANCE: Final = 1e-2
+RESIZED_TOLERANCE = 1e-2
 """As `TOLERANCE`, where the file resizes pictures: a value may be rounded to the neighbouring grey level."""
 
 
@@ -235,6 +235,13 @@ def write_onnx(
             hint="--format safetensors keeps the weights alone",
         ) from error
     model = onnx.load(path, load_external_data=False)
+    graph = model.graph
+    sizes = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim]
+    words = ("batch", "length") if len(sizes) == 2 else ("batch", "", "height", "width")
+    names_of_sizes = dict(zip(sizes, words, strict=False))
+    for value in (*graph.input, *graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            dim.dim_param = names_of_sizes.get(dim.dim_param, dim.dim_param)
     if categories:
         model = _with_texts(model, categories, na_values)
     for key, value in {"assay": metadata, "names": metadata.get("names", ())}.items():

@@ -7,7 +7,7 @@ import copy
 import io
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import torch
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from assay.run.predictor import Predictor
 
 
-MISSING: Final = -2
+MISSING = -2
 """Code of a missing category, where training learned no value for it."""
-UNKNOWN: Final = -1
+UNKNOWN = -1
 """Code of a category that training lacks, where it counts as none."""
-NO_CLASS: Final = -1
+NO_CLASS = -1
 """What is predicted of a row that lacks a value."""
-_LARGEST: Final = float(torch.finfo(torch.float32).max)
+_LARGEST = float(torch.finfo(torch.float32).max)
 
 
 @final

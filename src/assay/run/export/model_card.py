@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from assay.data.tabular.table_encoder import Column
     from assay.run.export.exportable import Original
 
-MARK: Final = "<!-- Written by assay export, which replaces it. -->"
-_MOST_CLASSES: Final = 100
+MARK = "<!-- Written by assay export, which replaces it. -->"
+_MOST_CLASSES = 100
 
 
 def model_card(exported: Exported, original: Original) -> str:
@@ -47,13 +47,13 @@ def model_card(exported: Exported, original: Original) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-_MEANINGS: Final = f"""\
+_MEANINGS = f"""\
 A missing number is NaN, a missing text is empty; each counts as `missing` says, and null gives NaN. `elapsed`
 are days since `start`, Monday is 0, and `sine` and `cosine` are of 2π times the share of the day that has
 passed. `logits` are what the model returns before its sigmoid or softmax. `prediction` is the index of the
 class, by the threshold if there is one, or of each label 0 or 1; {NO_CLASS} for a row without one. Of a
 language model, `scores` are the logits of the token that follows each, and texts begin after token 0."""
-_IN_CARD: Final = ("inputs", "output", "outputs", "names", "one_of_classes", "threshold", "inside")
+_IN_CARD = ("inputs", "output", "outputs", "names", "one_of_classes", "threshold", "inside")
 
 
 def _interface(about: Mapping[str, Any]) -> str:
@@ -100,7 +100,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-_OPEN: Final = {
+_OPEN = {
     "onnx": """\
 import json
 import numpy as np
@@ -139,13 +139,13 @@ def example_code(exported: Exported) -> str:
     return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}", outputs=outputs)
 
 
-SCHEMA_VERSION: Final = 1
-_ALL_CODES: Final = 10_000
-_OF_RECORD: Final = (
+SCHEMA_VERSION = 1
+_ALL_CODES = 10_000
+_OF_RECORD = (
     *("run_id", "name", "best", "status", "metrics", "choices", "overrides", "seed", "fingerprint"),
     *("data_sha256", "started"),
 )
-_PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "numpy")
+_PACKAGES = ("assay", "torch", "torchvision", "lightning", "numpy")
 
 
 @final

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Final, Literal, final
+from typing import TYPE_CHECKING, Annotated, Literal, final
 
 import msgspec
 from typing_extensions import override
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.record.run_record import Outcome
     from assay.sweep.job_spec import JobSpec
 
-_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @final

@@ -9,7 +9,7 @@ import socket
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from assay.record.run_record import Cause, Outcome
     from assay.sweep.job_spec import JobSpec
 
-_PATIENCE: Final = 5.0
+_PATIENCE = 5.0
 """Seconds for a cluster to answer."""
-_AT_IMPORT: Final = {
+_AT_IMPORT = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else `uv run assay` uploads the current directory
     "RAY_DEDUP_LOGS_SKIP_REGEX": "^",  # else Ray writes about each dead worker among what the sweep says
 }
 """Ray reads them when it is imported."""
-_OF_RAY: Final = (signal.SIGINT, signal.SIGTERM)
+_OF_RAY = (signal.SIGINT, signal.SIGTERM)
 """Ray sets handlers of its own for them."""
 
 

@@ -10,7 +10,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
 
 import msgspec
 from typing_extensions import override
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from assay.record.run_record import Cause
 
 
-_SAVE: Final = 10.0
+_SAVE = 10.0
 """Seconds before the end of the time to save at which a job that has not saved is ended."""
-_STAY: Final = 600.0
+_STAY = 600.0
 """Seconds for Slurm to end a job that it has told to (SIGTERM)."""
 
 
@@ -125,24 +125,24 @@ def _stop_signals() -> tuple[signal.Signals, signal.Signals]:
     return signal.SIGUSR2 if warning == signal.SIGUSR1 else signal.SIGUSR1, warning
 
 
-_FOLDER: Final = "submitit"
-_LOOK_EVERY: Final = 0.25
+_FOLDER = "submitit"
+_LOOK_EVERY = 0.25
 """Seconds between two looks for outcomes, which are files."""
-_ASK_EVERY: Final = 20.0
+_ASK_EVERY = 20.0
 """Seconds between two questions to the scheduler."""
-_LATE: Final = 10.0
+_LATE = 10.0
 """Seconds by which another machine's files may be late here."""
-_JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
-_NOT_IN_SCRIPT: Final = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
+_JOB_ID = re.compile(r"\d+(_\d+)?", re.ASCII)
+_NOT_IN_SCRIPT = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
 """In a path: what sbatch replaces, what ends a line of its options, and what has no encoding."""
-OVER: Final = (
+OVER = (
     *("", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
     *("PREEMPTED", "REVOKED", "TIMEOUT"),
 )
 """States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
-NAME: Final = "assay-"
+NAME = "assay-"
 """What the names of Slurm jobs begin with."""
-_ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
+_ATTEMPT = re.compile(r"\d+-\d+", re.ASCII)
 
 
 def query_states() -> dict[str, str] | None:

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from typing_extensions import override
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from assay.record.run_record import Outcome
     from assay.sweep.search.search import Dimension, Known
 
-FILE: Final = "study.log"
-NO_PRUNER: Final = "optuna.pruners.NopPruner"
-_QMC: Final = "optuna.samplers.QMCSampler"
-_CMA: Final = "optuna.samplers.CmaEsSampler"
+FILE = "study.log"
+NO_PRUNER = "optuna.pruners.NopPruner"
+_QMC = "optuna.samplers.QMCSampler"
+_CMA = "optuna.samplers.CmaEsSampler"
 
 
 @final

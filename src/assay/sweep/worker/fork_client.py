@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, final
+from typing import IO, TYPE_CHECKING, Any, final
 
 from assay.build.trainer_options import WORLD_SIZES
 from assay.check.report import Proof, Report
@@ -36,17 +36,17 @@ FORK = "fork"
 FORK_TRIAL = "fork trial"
 STOP = "stop"
 KILL = "kill"
-_ONE_THREAD: Final = {
+_ONE_THREAD = {
     **dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
     ),
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 """For the fork server alone: libraries start threads while they are imported. Jobs have the driver's own."""
-_SIGKILL: Final = -9
-_PATIENCE: Final = 15.0
+_SIGKILL = -9
+_PATIENCE = 15.0
 """Seconds for a fork server to end after its driver has let go of it: its own grace period, and some."""
-_TICK: Final = 0.25
+_TICK = 0.25
 """Seconds between two looks at whether a job is to be stopped."""
 
 
@@ -265,7 +265,7 @@ class CheckProcess:
         return answer
 
 
-_OF_LAUNCHERS: Final = (
+_OF_LAUNCHERS = (
     *(*WORLD_SIZES, "SLURM_STEP_ID"),
     *("SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID"),
 )

@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from assay.config.serialize import from_text
 from assay.errors import AssayError, describe_error
@@ -31,11 +31,11 @@ from assay.sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_GROUPS: Final = (
+_GROUPS = (
     *("augment", "callbacks", "data", "loss", "metrics", "model", "optimizer", "scheduler"),
     "logger",
 )
-_MODULES: Final = (
+_MODULES = (
     "assay.run.resume",
     "assay.sweep.worker.run_job",
     "git",
@@ -71,11 +71,11 @@ def preload_study() -> None:
         importlib.import_module("optuna.storages.journal")
 
 
-_TICK: Final = 0.02
+_TICK = 0.02
 """Seconds between two looks for processes that have ended, where the system does not tell of it."""
-_IDLE: Final = 1.0
+_IDLE = 1.0
 """Seconds between two looks for orphans that have come to this process and ended."""
-_GRACE: Final = 10.0
+_GRACE = 10.0
 """Seconds in which jobs may save once their driver is gone."""
 
 
@@ -216,7 +216,7 @@ def handle_request(connection: Connection) -> None:
             connection.send(outcome.to_json())
 
 
-_OF_USE: Final = ("spec", "data_read", "scores", "directions", "devices", "warnings")
+_OF_USE = ("spec", "data_read", "scores", "directions", "devices", "warnings")
 """Fields of a report that a sweep needs."""
 
 

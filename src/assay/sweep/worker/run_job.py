@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from assay.run.result import RunResult
     from assay.sweep.job_spec import JobSpec
 
-_GIGABYTE: Final = 1 << 30
-_GRACE: Final = 10.0
+_GIGABYTE = 1 << 30
+_GRACE = 10.0
 """Seconds that a run has to save."""
-_INTERRUPTED: Final = Outcome("interrupted", reason=stop_reason("SIGINT"), signal="SIGINT")
+_INTERRUPTED = Outcome("interrupted", reason=stop_reason("SIGINT"), signal="SIGINT")
 
 
 def run_job_spec(job_spec: JobSpec) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from typing_extensions import override
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from assay.task.predictions import StoredPredictions
 
 
-NUM_BINS: Final = 15
+NUM_BINS = 15
 """Of equal width, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
-_WHOLE: Final[dict[str, Any]] = dict.fromkeys(("x_range", "y_range"), (-0.02, 1.02))
-_DIAGONAL: Final = Line("", [0, 1], [0, 1], is_reference=True)
+_WHOLE: dict[str, Any] = dict.fromkeys(("x_range", "y_range"), (-0.02, 1.02))
+_DIAGONAL = Line("", [0, 1], [0, 1], is_reference=True)
 
 
-_MOST_DECISIONS: Final = 100_000
+_MOST_DECISIONS = 100_000
 """Most decisions that are ranked in each bootstrap draw; more take too long."""
 
 
@@ -160,12 +160,12 @@ def _legend_caption(lines: Sequence[Line], score: str) -> str:
     return f"{lines[0].name}, in brackets: the {score}." if len(lines) == 1 else f"In brackets: the {score}."
 
 
-TRUE_CLASS: Final = "true class"
+TRUE_CLASS = "true class"
 """Label of the rows of a confusion matrix."""
-_MOST_IN_MATRIX: Final = 50
-_MOST_BARS: Final = 30
-_MOST_CURVES: Final = 10
-_MOST_CONFUSIONS: Final = 10
+_MOST_IN_MATRIX = 50
+_MOST_BARS = 30
+_MOST_CURVES = 10
+_MOST_CONFUSIONS = 10
 
 
 def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -285,7 +285,7 @@ def score_bars(
     return Figure(name, title, bars, shares="y", y_range=(0, 1.02), is_wide=is_wide, caption=caption)
 
 
-_CLASS_METRICS: Final = {
+_CLASS_METRICS = {
     "accuracy": "Accuracy",
     "f1": "F1Score",
     "precision": "Precision",
@@ -497,8 +497,8 @@ class Labels(Evaluator):
         return "; is ".join(dict.fromkeys(names))
 
 
-_MOST_SAID: Final = 4
-_MASK_METRICS: Final = {
+_MOST_SAID = 4
+_MASK_METRICS = {
     "mean iou": "JaccardIndex macro",
     "mean dice": "F1Score macro",
     "pixel accuracy": "Accuracy",

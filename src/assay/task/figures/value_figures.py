@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from typing_extensions import override
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from assay.task.predictions import StoredPredictions
 
 
-_MOST_TARGETS: Final = 4
-_NUM_BINS: Final = 24
-_METRICS: Final = {"r2": "R2", "mae": "MeanAbsoluteError", "rmse": "MeanSquaredError root"}
+_MOST_TARGETS = 4
+_NUM_BINS = 24
+_METRICS = {"r2": "R2", "mae": "MeanAbsoluteError", "rmse": "MeanSquaredError root"}
 """`Score.metric` of each score."""
 
 
@@ -256,8 +256,8 @@ class Tokens(Evaluator):
         return f"{float(predictions.outputs[index].mean()):.2f} bits per token"
 
 
-_MOST_COLOURS: Final = 10
-_MOST_NEIGHBOURS: Final = 10_000
+_MOST_COLOURS = 10
+_MOST_NEIGHBOURS = 10_000
 """Most samples for which nearest neighbours are computed."""
 
 
@@ -314,7 +314,7 @@ def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[
     ]
 
 
-_QUANTILES: Final = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
+_QUANTILES = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
 
 
 def _finite_errors(predictions: StoredPredictions) -> NDArray[np.float64]:
