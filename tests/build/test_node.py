@@ -280,7 +280,6 @@ def test_the_best_epoch_by_accuracy_is_kept(train: Train) -> None:
         ({"objective": "val/mae", "direction": None}, {}, ""),
         ({"objective": "val/accuracy", "direction": "min"}, {}, "looks for the worst"),
         ({"objective": ["val/loss", "val/accuracy"], "direction": "maximize"}, {}, "looks for the worst"),
-        ({"objective": "val/accuracy", "direction": "maximise"}, {}, "neither minimize nor maximize"),
         ({"objective": "val/unknown"}, {}, "has to be stated"),
     ],
 )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
 """A name at the start, in quotes, or before an equals sign."""
+_VALUE = re.compile(r"[:=] *(-?\w[\w.]*(?:[eE]-\d+)?)$")
 _NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
 
 
@@ -93,12 +94,14 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
         return key
     # A word of English has no underscore.
     words = {"".join(match).lower() for match in _NAMES.findall(text)} | {*re.findall(r"\w+_\w+", text)}
-    named = [
-        entry.key
+    written = [
+        entry
         for entry in walk(node, key)
-        if str(entry.name) in words
-        and not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)
+        if not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)
     ]
+    named = [entry.key for entry in written if str(entry.name) in words]
+    if not named and (value := _VALUE.search(text.rstrip("."))):
+        named = [entry.key for entry in written if str(entry.raw) == value[1]]
     return named[0] if len(named) == 1 else key
 
 

@@ -187,7 +187,8 @@ class Predictor(nn.Module):
         if not isinstance(outputs, Tensor) or outputs.shape[:1] != inputs.shape[:1]:
             raise AssayError(
                 f"the model returns {getattr(outputs, 'shape', type(outputs).__name__)} for "
-                f"{pluralize(len(inputs), 'sample')}; expected a tensor [N, …]"
+                f"{pluralize(len(inputs), 'sample')}; expected a tensor [N, …]",
+                hint="return one row per sample from forward()",
             )
         return outputs
 

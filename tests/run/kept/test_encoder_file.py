@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from assay.run.encoder_file import (
     read_encoder,
     write_encoder,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROWS = pd.DataFrame({"size": [1.5, 2.0, 7.0], "Straße": ["Köln", "Ulm", "Köln"]})
 

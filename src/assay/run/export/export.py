@@ -241,7 +241,8 @@ def write_onnx(
     names_of_sizes = dict(zip(sizes, words, strict=False))
     for value in (*graph.input, *graph.output):
         for dim in value.type.tensor_type.shape.dim:
-            dim.dim_param = names_of_sizes.get(dim.dim_param, dim.dim_param)
+            if dim.dim_param:
+                dim.dim_param = names_of_sizes.get(dim.dim_param, dim.dim_param)
     if categories:
         model = _with_texts(model, categories, na_values)
     for key, value in {"assay": metadata, "names": metadata.get("names", ())}.items():
