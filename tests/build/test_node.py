@@ -106,7 +106,7 @@ def broken() -> DictConfig:
 @pytest.mark.parametrize(
     ("error", "key", "says"),
     [
-        (ValueError("Invalid learning rate: -1"), "optimizer", "optimizer: Invalid learning rate: -1"),
+        (ValueError("Invalid learning rate: -1"), "optimizer", "optimizer.lr: Invalid learning rate: -1"),
         (ValueError("`eps` is too small"), "optimizer", "optimizer.eps: `eps` is too small"),
         (ValueError("expected more start_dim, not 2"), "model", "model: expected more start_dim, not 2"),
         (ValueError("`val` is too much"), "data", "data.split.val: `val` is too much"),

@@ -27,7 +27,7 @@ while time.monotonic() < end and not (place / "go").exists():
 def main() -> None:
     """Launch them in the current folder, where they say who they are, and print how they ended."""
     place = Path.cwd()
-    process._GRACE = 3.0  # type: ignore[misc]  # the test waits for it
+    process._GRACE = 3.0
     (place / "rank.py").write_text(RANK, encoding="utf-8")
     python = place / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{place}/rank.py" "$@"\n', encoding="utf-8")

@@ -138,7 +138,7 @@ def test_exported_it_takes_token_ids_of_any_length(text_run: Trained, tmp_path: 
         found, *_ = session.run(None, {"inputs": ids})
         np.testing.assert_allclose(found[0], predictor(text).probabilities, atol=1e-5)
     card = exported.card.read_text(encoding="utf-8")
-    assert "`tokenizer.json`" in card
+    assert "tokenizer.json" in card
     code = re.search(r"```python\n(.*?)```", card, re.DOTALL)
     assert code is not None
     names: dict[str, Any] = {}
