@@ -286,6 +286,14 @@ def test_small_sets_see_enough_steps_and_large_ones_are_not_trained_for_ever(
     assert f"{report.spec['total_steps']:,} steps: {epochs} epochs of" in "\n".join(report.notes)
 
 
+def test_a_run_of_few_steps_is_noted() -> None:
+    typed = (*SYNTHETIC, "data.source.num_samples=100", "data.batch_size=10", "model=mlp")
+    steps = proved(*typed, "trainer.max_epochs=2").spec["total_steps"]
+    assert f"only {steps} optimizer steps in all" in told(*typed, "trainer.max_epochs=2")
+    assert "in all, too few" not in told(*typed, "trainer.max_epochs=60")
+    assert "in all, too few" not in told(*typed, "trainer.max_epochs=2", "trainer.limit_train_batches=3")
+
+
 def test_what_is_typed_wins_and_is_not_told() -> None:
     typed = ("trainer.max_epochs=12", "data.batch_size=50", "optimizer.lr=0.5", "optimizer.weight_decay=0")
     report = proved(*SYNTHETIC, "model=mlp", *typed)

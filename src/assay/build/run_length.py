@@ -259,6 +259,7 @@ _MOST_EPOCHS = 200
 _CHANNELS_LAST_FROM = 16
 """Pixels of a side, from which convolutions on a CPU are faster where channels lie last in memory."""
 _FEW_PICTURES = 5000
+_FEW_STEPS = 300
 _SMALL_PICTURE = 64
 """Pixels of a side, below which what networks learnt of larger pictures helps little."""
 _SCALES = {"SGD": 30.0, "Adagrad": 10.0}
@@ -353,6 +354,12 @@ def notes_on_length(config: DictConfig) -> list[str]:
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
         notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
+    is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
+    if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
+        notes.append(
+            f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "
+            "trainer.max_epochs=auto takes as many as suit"
+        )
     return notes
 
 
