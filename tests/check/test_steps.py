@@ -97,6 +97,15 @@ def test_models_that_are_unproven_and_not_refused(model: str, arguments: dict[st
     assert says in report.unproven
 
 
+@pytest.mark.parametrize("rate", [None, 0.1])
+def test_an_optimizer_that_chooses_its_rate_and_calls_without_gradients(rate: float | None) -> None:
+    config = job_config(compose([*IRIS, "scheduler=none"]))
+    with open_dict(config):
+        config.optimizer = {"_target_": "check_models.ChoosesItsRate", "_partial_": True, "lr": rate}
+    report = Prover().prove(config, curve=True).report
+    assert report.step is not None, report.unproven
+
+
 def prove_module(**arguments: Any) -> Report:
     words = ("callbacks.checkpoint=null", "module._target_=check_modules.Own", *SIZES)
     config = job_config(compose([*IRIS[:2], "trusted_packages=[check_modules]", *words]))

@@ -12,6 +12,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.tuner.tuning import Tuner
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from tests.callbacks.quiet_trainer import quiet_trainer
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 from typing_extensions import override
 
 from assay.build.trainer import silence_lightning
+from assay.callbacks.lr_monitor import LRMonitor
 from assay.callbacks.progress_bar import ProgressBar
 from assay.data.seeded_loader import seed_loaders
 from assay.errors import AssayError
@@ -248,6 +250,18 @@ def test_an_optimizer_may_call_the_closure_without_gradients() -> None:
     module.configure_optimizers = lambda: WithoutGradients(module.parameters(), lr=0.1)  # type: ignore[method-assign]
     fit(module, max_steps=4)
     assert same_weights(module, by_hand(4))
+
+
+@pytest.mark.parametrize("rate", [None, 0.1])
+def test_rates_are_logged_where_the_optimizer_has_them(tmp_path: Path, rate: float | None) -> None:
+    module = Line()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    optimizer.param_groups[0]["lr"] = rate
+    optimizer.step = lambda closure=None: closure()  # type: ignore[method-assign]  # it chooses its rate itself
+    module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
+    logger = CSVLogger(str(tmp_path), flush_logs_every_n_steps=1)
+    trainer = fit(module, LRMonitor("step"), logger=logger, log_every_n_steps=1)
+    assert trainer.callback_metrics == ({} if rate is None else {"lr-SGD": torch.tensor(rate)})
 
 
 def test_loaders_one_after_another_are_refused() -> None:

@@ -35,11 +35,13 @@ class LRMonitor(LearningRateMonitor):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if batch_idx % trainer.accumulate_grad_batches == 0:
+        if batch_idx % trainer.accumulate_grad_batches == 0 and _have_lr(trainer):
             super().on_train_batch_start(trainer)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        if not _have_lr(trainer):
+            return
         interval = self.logging_interval
         log_interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
         if interval is None and trainer.num_training_batches < log_interval:
@@ -50,3 +52,9 @@ class LRMonitor(LearningRateMonitor):
             self.logging_interval = interval
             for rates in self.lrs.values():  # Lightning keeps every rate that was ever logged
                 del rates[:-1]
+
+
+def _have_lr(trainer: L.Trainer) -> bool:
+    """Whether the optimizers have learning rates: Adafactor of transformers may choose them itself."""
+    groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
+    return all(group.get("lr") is not None for group in groups)

@@ -134,11 +134,13 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
         return Curve(note="the data does not state how many batches it has")
     key = "param_groups"
     try:
-        peak = getattr(parts["optimizer"], "keywords", {}).get("lr", 0.0)
+        peak = getattr(parts["optimizer"], "keywords", {}).get("lr") or 0.0
         trained = [p for p in model.parameters() if p.requires_grad]
         groups = trained if parts["param_groups"] is None else parts["param_groups"](model, peak)
         key = "optimizer"
         optimizer = parts["optimizer"](groups)
+        if any(group["lr"] is None for group in optimizer.param_groups):
+            return Curve(note="the optimizer chooses the learning rate itself")
         key = "optimizer" if not 0 < peak < math.inf else "param_groups"
         initial = _highest(optimizer, 1)
         _check_moves([initial], initial)

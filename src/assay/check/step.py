@@ -327,6 +327,7 @@ def take_step(
     def step() -> tuple[int, ...]:
         shape: tuple[int, ...] = ()
 
+        @torch.enable_grad()  # an optimizer may call it with gradients switched off
         def closure() -> Any:
             nonlocal shape
             # In Lightning's order: the gradients of the step before are there until the forward is done.

@@ -136,3 +136,18 @@ def _unfollowed(inputs: Tensor, by: str) -> Tensor:
     if by == "data" and inputs.sum() > 1e9:
         return -inputs
     return torch.from_numpy(inputs.detach().numpy()) if by == "numpy" else inputs
+
+
+class ChoosesItsRate(torch.optim.Optimizer):
+    """Has no learning rate and calls the closure without gradients, as Adafactor of transformers does."""
+
+    def __init__(self, params: Any, lr: float | None = None) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.sub_(0.1 * parameter.grad)
+        return loss
