@@ -377,3 +377,11 @@ def test_labels_in_one_cell(csv: Any) -> None:
     path = csv("\n".join(["a,size", *(f"{row / 8},{'SML'[row % 3]}/{'XY'[row % 2]}" for row in range(40))]))
     table, _, _ = encode(path, pd.DataFrame(), "size")
     assert not any("several labels" in note for note in table.notes), "classes of their own"
+
+
+def test_integers_that_excel_may_have_rounded_are_noted(tmp_path: Path) -> None:
+    path = tmp_path / "big.xlsx"
+    pd.DataFrame({"card": [4_000_000_000_000_002, 3], "y": [1, 2]}).to_excel(path, index=False)
+    notes: list[str] = []
+    read_table(path, notes=notes)
+    assert notes == [f"{path}: Excel keeps 15 digits of a number; integers that may be rounded: card"]
