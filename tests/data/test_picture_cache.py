@@ -175,7 +175,10 @@ def test_a_damaged_file_is_made_anew(root: Path, cache: Path, reads: list[str]) 
     [file] = cache.glob("*.pixels")
     whole, draws = file.read_bytes(), random.Random(0)
     flipped = []
-    for place in [0, len(whole) - 1, *(draws.randrange(len(whole)) for _ in range(40))]:
+    end = whole.index(b'"looks"')
+    places = [0, len(whole) - 1, *(draws.randrange(len(whole)) for _ in range(40))]
+    places += [draws.randrange(end, len(whole)) for _ in range(60)]
+    for place in places:
         changed = bytearray(whole)
         changed[place] ^= 1 << draws.randrange(8)
         flipped.append(bytes(changed))

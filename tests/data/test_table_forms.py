@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
 
+from assay.compose.compose import compose, job_config
 from assay.data.data_module import DataModule
 from assay.data.table import Table
 from assay.data.tabular.amount import find_amount, format_amount, is_time, parse_amounts, parse_times
@@ -186,6 +187,14 @@ def test_a_target_of_money_is_a_number(tmp_path: Path, prices: Any, value: str) 
     ORDERS.assign(y=texts[0]).iloc[:3].to_csv(tmp_path / "other.csv", index=False)
     other.fitted = TableEncoder.from_plain(encoder.as_plain())
     assert other.read()["all"].targets.flatten().tolist() == [1234.5] * 3
+
+
+def test_a_job_with_a_target_of_money_is_a_regression(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    ORDERS.assign(y=[f"${price:,.2f}" for price in MONEY]).to_csv(path, index=False)
+    config = job_config(compose(["data=table", f"data.source.path={path}", "data.source.target=y"]))
+    assert config.loss._target_ == "torch.nn.MSELoss"
+    assert "r2" in config.metrics.eval.metrics
 
 
 def test_problems_of_target_and_features_are_told_together(tmp_path: Path) -> None:

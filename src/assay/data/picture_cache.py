@@ -148,7 +148,7 @@ class Decoded(msgspec.Struct, frozen=True):
         form: How they were decoded.
         shape: `[N, C, H, W]`, uint8.
         states: Of the files when they were decoded.
-        checksum: Of the pixels.
+        checksum: Of the pixels and looks.
         looks: At each file.
     """
 
@@ -239,7 +239,7 @@ def _make(
             fits = scaled or all(look.bad or look.size == meta.shape[2:] for look in looks)
             if fits and all(state.changed < settled for state in states):
                 kept = [look._replace(bad=printable(look.bad)) for look in looks]
-                sealed = msgspec.structs.replace(meta, checksum=_checksum(images), looks=kept)
+                sealed = msgspec.structs.replace(meta, checksum=_checksum(images, kept), looks=kept)
                 end = msgspec.json.encode(sealed)
                 opened.seek(num_bytes)
                 opened.write(end + len(end).to_bytes(_LENGTH, "big"))
@@ -264,7 +264,7 @@ def _map(file: Path, states: str, shape: tuple[int, int, int, int]) -> tuple[Ten
         if meta is None or (meta.states, meta.shape) != (states, shape):
             return None
         images = _map_privately(file, shape)
-        if _checksum(images) == meta.checksum:
+        if _checksum(images, meta.looks) == meta.checksum:
             with suppress(OSError):
                 os.utime(file)  # what was used last stays longest
             return images, list(meta.looks)
@@ -291,9 +291,9 @@ def read_meta(file: Path) -> Decoded | None:
     return None
 
 
-def _checksum(pixels: Tensor) -> str:
+def _checksum(pixels: Tensor, looks: list[FileScan]) -> str:
     """Changes with any bit; takes hardly longer than reading them."""
-    return f"{zlib.crc32(pixels.numpy().data):08x}"
+    return f"{zlib.crc32(pixels.numpy().data, zlib.crc32(msgspec.json.encode(looks))):08x}"
 
 
 @contextmanager
