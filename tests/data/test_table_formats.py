@@ -380,7 +380,7 @@ def test_labels_in_one_cell(csv: Any) -> None:
 
 
 def test_integers_that_excel_may_have_rounded_are_noted(tmp_path: Path) -> None:
-    path = tmp_path / "big.xlsx"
+    path = str(tmp_path / "big.xlsx")
     pd.DataFrame({"card": [4_000_000_000_000_002, 3], "y": [1, 2]}).to_excel(path, index=False)
     notes: list[str] = []
     read_table(path, notes=notes)
