@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import re
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
@@ -202,6 +203,8 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
     if isinstance(value, str) and _IS_NUMBER.fullmatch(value) and accepts(expected, float(value)):
         return f"without quotes: {key}={value}"
     if value is not None and not isinstance(value, list | dict | NestedTarget):
+        if accepts(expected, str(value)):
+            return shlex.quote(f'{key}="{value}"')  # a column named 2015
         pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
         for several in ([value], [value, value] if pair else []):
             if accepts(expected, several):

@@ -40,12 +40,25 @@ if TYPE_CHECKING:
 
     Score = Callable[[Any, Any], float]
 
+log = logging.getLogger("assay")
 _EVEN = 0.4
 """Share of the rarer class from which on the likelier class is what anybody expects."""
 _FEWEST = 20
 """Validation samples of each class; with fewer a threshold would be chance."""
 _NEARLY = 0.95
 _SUBSETS = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
+_MOST_ROWS = 20_000
+_MOST_STREAMED = 2000
+"""Samples that are decoded one by one."""
+_MOST_VALUES = 100_000_000
+_BLOCK = 64
+_MOST_WORK = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
+"""Values times outputs that are fitted on: some seconds of one core."""
+_MOST_FEATURES = 4096
+_SIDE = 32
+"""Pixels that a side of a picture is averaged to."""
+_DRAWS = 100
+_PERFECT = 0.999
 
 
 def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
@@ -118,21 +131,6 @@ def set_threshold(predictor: Predictor, value: float) -> None:
             "the model does not predict probabilities of two classes", key="--threshold", hint="leave it out"
         )
     predictor.use_threshold(value, {"chosen": "as typed"})
-
-
-log = logging.getLogger("assay")
-_MOST_ROWS = 20_000
-_MOST_STREAMED = 2000
-"""Samples that are decoded one by one."""
-_MOST_VALUES = 100_000_000
-_BLOCK = 64
-_MOST_WORK = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
-"""Values times outputs that are fitted on: some seconds of one core."""
-_MOST_FEATURES = 4096
-_SIDE = 32
-"""Pixels that a side of a picture is averaged to."""
-_DRAWS = 100
-_PERFECT = 0.999
 
 
 def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
