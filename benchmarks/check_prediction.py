@@ -20,10 +20,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.build.assembly import assemble
-from assay.build.trainer import silence_lightning
+from assay.assemble.assembly import assemble
+from assay.assemble.trainer import silence_lightning
 from assay.check.checker import check_job
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
 
 NO_CALLBACKS = tuple(

@@ -14,7 +14,7 @@ import time
 import torch
 
 from assay.record.provenance import cpu_model
-from assay.sweep.session import check_sweep
+from assay_sweep.session import check_sweep
 
 ONE = ("seed=0",)
 MANY = (

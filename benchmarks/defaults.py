@@ -39,7 +39,7 @@ from sklearn.multioutput import MultiOutputRegressor  # type: ignore[import-unty
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no types
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no types
 
-from assay.build.assembly import open_data
+from assay.assemble.assembly import open_data
 from assay.data.shown_samples import sample_names
 from assay.data.transforms import stack
 from assay.record import predictions_file

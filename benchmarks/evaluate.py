@@ -21,7 +21,7 @@ from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from benchmarks.train_step import job, machine, parser
 from lightning.pytorch.callbacks import Callback
 
-from assay.build.trainer import silence_lightning
+from assay.assemble.trainer import silence_lightning
 
 if TYPE_CHECKING:
     import argparse

@@ -22,11 +22,11 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from assay.build.assembly import assemble
-from assay.build.trainer import silence_lightning
+from assay.assemble.assembly import assemble
+from assay.assemble.trainer import silence_lightning
 from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
-from assay.report.info import auto_choice
+from assay_report.info import auto_choice
 
 EXACT = ("SeedEachStep", "NonFinite", "StopOnSignal")
 SIDES: dict[str, tuple[str, ...]] = {

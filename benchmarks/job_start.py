@@ -23,9 +23,9 @@ from pathlib import Path
 from assay.compose.compose import compose_job
 from assay.config.serialize import to_text
 from assay.record.provenance import cpu_model
-from assay.sweep.job_spec import JobSpec
-from assay.sweep.launcher.local import LocalLauncher
-from assay.sweep.worker.fork_client import CheckProcess, ForkServer
+from assay_sweep.job_spec import JobSpec
+from assay_sweep.launcher.local import LocalLauncher
+from assay_sweep.worker.fork_client import CheckProcess, ForkServer
 
 STAMP = '''
 """Writes down when the first step was done."""

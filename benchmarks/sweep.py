@@ -30,7 +30,7 @@ BASIC = """
 import sys
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import open_dict
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.compose.compose import PRIMARY, choices, complete, job_config, loader
 from assay.targets.trust import trust_for
 from assay.run.train import run_job

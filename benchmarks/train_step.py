@@ -28,11 +28,11 @@ import torch
 from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from lightning.pytorch.callbacks import Checkpoint
 
-from assay.build.assembly import Assembly, assemble
-from assay.build.trainer import silence_lightning
+from assay.assemble.assembly import Assembly, assemble
+from assay.assemble.trainer import silence_lightning
 from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
-from assay.report.info import auto_choice
+from assay_report.info import auto_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ import torch
 from assay.check.checker import Checker
 from assay.errors import AssayError
 from assay.record.provenance import cpu_model
-from assay.run.measure import Tuner, candidates, tune_job
+from assay_lab.measure import Tuner, candidates, tune_job
 
 JOBS = ("data=digits model=small_cnn", "data=digits model=mlp model.hidden=[512,512] data.batch_size=128")
 COMMON = ("device=cpu", "callbacks=default", "baseline=none", "trainer.max_epochs=1000")

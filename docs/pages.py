@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from mkdocs.structure.files import File
 
-from assay.compose.listing import Option, list_options
+from assay_explain.listing import Option, list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

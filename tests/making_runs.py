@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.run import plain_value
+from assay_analysis.run import plain_value
 from assay.config.serialize import REPETITIONS, fingerprint_of, to_yaml
 from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml

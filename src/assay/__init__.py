@@ -12,8 +12,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.analysis.read_runs import curves, runs
-    from assay.run.predictor import load
+    from assay_analysis.read_runs import curves, runs
+    from assay_serve.predictor import load
     from assay.run.result import RunResult
     from assay.run.train import train
 

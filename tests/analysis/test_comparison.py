@@ -8,18 +8,18 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
-from assay.analysis.comparison import compare, filter_runs, make_ranking
-from assay.analysis.read_runs import read_runs
-from assay.analysis.run import ConfigValues
+from assay_analysis.comparison import compare, filter_runs, make_ranking
+from assay_analysis.read_runs import read_runs
+from assay_analysis.run import ConfigValues
 from assay.errors import AssayError
-from assay.record.journal import Journal
+from assay_sweep.journal import Journal
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.analysis.comparison import Comparison
+    from assay_analysis.comparison import Comparison
 
 
 SCORES = {"0.1": (0.90, 0.92, 0.91), "0.01": (0.95, 0.96, 0.97)}

@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
-from assay.analysis.comparison import make_row
-from assay.analysis.out_of_fold import gather_folds, write
-from assay.analysis.run import Run
+from assay_analysis.comparison import make_row
+from assay_analysis.out_of_fold import gather_folds, write
+from assay_analysis.run import Run
 from assay.record import predictions_file
 from assay.task.predictions import StoredPredictions
 

@@ -16,9 +16,9 @@ from tests.making_runs import make_run
 from typer.testing import CliRunner
 
 import assay
-from assay.analysis.comparison import compare
-from assay.analysis.read_runs import read_curves, read_runs
-from assay.analysis.run import (
+from assay_analysis.comparison import compare
+from assay_analysis.read_runs import read_curves, read_runs
+from assay_analysis.run import (
     ConfigValues,
     config_columns,
     find_unlike_losses,
@@ -31,7 +31,7 @@ from assay.analysis.run import (
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.files.checksum import seal_yaml
-from assay.record.journal import JobRecord, Journal
+from assay_sweep.journal import JobRecord, Journal
 from assay.record.run_lock import lock_run
 from assay.record.run_record import Outcome
 

@@ -16,9 +16,9 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 from typer.testing import CliRunner
 
-from assay.analysis.objective import Objective, format_score, read_objectives, score_text, scores_of
-from assay.analysis.run import Run
-from assay.analysis.statistics import (
+from assay_analysis.objective import Objective, format_score, read_objectives, score_text, scores_of
+from assay_analysis.run import Run
+from assay_analysis.statistics import (
     RATE,
     Verdict,
     count_pairs,
@@ -28,7 +28,7 @@ from assay.analysis.statistics import (
     mean_of,
     welch_gap,
 )
-from assay.analysis.statistics import judge as judge_named
+from assay_analysis.statistics import judge as judge_named
 from assay.cli.app import app
 from assay.record.run_record import Outcome
 

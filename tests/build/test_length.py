@@ -20,8 +20,8 @@ from torch import nn
 from typing_extensions import override
 
 import assay
-from assay.build.assembly import add_spec
-from assay.build.run_length import (
+from assay.assemble.assembly import add_spec
+from assay.assemble.run_length import (
     check_length,
     check_plateau,
     notes_on_pictures,
@@ -29,7 +29,7 @@ from assay.build.run_length import (
     why_no_validation,
 )
 from assay.check.checker import check_job
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.config.yaml_file import load_mapping
 from assay.data.spec import Spec

@@ -13,9 +13,9 @@ from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from assay.build import assembly as opening
-from assay.build.assembly import Assembly, add_spec, assemble, build_module, build_optimization, open_data
-from assay.build.model import (
+from assay.assemble import assembly as opening
+from assay.assemble.assembly import Assembly, add_spec, assemble, build_module, build_optimization, open_data
+from assay.assemble.model import (
     build_model,
     build_trained,
     check_fine_tuning,
@@ -26,9 +26,9 @@ from assay.build.model import (
     query_model_class,
     warnings_of,
 )
-from assay.build.trainer import build_trainer
+from assay.assemble.trainer import build_trainer
 from assay.compose.compose import compose, job_config
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError, DataError
 from assay.finetune.freeze import Freeze

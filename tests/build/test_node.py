@@ -17,8 +17,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.wrappers import ClasswiseWrapper
 
-from assay.analysis.objective import read_objectives
-from assay.build.node import (
+from assay_analysis.objective import read_objectives
+from assay.assemble.node import (
     NOT_ARGUMENTS,
     build,
     build_error,
@@ -26,7 +26,7 @@ from assay.build.node import (
     mode_argument,
     score_shares,
 )
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 from assay.metrics.recall_at_k import RecallAtK

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.trainer import build_loggers, build_trainer, check_device, silence_lightning
-from assay.build.trainer_options import RUN_ID, num_local_processes, world_size
+from assay.assemble.trainer import build_loggers, build_trainer, check_device, silence_lightning
+from assay.assemble.trainer_options import RUN_ID, num_local_processes, world_size
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import SHARDED
 from assay.errors import ConfigError, DeviceError

@@ -20,7 +20,7 @@ from torch import nn
 from torch.optim.swa_utils import update_bn
 from typing_extensions import override
 
-from assay.build.trainer import VARIABLE
+from assay.assemble.trainer import VARIABLE
 from assay.callbacks.batch_norm import BatchNormStatistics
 from assay.callbacks.ema import EMA
 from assay.callbacks.lr_monitor import LRMonitor

@@ -19,7 +19,7 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.callbacks.pruning import STUDY, Pruned, Pruning, build_part, open_storage, quiet_optuna
+from assay_sweep.pruning import STUDY, Pruned, Pruning, build_part, open_storage, quiet_optuna
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ import json, os, sys, warnings
 sys.path.insert(0, sys.argv[2])
 warnings.simplefilter("ignore")
 from tests.callbacks.test_pruning import fit
-from assay.callbacks.pruning import Pruning
+from assay_sweep.pruning import Pruning
 net, end = fit([0.9, 0.8, 0.7], Pruning(**json.loads(sys.argv[1])), strategy="ddp", devices=2)
 print(f"rank {os.environ.get('LOCAL_RANK', '0')}: {net.steps} {end}", flush=True)
 """

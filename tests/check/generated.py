@@ -12,7 +12,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.signature import injected_arguments
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError
 from assay.targets.call_signature import call_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import open_dict
 
 from assay.check.checker import check_job
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import torch
 from omegaconf import open_dict
 from tests.check.jobs import prove
 
-from assay.check.prove import Prover, mask_rates
-from assay.check.step import take_step
+from assay_prove.prove import Prover, mask_rates
+from assay_prove.step import take_step
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
-from assay.sweep.session import check_sweep
+from assay_sweep.session import check_sweep
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -42,7 +42,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return take_step(*args)
 
     monkeypatch.setattr(Prover, "prove", counted_prove)
-    monkeypatch.setattr("assay.check.step.take_step", counted_step)
+    monkeypatch.setattr("assay_prove.step.take_step", counted_step)
     return counted
 
 

@@ -18,7 +18,7 @@ from tests.check.generated import bases, cases
 from tests.check.known_faults import IN_TRAINING, OF_CHECK
 
 from assay.check.checker import check_job
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.compose.compose import JobComposer, loader
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, NonFiniteError

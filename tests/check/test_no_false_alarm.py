@@ -17,7 +17,7 @@ from tests.suited_losses import SUITED_LOSSES
 
 from assay.check.checker import check_job
 from assay.compose.compose import compose_with, job_config, loader
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,10 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from assay.build.model import num_outputs
-from assay.build.node import build
-from assay.check.smoke_batch import try_parts
-from assay.compose.listing import list_options
+from assay.assemble.model import num_outputs
+from assay.assemble.node import build
+from assay_prove.smoke_batch import try_parts
+from assay_explain.listing import list_options
 from assay.errors import AssayError, ConfigError, DataError
 
 OPTIONS = {

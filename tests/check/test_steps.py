@@ -18,13 +18,13 @@ from torch import nn
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
-from assay.build.run_length import RunLength
-from assay.check.optimization import Curve, follow_lr, lr_curve, unfinished_schedule_warnings
-from assay.check.prove import Prover
-from assay.check.step import Memory, batch_sizes, check_capacity
+from assay.assemble.run_length import RunLength
+from assay_prove.optimization import Curve, follow_lr, lr_curve, unfinished_schedule_warnings
+from assay_prove.prove import Prover
+from assay_prove.step import Memory, batch_sizes, check_capacity
 from assay.check.values import LIMITS
 from assay.compose.compose import compose, job_config
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.compose.recipe import settle_recipe
 from assay.data.batch_order import BatchOrder
 from assay.errors import ConfigError
@@ -154,10 +154,10 @@ def test_batches_that_cannot_be_cut(typed: str, says: str) -> None:
 
 def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
-    monkeypatch.setattr("assay.check.step.device_memory", lambda _: 24 * GIB)
+    monkeypatch.setattr("assay_prove.step.device_memory", lambda _: 24 * GIB)
     with pytest.raises(ConfigError, match=r"^model: a step takes about .* GiB, and this machine has 24 GiB"):
         prove(*words)
-    monkeypatch.setattr("assay.check.step.device_memory", lambda _: 1 << 40)
+    monkeypatch.setattr("assay_prove.step.device_memory", lambda _: 1 << 40)
     report = prove(*words)
     assert report.parameters is not None
     assert report.parameters > 3_000_000_000
@@ -177,7 +177,7 @@ def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key: str, says: str) -> None:
-    monkeypatch.setattr("assay.check.step.device_memory", lambda _: gib * GIB)
+    monkeypatch.setattr("assay_prove.step.device_memory", lambda _: gib * GIB)
     trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, barebones=False)
     if key:
         with pytest.raises(ConfigError, match=f"^{key}: .*{says}"):
@@ -194,7 +194,7 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_batch_sizes_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatch, drop_last: bool) -> None:
     for train, val, size, processes in itertools.product((7, 9, 40, 41), (0, 1, 5, 17), (3, 4, 8), (1, 2, 3)):
-        monkeypatch.setattr("assay.check.step.world_size", lambda _, n=processes: n)
+        monkeypatch.setattr("assay_prove.step.world_size", lambda _, n=processes: n)
         sizes = {"batch_size": size, "eval_batch_size": size, "drop_last": drop_last}
         data = {"_target_": "assay.data.data_module.DataModule", **sizes}
         spec = {"num_train": train, "num_val": val, "num_test": 0}

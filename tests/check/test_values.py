@@ -21,8 +21,8 @@ from tests.mounting import mounted
 from typer.testing import CliRunner
 
 import assay
-from assay.build import assembly, node, trainer
-from assay.build.trainer_options import may_end_early
+from assay.assemble import assembly, node, trainer
+from assay.assemble.trainer_options import may_end_early
 from assay.check.callbacks import check_checkpoint_names
 from assay.check.checker import Checker, check_job
 from assay.check.signature import check_signatures, injected_arguments

@@ -17,12 +17,13 @@ from torch._C._distributed_c10d import HashStore  # public, but not so for type 
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from assay.checkpoint import checkpoint_file, shard_writer
+from assay.checkpoint import checkpoint_file
+from assay_cluster import shard_writer
 from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint, read_checkpoint, write
-from assay.checkpoint.shard_writer import ShardWriter
+from assay_cluster.shard_writer import ShardWriter
 from assay.errors import AssayError
 from assay.files.checksum import seal_json
-from assay.run.predictor import read_weights
+from assay_serve.predictor import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

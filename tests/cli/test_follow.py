@@ -14,7 +14,7 @@ import pytest
 from tests.command import documented, typed
 from tests.making_runs import make_run
 
-from assay.record.journal import Journal
+from assay_sweep.journal import Journal
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
 

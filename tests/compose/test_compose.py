@@ -24,12 +24,12 @@ from assay.compose.compose import (
     register_resolvers,
 )
 from assay.compose.hydra_node import SWEEP_PARTS, check_hydra
-from assay.compose.origin import name_source
+from assay_explain.origin import name_source
 from assay.compose.recipe import settle_recipe
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.sweep.session import plan_sweep
+from assay_sweep.session import plan_sweep
 from assay.targets.trust import Trust, trust_for
 
 if TYPE_CHECKING:
@@ -392,8 +392,8 @@ def test_what_hydra_may_be_asked(key: str, value: Any) -> None:
     ("key", "value"),
     [
         ("launcher._target_", "os.system"),
-        ("launcher._target_", "assay.sweep.search.grid.GridSearch"),
-        ("sweeper._target_", "assay.sweep.launcher.local.LocalLauncher"),
+        ("launcher._target_", "assay_sweep.search.grid.GridSearch"),
+        ("sweeper._target_", "assay_sweep.launcher.local.LocalLauncher"),
         ("sweeper.sampler._target_", "optuna.storages.RDBStorage"),
         ("sweeper.sampler._target_", "optuna.samplers.os.system"),
         ("sweeper.sampler._target_", ["optuna.samplers.TPESampler"]),

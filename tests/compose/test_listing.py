@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.compose import listing
-from assay.compose.listing import complete, groups, list_options
+from assay_explain import listing
+from assay_explain.listing import complete, groups, list_options
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from assay.compose.compose import compose, loader
-from assay.compose.listing import list_options
-from assay.compose.origin import (
+from assay_explain.listing import list_options
+from assay_explain.origin import (
     COMMAND_LINE,
     Origins,
     explain,

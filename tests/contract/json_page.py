@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.check.report import Report
-    from assay.compose.listing import Option
+    from assay_explain.listing import Option
     from assay.data.picture_cache import CachedPictures
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
@@ -54,31 +54,31 @@ PLAIN: dict[Any, Any] = {
 KINDS: dict[str, tuple[str, str]] = {
     "run": ("train, resume RUN", "assay.run.result.RunResult"),
     "sweep": ("train -m, resume SWEEP", "tests.contract.json_page.Sweep"),
-    "try": ("try", "assay.sweep.tries.Try"),
+    "try": ("try", "assay_lab.tries.Try"),
     "config": ("train --cfg", "tests.contract.json_page.Composed"),
     "check": ("check", "assay.check.report.Report"),
     "check_sweep": ("check -m", "tests.contract.json_page.Checked"),
-    "data": ("data", "assay.report.data_page.Survey"),
-    "profile": ("profile", "assay.run.measure.StepProfile"),
-    "tune": ("tune", "assay.run.measure.Tuning"),
+    "data": ("data", "assay_report.data_page.Survey"),
+    "profile": ("profile", "assay_lab.measure.StepProfile"),
+    "tune": ("tune", "assay_lab.measure.Tuning"),
     "configs": ("configs", "tests.contract.json_page.Configs"),
-    "explain": ("explain", "assay.compose.origin.Explanation"),
-    "diff": ("diff", "assay.report.difference.Difference"),
+    "explain": ("explain", "assay_explain.origin.Explanation"),
+    "diff": ("diff", "assay_report.difference.Difference"),
     "info": ("info", "tests.contract.json_page.Machine"),
-    "ls": ("ls", "assay.report.comparison_formats.Compared"),
-    "compare": ("compare", "assay.report.comparison_formats.Compared"),
-    "best": ("best", "assay.report.comparison_formats.Best"),
+    "ls": ("ls", "assay_report.comparison_formats.Compared"),
+    "compare": ("compare", "assay_report.comparison_formats.Compared"),
+    "best": ("best", "assay_report.comparison_formats.Best"),
     "rm": ("rm", "tests.contract.json_page.Removed"),
     "cache": ("cache", "tests.contract.json_page.Cache"),
-    "convert": ("convert", "assay.compose.convert.Conversion"),
+    "convert": ("convert", "assay_project.convert.Conversion"),
     "new": ("new", "tests.contract.json_page.Created"),
     "add": ("add", "tests.contract.json_page.Added"),
-    "schema": ("schema", "assay.project.schema.Schemas"),
-    "eval": ("eval", "assay.run.evaluate.Evaluation"),
-    "report": ("report", "assay.report.report.Report"),
-    "export": ("export", "assay.run.export.model_card.Exported"),
-    "predict": ("predict", "assay.run.predict.Predicted"),
-    "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
+    "schema": ("schema", "assay_project.schema.Schemas"),
+    "eval": ("eval", "assay_serve.evaluate.Evaluation"),
+    "report": ("report", "assay_report.report.Report"),
+    "export": ("export", "assay_serve.export.model_card.Exported"),
+    "predict": ("predict", "assay_serve.predict.Predicted"),
+    "reproduce": ("reproduce", "assay_lab.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""
 

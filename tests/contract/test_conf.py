@@ -10,7 +10,7 @@ import pytest
 
 from assay.check.signature import check_signatures
 from assay.compose.compose import PRIMARY, compose_with, job_config, loader
-from assay.compose.listing import Option, list_options
+from assay_explain.listing import Option, list_options
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:

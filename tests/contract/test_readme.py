@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from assay.cli.app import app
 from assay.compose.compose import compose
 from assay.paths import CONF_DIR
-from assay.sweep.session import plan_sweep
+from assay_sweep.session import plan_sweep
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(

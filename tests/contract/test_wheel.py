@@ -69,7 +69,7 @@ def test_every_config_and_every_module_is_inside(wheel: Path) -> None:
     assert modules <= inside
     assert "assay/py.typed" in inside
     assert "assay/COMMIT" in inside
-    assert "assay/report/templates/base.html" in inside
+    assert "assay_report/templates/base.html" in inside
     others = {name for name in inside if not name.startswith("assay/") and ".dist-info/" not in name}
     assert not others, "tests and benchmarks are not shipped"
 

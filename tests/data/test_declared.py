@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from assay.build.assembly import add_spec, open_data, open_declared
-from assay.build.model import check_declared
+from assay.assemble.assembly import add_spec, open_data, open_declared
+from assay.assemble.model import check_declared
 from assay.compose.compose import compose, job_config
 from assay.data.source_files import SourcePath, check_path
 from assay.data.source_info import SourceInfo, info_of

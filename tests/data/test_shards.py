@@ -34,8 +34,8 @@ from assay.data.loaders import StreamLoader
 from assay.data.shard_files import ShardReader
 from assay.data.table_shards import TableShards
 from assay.errors import AssayError, DataError
-from assay.report.data_page import survey_data
-from assay.run.evaluate import evaluate
+from assay_report.data_page import survey_data
+from assay_serve.evaluate import evaluate
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

@@ -337,7 +337,7 @@ def test_a_download_that_fails(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_archive_with_a_member_that_leads_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    importlib.import_module("assay.build.assembly")  # it sets the filter, for data of every kind
+    importlib.import_module("assay.assemble.assembly")  # it sets the filter, for data of every kind
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()

@@ -12,8 +12,8 @@ from torch import distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from assay.checkpoint import shard_writer
-from assay.checkpoint.shard_writer import ShardWriter
+from assay_cluster import shard_writer
+from assay_cluster.shard_writer import ShardWriter
 
 SHAPE = (512, 257)
 

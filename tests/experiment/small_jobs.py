@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from tests.command import typed
 
 from assay.record import predictions_file
-from assay.report.page import Note
-from assay.report.run_page import run_page
+from assay_report.page import Note
+from assay_report.run_page import run_page
 from assay.task.task import Task
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.run.train import train
 
 if TYPE_CHECKING:

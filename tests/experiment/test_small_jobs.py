@@ -18,13 +18,13 @@ from tests.experiment.small_jobs import NAMES, SMALLER, WITHOUT_EXPERIMENT
 from tests.interrupting import Hook, Interrupt, outcome
 
 import assay
-from assay.build.assembly import open_data
+from assay.assemble.assembly import open_data
 from assay.compose.compose import compose, job_config
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.data.samples import Unfitted
 from assay.record import predictions_file
-from assay.run.evaluate import evaluate
-from assay.run.export.export import export, open_onnx
+from assay_serve.evaluate import evaluate
+from assay_serve.export.export import export, open_onnx
 from assay.run.resume import resume
 from assay.task.task_of import TASKS, task_of
 

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 from tests.callbacks.quiet_trainer import quiet_trainer
 
-from assay.build.node import build
+from assay.assemble.node import build
 from assay.check.signature import check_signatures
 from assay.compose.compose import compose, job_config
 

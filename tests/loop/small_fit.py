@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.build.trainer import silence_lightning
+from assay.assemble.trainer import silence_lightning
 from assay.loop.fit_loop import install
 
 if TYPE_CHECKING:

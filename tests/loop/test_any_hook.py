@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau, StepL
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.build.trainer import silence_lightning
+from assay.assemble.trainer import silence_lightning
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.data.seeded_loader import seed_loaders

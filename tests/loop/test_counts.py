@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
-from assay.build.assembly import assemble
-from assay.build.trainer import silence_lightning
+from assay.assemble.assembly import assemble
+from assay.assemble.trainer import silence_lightning
 from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:

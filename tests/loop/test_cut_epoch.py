@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 from typing_extensions import override
 
-from assay.build.trainer import silence_lightning
+from assay.assemble.trainer import silence_lightning
 from assay.callbacks.lr_monitor import LRMonitor
 from assay.callbacks.progress_bar import ProgressBar
 from assay.data.seeded_loader import seed_loaders

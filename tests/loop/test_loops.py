@@ -22,10 +22,10 @@ from tests.loop.small_fit import Line, batches, by_hand, fit, same_weights
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
-from assay.build.trainer import silence_lightning
+from assay.assemble.trainer import silence_lightning
 from assay.errors import AssayError
 from assay.loop.fit_loop import FitLoop, install
-from assay.run.evaluate import evaluate
+from assay_serve.evaluate import evaluate
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
 
-from assay.build.assembly import assemble
+from assay.assemble.assembly import assemble
 from assay.compose.compose import compose, job_config
 from assay.metrics.bits_per_byte import BitsPerByte
 from assay.metrics.multitask import Multitask

@@ -23,8 +23,8 @@ from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA
 from assay.model.hf_folder import KINDS
 from assay.model.hf_text import HFText
-from assay.run.evaluate import evaluate
-from assay.run.export.export import export
+from assay_serve.evaluate import evaluate
+from assay_serve.export.export import export
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
-from assay.record.journal import FILE, JobRecord, Journal
+from assay_sweep.journal import FILE, JobRecord, Journal
 from assay.record.run_record import Outcome
 from assay.record.secrets import redact_tree
 

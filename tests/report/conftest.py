@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.conftest import unchanged_process
 
-from assay.sweep.session import start_sweep
+from assay_sweep.session import start_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from tests.making_runs import make_run
 
-from assay.analysis.comparison import Comparison, compare
-from assay.analysis.read_runs import read_runs
+from assay_analysis.comparison import Comparison, compare
+from assay_analysis.read_runs import read_runs
 from assay.cli.documents import Document
-from assay.report.comparison_formats import (
+from assay_report.comparison_formats import (
     print_comparison,
     to_csv,
     to_document,
@@ -28,7 +28,7 @@ from assay.terminal import Console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.analysis.comparison import Comparison
+    from assay_analysis.comparison import Comparison
 
 
 TEXTS: Final = (

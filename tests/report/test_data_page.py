@@ -19,7 +19,7 @@ from tests.command import documented, typed
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream
 from assay.data.table import Table
-from assay.report.data_page import (
+from assay_report.data_page import (
     ColumnSurvey,
     SubsetSurvey,
     Survey,
@@ -28,7 +28,7 @@ from assay.report.data_page import (
     raw_tables,
     survey_data,
 )
-from assay.report.page import Picture, Pictures, make_thumbnail, picture_blocks
+from assay_report.page import Picture, Pictures, make_thumbnail, picture_blocks
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.report.difference import difference, print_difference, read_side, record_difference
+from assay_report.difference import difference, print_difference, read_side, record_difference
 
 
 @pytest.fixture(autouse=True)

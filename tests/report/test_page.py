@@ -27,8 +27,8 @@ from typing_extensions import override
 
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Heatmap, Line
-from assay.report import info
-from assay.report.page import (
+from assay_report import info
+from assay_report.page import (
     Cards,
     Cell,
     Code,
@@ -43,7 +43,7 @@ from assay.report.page import (
     thin_figure,
     write,
 )
-from assay.report.report import _csv, report
+from assay_report.report import _csv, report
 
 if TYPE_CHECKING:
     from pathlib import Path

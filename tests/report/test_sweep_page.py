@@ -12,11 +12,11 @@ import pytest
 from tests.making_runs import make_run
 
 from assay.figure.figure import Line
-from assay.record.journal import JobRecord, Journal
-from assay.report import sweep_page as sweep_page_module
-from assay.report.page import Code, Note, Table, render
-from assay.report.report import report
-from assay.report.sweep_page import (
+from assay_sweep.journal import JobRecord, Journal
+from assay_report import sweep_page as sweep_page_module
+from assay_report.page import Code, Note, Table, render
+from assay_report.report import report
+from assay_report.sweep_page import (
     curve_figures,
     failure_blocks,
     is_sweep,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from assay.report.page import Page
+    from assay_report.page import Page
 
 
 def test_a_sweep_that_has_ended(trained_sweep: Path) -> None:

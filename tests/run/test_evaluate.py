@@ -20,7 +20,7 @@ from assay.errors import AssayError, ConfigError, DataError
 from assay.record import predictions_file, run_lock
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
-from assay.run.evaluate import Evaluation, evaluate
+from assay_serve.evaluate import Evaluation, evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,7 +27,7 @@ from assay.errors import AssayError
 from assay.files.checksum import seal_json, seal_yaml
 from assay.record.run_record import RunRecord
 from assay.run.child_process import _check_origin
-from assay.run.reproduce import Reproduction, causes, differences, first_value, reproduce
+from assay_lab.reproduce import Reproduction, causes, differences, first_value, reproduce
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.provenance import differences_within
 from assay.record.run_record import RunRecord
-from assay.run.reproduce import causes
+from assay_lab.reproduce import causes
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

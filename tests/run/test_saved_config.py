@@ -11,7 +11,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.compose.compose import compose, job_config
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.config.serialize import fingerprint, to_resolved_dict, to_yaml
 from assay.data.spec import Spec
 from assay.errors import AssayError, ConfigError

@@ -20,10 +20,10 @@ from assay.check.checker import Checker
 from assay.errors import AssayError, ConfigError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
-from assay.report.page import Note
-from assay.report.run_page import run_page
+from assay_report.page import Note
+from assay_report.run_page import run_page
 from assay.run import execute
-from assay.run.evaluate import evaluate
+from assay_serve.evaluate import evaluate
 from assay.run.result import print_run
 from assay.run.train import run_job, train
 from assay.task.task_of import task_of

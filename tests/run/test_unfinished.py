@@ -15,10 +15,10 @@ from tests.conftest import unchanged_process
 
 import assay
 from assay.record.run_record import RunRecord
-from assay.run.evaluate import evaluate
-from assay.run.export.export import export
-from assay.run.predict import predict
-from assay.run.predictor import checkpoint_path, read_predictor
+from assay_serve.evaluate import evaluate
+from assay_serve.export.export import export
+from assay_serve.predict import predict
+from assay_serve.predictor import checkpoint_path, read_predictor
 from assay.run.saved_config import describe_ending
 
 if TYPE_CHECKING:

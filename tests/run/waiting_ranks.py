@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from assay import process
-from assay.run.gang import Gang
+from assay_cluster.gang import Gang
 from assay.run.train import launch
-from assay.run.world import World
+from assay_cluster.world import World
 
 RANK = """import os, pathlib, signal, socket, sys, time
 from assay.process import end_with_parent

@@ -18,14 +18,14 @@ from tests.command import ASSAY
 from assay.compose.compose import choices, compose, job_config
 from assay.config.serialize import to_raw_dict, to_text
 from assay.record.run_record import RunRecord
-from assay.sweep.job_spec import JobSpec
-from assay.sweep.worker.fork_client import ForkServer
+from assay_sweep.job_spec import JobSpec
+from assay_sweep.worker.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from assay.record.run_record import Outcome
-    from assay.sweep.launcher.launcher import Launcher
+    from assay_sweep.launcher.launcher import Launcher
 
 PROJECT = Path(__file__).parent / "project"
 TINY = (
@@ -139,7 +139,7 @@ def check_study(sweep: Path, trials: int) -> None:
     """Whether each trial of a study has ended once, and it has as many as it was to have."""
     import optuna  # costs seconds, which few tests need
 
-    from assay.callbacks.pruning import open_storage
+    from assay_sweep.pruning import open_storage
 
     events = [json.loads(line) for line in (sweep / "journal.jsonl").read_text().splitlines()]
     ended = [

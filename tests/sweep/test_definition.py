@@ -10,13 +10,13 @@ import pytest
 from assay.check.report import Report
 from assay.compose.compose import loader
 from assay.errors import AssayError, ConfigError
-from assay.record.journal import Journal
-from assay.sweep.definition import SweepDefinition, check_same_loss, find_class, make_part, read_definition
-from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.launcher.local import LocalLauncher
-from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.search.search import Search
-from assay.sweep.session import resolve_folders
+from assay_sweep.journal import Journal
+from assay_sweep.definition import SweepDefinition, check_same_loss, find_class, make_part, read_definition
+from assay_sweep.launcher.launcher import Launcher
+from assay_sweep.launcher.local import LocalLauncher
+from assay_sweep.launcher.serial import SerialLauncher
+from assay_sweep.search.search import Search
+from assay_sweep.session import resolve_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,13 +13,13 @@ from tests.sweep.conftest import PROJECT, TINY
 from tests.sweep.launcher.shared import check_same_sweep
 
 from assay.errors import AssayError
-from assay.record.journal import Journal
-from assay.sweep.session import resume_sweep, start_sweep
+from assay_sweep.journal import Journal
+from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.sweep.worker.fork_client import ForkServer
+    from assay_sweep.worker.fork_client import ForkServer
 
 JOBS = (*TINY, "seed=range(3)", "hydra.launcher.jobs_at_once=2", "hydra.sweep.dir=sweep")
 FILLER = Path("filler")

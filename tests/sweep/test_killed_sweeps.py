@@ -20,13 +20,13 @@ from tests.sweep.launcher.shared import check_same_sweep
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.sweep.session import resume_sweep, start_sweep
+from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from assay.sweep.worker.fork_client import ForkServer
+    from assay_sweep.worker.fork_client import ForkServer
 
 SWEEPS: Final = {
     "grid": (
@@ -71,7 +71,7 @@ def all_gone(sweep: Path) -> bool:
 
     def left() -> bool:
         processes = psutil.process_iter(["cmdline", "cwd"])
-        server, here = "assay.sweep.worker.fork_server", str(sweep.parent.resolve())
+        server, here = "assay_sweep.worker.fork_server", str(sweep.parent.resolve())
         return any(server in (p.info["cmdline"] or ()) and p.info["cwd"] == here for p in processes)
 
     until(lambda: not left(), 200)

@@ -13,11 +13,11 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
-from assay.analysis.comparison import results_csv
-from assay.analysis.objective import Objective
-from assay.record.journal import JobRecord
+from assay_analysis.comparison import results_csv
+from assay_analysis.objective import Objective
+from assay_sweep.journal import JobRecord
 from assay.record.run_record import Outcome
-from assay.sweep.summary import (
+from assay_sweep.summary import (
     BEST,
     GROUPS,
     SweepProgress,

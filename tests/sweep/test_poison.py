@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import TINY
 
-from assay.sweep.session import resume_sweep, start_sweep
+from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.sweep.summary import SweepResult
+    from assay_sweep.summary import SweepResult
 
 KINDS = {
     "hang": "timed_out",

@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.analysis.objective import Objective
+from assay_analysis.objective import Objective
 from assay.check.report import Report
 from assay.compose.compose import Job
 from assay.errors import ConfigError, ProcessError
-from assay.record.journal import Journal
+from assay_sweep.journal import Journal
 from assay.record.run_record import Outcome
-from assay.sweep.definition import Policy
-from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.scheduler import Scheduler, make_job_record
-from assay.sweep.search.grid import GridSearch
-from assay.sweep.summary import SweepProgress
+from assay_sweep.definition import Policy
+from assay_sweep.launcher.launcher import Launcher
+from assay_sweep.scheduler import Scheduler, make_job_record
+from assay_sweep.search.grid import GridSearch
+from assay_sweep.summary import SweepProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.sweep.job_spec import JobSpec
+    from assay_sweep.job_spec import JobSpec
 
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})

@@ -14,13 +14,13 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.analysis.out_of_fold import FILE
+from assay_analysis.out_of_fold import FILE
 from assay.errors import AssayError, ConfigError
-from assay.run.evaluate import evaluate
-from assay.sweep.session import resume_sweep, start_sweep
+from assay_serve.evaluate import evaluate
+from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
-    from assay.sweep.summary import SweepResult
+    from assay_sweep.summary import SweepResult
 
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 
-from assay.callbacks.pruning import open_storage
+from assay_sweep.pruning import open_storage
 from assay.errors import ConfigError
-from assay.sweep.session import resume_sweep, start_sweep
+from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
-    from assay.sweep.summary import SweepResult
-    from assay.sweep.worker.fork_client import ForkServer
+    from assay_sweep.summary import SweepResult
+    from assay_sweep.worker.fork_client import ForkServer
 
 CHEAP = (
     *("data=digits", "model=linear", "optimizer=sgd", "scheduler=none", "device=cpu"),

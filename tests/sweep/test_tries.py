@@ -12,7 +12,7 @@ import pytest
 from tests.command import documented, typed
 
 from assay.record.run_record import RunRecord
-from assay.report.run_page import run_page
+from assay_report.run_page import run_page
 
 PROJECT = Path(__file__).parent / "tries_project"
 JOB = (

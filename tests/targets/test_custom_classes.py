@@ -11,13 +11,13 @@ import pytest
 from omegaconf import OmegaConf
 from optuna.samplers import BaseSampler
 
-from assay.build.node import build
+from assay.assemble.node import build
 from assay.compose.hydra_node import SWEEP_PARTS
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
-from assay.sweep.definition import find_class, make_part
-from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.search.search import Search
+from assay_sweep.definition import find_class, make_part
+from assay_sweep.launcher.launcher import Launcher
+from assay_sweep.search.search import Search
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
 from assay.targets.optional_packages import check_installed, install_command, require
 from assay.targets.resolve import (

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 import assay
 from assay.data.tokenizer import Bytes
 from assay.record import predictions_file
-from assay.run.export.export import export, open_onnx
+from assay_serve.export.export import export, open_onnx
 from assay.task.language_modelling import Sampling, generate
 
 if TYPE_CHECKING:

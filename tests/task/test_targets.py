@@ -21,8 +21,8 @@ from torchmetrics.functional.classification import (
 )
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.analysis.objective import format_score
-from assay.compose.listing import list_options
+from assay_analysis.objective import format_score
+from assay_explain.listing import list_options
 from assay.data.spec import Spec
 from assay.errors import DataError
 from assay.model.autoencoder import Autoencoder

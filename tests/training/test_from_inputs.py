@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has
 import assay
 from assay.errors import ConfigError
 from assay.record import predictions_file
-from assay.run.evaluate import evaluate
+from assay_serve.evaluate import evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,12 @@ from sklearn.linear_model import LinearRegression  # type: ignore[import-untyped
 from tests.suited_losses import SUITED_LOSSES
 
 import assay
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.errors import ConfigError
-from assay.report.page import Cards
-from assay.report.run_page import run_page
+from assay_report.page import Cards
+from assay_report.run_page import run_page
 
 if TYPE_CHECKING:
     from tests.conftest import Train, Trained

@@ -13,7 +13,7 @@ from PIL import Image
 
 import assay
 from assay.data.digits_segmentation import DigitsSegmentation
-from assay.run.predict import predict
+from assay_serve.predict import predict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from tests.conftest import unchanged_process
 import assay
 from assay.data.placement import Prepared
 from assay.errors import AssayError
-from assay.run.evaluate import evaluate
-from assay.run.export.export import export
+from assay_serve.evaluate import evaluate
+from assay_serve.export.export import export
 
 if TYPE_CHECKING:
     from tests.conftest import Train

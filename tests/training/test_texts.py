@@ -15,8 +15,8 @@ import pytest
 import assay
 from assay.check.checker import Checker
 from assay.errors import AssayError, DataError
-from assay.run.export.export import export
-from assay.run.predict import predict
+from assay_serve.export.export import export
+from assay_serve.predict import predict
 
 if TYPE_CHECKING:
     from pathlib import Path

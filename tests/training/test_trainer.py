@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.compose.listing import list_options
+from assay_explain.listing import list_options
 from assay.errors import DeviceError
 
 if TYPE_CHECKING:

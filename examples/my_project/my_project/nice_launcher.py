@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
-from assay.sweep.launcher.launcher import Launcher
+from assay_sweep.job_spec import ExitStatus, JobSpec, outcome_after
+from assay_sweep.launcher.launcher import Launcher
 
 if TYPE_CHECKING:
     from assay.record.run_record import Outcome
@@ -119,7 +119,7 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(sys.stdin,), daemon=True).start()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
         os.set_inheritable(answer.fileno(), False)
-        from assay.sweep.worker.run_job import run_job_spec  # imports torch
+        from assay_sweep.worker.run_job import run_job_spec  # imports torch
 
         outcome = run_job_spec(replace(job_spec, output=str(Path(job_spec.output).absolute())))
         answer.write(outcome.to_json())

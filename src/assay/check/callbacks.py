@@ -14,9 +14,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.node import monitors
-from assay.build.run_length import why_no_validation
-from assay.build.trainer_options import is_rank, num_local_processes, requested_devices
+from assay.assemble.node import monitors
+from assay.assemble.run_length import why_no_validation
+from assay.assemble.trainer_options import is_rank, num_local_processes, requested_devices
 from assay.callbacks.whitening import Whitening
 from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, final
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
-from assay.build.trainer_options import refuse_foreign_ranks
+from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.check.values import SEED, check_data_root, check_output_paths, check_values
 from assay.compose.compose import compose_job
-from assay.compose.origin import name_source
+from assay_explain.origin import name_source
 from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
@@ -32,7 +32,7 @@ from assay.targets.resolve import check_tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.check.prove import Prover
+    from assay_prove.prove import Prover
     from assay.check.report import Proof, Report
     from assay.compose.compose import Job
     from assay.config.tree import Entry
@@ -128,7 +128,7 @@ class Checker:
 
     def _prove_here(self, job: Job) -> Proof:
         if self._prover is None:
-            from assay.check.prove import Prover  # it imports torch
+            from assay_prove.prove import Prover  # it imports torch
 
             self._prover = Prover()
         return self._prover.prove(job.to_config(), job.overrides, curve=self._curve)

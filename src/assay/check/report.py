@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.check.step import Step
+    from assay_prove.step import Step
     from assay.terminal import Console
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.node import NOT_ARGUMENTS
+from assay.assemble.node import NOT_ARGUMENTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import source_key, target_nodes
@@ -168,7 +168,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
             )
     root: Any = root_of(node)
     for name, value in _values(node, names):
-        # Which mode suits a monitor: assay.build.node.
+        # Which mode suits a monitor: assay.assemble.node.
         if name != "mode" or not isinstance(node.get("monitor"), str):
             _check_value(source_key(root, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(positional, range(len(positional))):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from assay.analysis.objective import BASELINES
-from assay.build.trainer_options import is_distributed, is_stopped, is_unbounded
+from assay_analysis.objective import BASELINES
+from assay.assemble.trainer_options import is_distributed, is_stopped, is_unbounded
 from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
 from assay.config.tree import follow, source_key, split_key, target_nodes

@@ -21,7 +21,7 @@ import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 from omegaconf import OmegaConf
 
-from assay.checkpoint.shards import Shards, assemble, verify
+from assay_cluster.shards import Shards, assemble, verify
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, open_atomic, sync_directory
 from assay.files.checksum import SUFFIX, content_sums, describe_damage, sum_path, write_sums

@@ -14,12 +14,12 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from assay.cli.documents import Problem, print_problem
-from assay.cli.inspect import check, configs, data, diff, explain, info
-from assay.cli.measure import cache, profile, tune
-from assay.cli.project import add, convert, new, schema
-from assay.cli.results import best, compare, ls, report, rm
+from assay_explain.verbs import check, configs, data, diff, explain, info
+from assay_lab.verbs import cache, profile, tune
+from assay_project.verbs import add, convert, new, schema
+from assay_report.verbs import best, compare, ls, report, rm
 from assay.cli.train import reproduce, resume, train, try_change
-from assay.cli.use import evaluate, export, predict
+from assay_serve.verbs import evaluate, export, predict
 from assay.cli.verb import overrides_help, verb
 from assay.process import COLLECT
 from assay.terminal import make_printable
@@ -132,7 +132,7 @@ def main() -> None:
     make_printable()
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
-        from assay.compose.listing import shell_completion
+        from assay_explain.listing import shell_completion
 
         shell_completion(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
         return

@@ -14,13 +14,13 @@ from assay.cli.documents import Document  # noqa: TC001 - typer reads the annota
 from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import ConfigError
 from assay.quoting import command, format_duration, pluralize
-from assay.run.world import take_world
+from assay_cluster.world import take_world
 from assay.terminal import Console, print_lines, printable
 
 if TYPE_CHECKING:
     from assay.run.result import RunResult
-    from assay.sweep.summary import SweepResult
-    from assay.sweep.tries import Try
+    from assay_sweep.summary import SweepResult
+    from assay_lab.tries import Try
 
 
 def train(
@@ -51,7 +51,7 @@ def train(
     if info:
         if document.as_json:
             raise ConfigError("this is text by Hydra", key="--info", hint="leave out --json")
-        from assay.compose.listing import print_info
+        from assay_explain.listing import print_info
 
         print_info(typed, config_dir)
         return
@@ -63,7 +63,7 @@ def train(
             "chooses a node for --cfg to print", key="--package", hint="--cfg job --package data"
         )
     if multirun or is_multirun(typed, config_dir):
-        from assay.sweep.session import start_sweep
+        from assay_sweep.session import start_sweep
 
         _end_sweep(document, start_sweep(typed, config_dir))
         return
@@ -87,7 +87,7 @@ def _print_config(
     """Print what `--cfg` asks for, in Hydra's words: the job, Hydra's own node, or both."""
     from assay.compose.compose import compose, is_multirun, select_parts
     from assay.config.serialize import to_raw_dict, to_yaml
-    from assay.sweep.session import plan_sweep
+    from assay_sweep.session import plan_sweep
 
     kinds = [word for word in words if word in ("job", "hydra", "all")]
     typed = [word for word in words if word not in kinds]
@@ -114,7 +114,7 @@ def resume(
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
     if (run / "journal.jsonl").is_file():
-        from assay.sweep.session import resume_sweep
+        from assay_sweep.session import resume_sweep
 
         _end_sweep(document, resume_sweep(run, changes or [], config_dir, again=failed))
         return
@@ -157,8 +157,8 @@ def reproduce(
     The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
     current checkout is brought back beside it; trust it only if you know whose it is.
     """
-    from assay.run.reproduce import reproduce as run_again
-    from assay.run.reproduce import show
+    from assay_lab.reproduce import reproduce as run_again
+    from assay_lab.reproduce import show
 
     result = run_again(run, changes or [], trust_code=trust_code)
     show(result)
@@ -190,7 +190,7 @@ def try_change(
     which decide. Of what is kept over many tries, at most one in twenty is expected to be noise. Without a
     change, --reveal shows the test scores of the reference.
     """
-    from assay.sweep.tries import try_change as run_try
+    from assay_lab.tries import try_change as run_try
 
     before_word = r"\s+(?=~|[+\w./@]+=)"  # overrides may be typed as one text
     words = [word for text in overrides or [] for word in re.split(before_word, text.strip())]
@@ -238,7 +238,7 @@ def _end_run(document: Document, result: RunResult | int) -> None:
 
 
 def _end_sweep(document: Document, result: SweepResult) -> None:
-    from assay.sweep.summary import next_commands
+    from assay_sweep.summary import next_commands
 
     document.say("sweep", _sweep_document(result))
     document.next = next_commands(result)

@@ -136,7 +136,7 @@ def report_errors(
             yield document
         except ConfigError as error:
             if overrides is not None:
-                from assay.compose.origin import locate
+                from assay_explain.origin import locate
 
                 locate(error, overrides, config_dir)
             raise

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.compose.composition_error import composition_error
+from assay_explain.composition_error import composition_error
 from assay.compose.hydra_node import check_hydra
 from assay.compose.recipe import (
     DECIDE,

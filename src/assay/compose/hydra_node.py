@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from assay.targets.trust import Trust
 
 HYDRAS_OWN = {
-    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.launcher.serial.SerialLauncher",
-    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
+    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay_sweep.launcher.serial.SerialLauncher",
+    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay_sweep.search.grid.GridSearch",
 }
 """Hydra's own options, called `basic`, and what does the same here."""
 SWEEP_PARTS = {
     "hydra.launcher": (
-        "assay.sweep.launcher.local.LocalLauncher",
-        "assay.sweep.launcher.ray.RayLauncher",
-        "assay.sweep.launcher.serial.SerialLauncher",
-        "assay.sweep.launcher.slurm.SlurmLauncher",
+        "assay_sweep.launcher.local.LocalLauncher",
+        "assay_sweep.launcher.ray.RayLauncher",
+        "assay_sweep.launcher.serial.SerialLauncher",
+        "assay_sweep.launcher.slurm.SlurmLauncher",
     ),
     "hydra.sweeper": (
-        "assay.sweep.search.grid.GridSearch",
-        "assay.sweep.search.optuna.OptunaSearch",
-        "assay.sweep.search.random.RandomSearch",
+        "assay_sweep.search.grid.GridSearch",
+        "assay_sweep.search.optuna.OptunaSearch",
+        "assay_sweep.search.random.RandomSearch",
     ),
 }
 """All of assay's that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""

@@ -20,10 +20,10 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
 
-from assay.build.assembly import notes_on_hyper_parameters, notes_on_parts
-from assay.build.node import score_directions, score_shares
-from assay.build.trainer_options import is_sharded
-from assay.callbacks.pruning import Pruned
+from assay.assemble.assembly import notes_on_hyper_parameters, notes_on_parts
+from assay.assemble.node import score_directions, score_shares
+from assay.assemble.trainer_options import is_sharded
+from assay_sweep.pruning import Pruned
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
 from assay.errors import AssayError, NonFiniteError
@@ -38,9 +38,9 @@ from assay.record.log_file import FILE, log_file
 from assay.record.run_directory import hash_files
 from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
-from assay.run import kept_predictions
-from assay.run.after_test import add_baseline, add_threshold
-from assay.run.encoder_file import write_encoder
+from assay_lab import kept_predictions
+from assay_lab.after_test import add_baseline, add_threshold
+from assay_serve.encoder_file import write_encoder
 from assay.run.result import print_and_log, print_start
 from assay.task.task_of import task_of
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from torchmetrics import MetricCollection
 
-    from assay.build.assembly import Assembly
+    from assay.assemble.assembly import Assembly
     from assay.check.report import Proof
     from assay.task.predictions import StoredPredictions
 

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
-from assay.analysis.objective import describe_baseline, describe_threshold, format_score
+from assay_analysis.objective import describe_baseline, describe_threshold, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import command, pluralize, repeat_command
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.build.assembly import Assembly
+    from assay.assemble.assembly import Assembly
     from assay.record.run_record import Cause, Status
-    from assay.run.predictor import Predictor
+    from assay_serve.predictor import Predictor
 
 
 @final
@@ -86,7 +86,7 @@ class RunResult:
         Raises:
             AssayError: As for `assay.load`.
         """
-        from assay.run.predictor import load
+        from assay_serve.predictor import load
 
         with provide_objects(self._objects):
             return load(self.run_dir, trusted_packages=self._trusted)

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.trainer_options import refuse_foreign_ranks, world_size
+from assay.assemble.trainer_options import refuse_foreign_ranks, world_size
 from assay.check.signature import check_signatures
 from assay.check.values import check_trainer
 from assay.checkpoint.checkpoint_file import find_newest_checkpoint, read_checkpoint
@@ -33,7 +33,7 @@ from assay.record.run_directory import remove_unfinished_files
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
-from assay.run.gang import Plan, run_together
+from assay_cluster.gang import Plan, run_together
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
 from assay.run.train import begin_segment, follow, prove, result_of, run_parts, write_run
 from assay.targets.allowed_targets import read_trusted_packages
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
     from hydra.core.override_parser.types import Override
 
-    from assay.build.assembly import Assembly
-    from assay.run.gang import Gang
+    from assay.assemble.assembly import Assembly
+    from assay_cluster.gang import Gang
     from assay.run.result import RunResult
-    from assay.run.world import World
+    from assay_cluster.world import World
 
 
 _FIXED = (

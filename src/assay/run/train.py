@@ -21,16 +21,16 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
 
-from assay.build.assembly import assemble
-from assay.build.model import check_declared
-from assay.build.node import build
-from assay.build.trainer import check_distinct_state_keys, gpu_names, silence_lightning
-from assay.build.trainer_options import RUN_ID, num_local_processes
-from assay.callbacks.pruning import Pruned, Pruning
+from assay.assemble.assembly import assemble
+from assay.assemble.model import check_declared
+from assay.assemble.node import build
+from assay.assemble.trainer import check_distinct_state_keys, gpu_names, silence_lightning
+from assay.assemble.trainer_options import RUN_ID, num_local_processes
+from assay_sweep.pruning import Pruned, Pruning
 from assay.check.checker import Checker, check_job
-from assay.check.prove import Prover
+from assay_prove.prove import Prover
 from assay.checkpoint.checkpoint_file import weights_sha256
-from assay.compose.origin import name_source
+from assay_explain.origin import name_source
 from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
 from assay.errors import AssayError, ConfigError, explain_write_errors
 from assay.files.atomic import write_text
@@ -53,10 +53,10 @@ from assay.run.execute import (
     stop_on_signals,
     use_threads,
 )
-from assay.run.gang import Failure, Gang, Plan, run_together
+from assay_cluster.gang import Failure, Gang, Plan, run_together
 from assay.run.result import RunResult, print_warnings
 from assay.run.saved_config import interpolations, read_config
-from assay.run.world import GANG, QUIET, World, find_world, interface_towards
+from assay_cluster.world import GANG, QUIET, World, find_world, interface_towards
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import TARGET, current_objects, kind_of, object_kinds, placeholder, provide_objects
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from omegaconf import DictConfig
 
-    from assay.build.assembly import Assembly
+    from assay.assemble.assembly import Assembly
     from assay.check.report import Proof
     from assay.compose.compose import Job
 

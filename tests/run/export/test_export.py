@@ -29,14 +29,14 @@ from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.run.export.export import (
+from assay_serve.export.export import (
     export,
     open_onnx,
     write_onnx,
 )
-from assay.run.export.exportable import Encode, Exportable, Original, table_inputs, trace, traceable
-from assay.run.export.model_card import MARK
-from assay.run.predictor import Predictor
+from assay_serve.export.exportable import Encode, Exportable, Original, table_inputs, trace, traceable
+from assay_serve.export.model_card import MARK
+from assay_serve.predictor import Predictor
 from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ def traced(model: nn.Module, *example: torch.Tensor) -> ExportedProgram:
 
 
 def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.run.export.export._IN_ONE_FILE", 1000)
+    monkeypatch.setattr("assay_serve.export.export._IN_ONE_FILE", 1000)
     model, inputs = nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 3)), torch.randn(5, 40)
     path = tmp_path / "large.onnx"
     write_onnx(path, traced(model, inputs), names=["inputs"], outputs=["values"], metadata={"names": ["ü"]})

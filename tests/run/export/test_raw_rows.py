@@ -20,10 +20,10 @@ from torch import Tensor, nn
 import assay
 from assay.data.tabular.table_encoder import Column
 from assay.errors import AssayError
-from assay.run.export.export import export, open_onnx, write_onnx
-from assay.run.export.exportable import Encode
-from assay.run.predict import predict
-from assay.run.predictor import Predictor
+from assay_serve.export.export import export, open_onnx, write_onnx
+from assay_serve.export.exportable import Encode
+from assay_serve.predict import predict
+from assay_serve.predictor import Predictor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,7 +164,7 @@ def test_a_file_that_forgets_the_missing_codes_is_not_kept(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although the run's own test rows, once they are read, hold no code."""
-    monkeypatch.setattr("assay.run.export.exportable.missing_numbers", lambda _: [])
+    monkeypatch.setattr("assay_serve.export.exportable.missing_numbers", lambda _: [])
     with pytest.raises(AssayError, match=r"differ from the original's by .* Nothing was kept"):
         export(served.run.run_dir, "onnx", out=tmp_path / "out")
     assert not list(tmp_path.iterdir())
@@ -250,7 +250,7 @@ def test_a_file_that_loses_rare_events_is_not_kept(
 
         return opset18.Sigmoid(values)
 
-    monkeypatch.setattr("assay.run.export.export._sigmoid", sigmoid)
+    monkeypatch.setattr("assay_serve.export.export._sigmoid", sigmoid)
     with pytest.raises(AssayError, match="relative probabilities of the file differ"):
         export(run.run_dir, "onnx", out=tmp_path / "bad")
     assert not (tmp_path / "bad").exists()

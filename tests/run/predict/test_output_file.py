@@ -12,7 +12,7 @@ import pytest
 from tests.mounting import room_for
 
 from assay.errors import AssayError, ConfigError
-from assay.run.predict import SUFFIXES, as_table, open_predictions
+from assay_serve.predict import SUFFIXES, as_table, open_predictions
 from assay.task.predictions import MaskPredictions
 from assay.terminal import Console
 

@@ -27,7 +27,7 @@ import assay
 from assay.cli.app import app
 from assay.errors import ConfigError
 from assay.record.predictions_file import FILE
-from assay.run.predict import Predicted, predict
+from assay_serve.predict import Predicted, predict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError, DataError
-from assay.run.predict import predict
-from assay.run.preprocess import Preprocess, to_training_dtype
+from assay_serve.predict import predict
+from assay_serve.preprocess import Preprocess, to_training_dtype
 from assay.run.result import print_run
 from assay.task.predictions import (
     ClassPredictions,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Train, Trained
 
-    from assay.run.predictor import Predictor
+    from assay_serve.predictor import Predictor
 
 
 def loaded(run: Trained) -> Predictor:

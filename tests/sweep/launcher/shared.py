@@ -13,8 +13,8 @@ from assay.record.run_record import Outcome, RunRecord
 if TYPE_CHECKING:
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import JobSpec
-    from assay.sweep.launcher.launcher import Launcher
+    from assay_sweep.job_spec import JobSpec
+    from assay_sweep.launcher.launcher import Launcher
 
 POISON = {
     "exception": ("exception", "ValueError: this is poison"),

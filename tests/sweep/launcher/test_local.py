@@ -23,16 +23,16 @@ from tests.sweep.launcher.shared import (
 )
 
 from assay.errors import AssayError
-from assay.sweep.launcher.local import LocalLauncher
-from assay.sweep.launcher.serial import SerialLauncher
+from assay_sweep.launcher.local import LocalLauncher
+from assay_sweep.launcher.serial import SerialLauncher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import JobSpec
-    from assay.sweep.worker.fork_client import ForkServer
+    from assay_sweep.job_spec import JobSpec
+    from assay_sweep.worker.fork_client import ForkServer
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def output_process(job_spec: JobSpec) -> int:
 def test_cores_are_shared_among_processes(
     make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.sweep.launcher.local.usable_cores", lambda: 4)
+    monkeypatch.setattr("assay_sweep.launcher.local.usable_cores", lambda: 4)
     launcher = LocalLauncher(threads_per_job=2)
     assert launcher.slots == 2
     assert LocalLauncher(threads_per_job=8).slots == 1

@@ -25,16 +25,16 @@ from tests.sweep.launcher.shared import (
 from assay.errors import AssayError
 from assay.process import keep_handlers
 from assay.record.run_record import RunRecord
-from assay.sweep.launcher.ray import RayLauncher
-from assay.sweep.session import start_sweep
+from assay_sweep.launcher.ray import RayLauncher
+from assay_sweep.session import start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import JobSpec
-    from assay.sweep.worker.fork_client import ForkServer
+    from assay_sweep.job_spec import JobSpec
+    from assay_sweep.worker.fork_client import ForkServer
 
 
 IN_THE_CLUSTER = "TORCH_OF_THE_CLUSTER"

@@ -23,16 +23,16 @@ from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 from assay.cli.documents import Problem
 from assay.errors import AssayError, ProcessError
 from assay.process import keep_handlers
-from assay.record.journal import Journal
-from assay.sweep.launcher import ray as ray_launcher
-from assay.sweep.launcher.ray import RayLauncher
+from assay_sweep.journal import Journal
+from assay_sweep.launcher import ray as ray_launcher
+from assay_sweep.launcher.ray import RayLauncher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import JobSpec
+    from assay_sweep.job_spec import JobSpec
 
 
 class Nodes:

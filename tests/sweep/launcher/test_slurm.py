@@ -25,20 +25,20 @@ from tests.sweep.launcher.shared import (
 )
 
 from assay.errors import ConfigError
-from assay.record.journal import Journal
+from assay_sweep.journal import Journal
 from assay.record.run_record import RunRecord
-from assay.sweep.definition import make_part
-from assay.sweep.job_spec import JobSpec
-from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.launcher.slurm import SlurmLauncher, query_states
-from assay.sweep.session import resume_sweep, start_sweep
+from assay_sweep.definition import make_part
+from assay_sweep.job_spec import JobSpec
+from assay_sweep.launcher.serial import SerialLauncher
+from assay_sweep.launcher.slurm import SlurmLauncher, query_states
+from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.worker.fork_client import ForkServer
+    from assay_sweep.worker.fork_client import ForkServer
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "slurm"
     fake_slurm.install(folder)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.setattr("assay.sweep.launcher.slurm._ASK_EVERY", 1.0)
-    monkeypatch.setattr("assay.sweep.launcher.slurm._LATE", 1.0)
+    monkeypatch.setattr("assay_sweep.launcher.slurm._ASK_EVERY", 1.0)
+    monkeypatch.setattr("assay_sweep.launcher.slurm._LATE", 1.0)
     return folder
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.trial import TrialState
 
 from assay.record.run_record import Outcome
-from assay.sweep.search.optuna import OptunaSearch
+from assay_sweep.search.optuna import OptunaSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

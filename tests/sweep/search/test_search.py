@@ -15,12 +15,12 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 from assay.compose.compose import loader
 from assay.errors import ConfigError
 from assay.record.run_record import Outcome
-from assay.sweep.search.grid import GridSearch
-from assay.sweep.search.random import RandomSearch, draw
-from assay.sweep.search.search import Choice, Numbers, read_space
+from assay_sweep.search.grid import GridSearch
+from assay_sweep.search.random import RandomSearch, draw
+from assay_sweep.search.search import Choice, Numbers, read_space
 
 if TYPE_CHECKING:
-    from assay.sweep.search.search import Proposal, Search
+    from assay_sweep.search.search import Proposal, Search
 
 
 def every(search: Search) -> list[Proposal]:

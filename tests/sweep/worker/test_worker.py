@@ -18,13 +18,13 @@ import pytest
 from tests.sweep.conftest import environment, is_gone, until
 from tests.sweep.launcher.shared import ENDLESS
 
-from assay.build.trainer import VARIABLE
+from assay.assemble.trainer import VARIABLE
 from assay.check.checker import Checker
 from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import Outcome, RunRecord, now
-from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
-from assay.sweep.worker.fork_client import CheckProcess, ForkServer
+from assay_sweep.job_spec import ExitStatus, JobSpec, outcome_after
+from assay_sweep.worker.fork_client import CheckProcess, ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ def test_a_process_that_was_forked_ends_no_fork_server_but_its_own(fork_server: 
 def test_a_fork_server_that_cannot_start_is_one_error(
     make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.sweep.worker.fork_client import ForkServer
+    from assay_sweep.worker.fork_client import ForkServer
 
     (tmp_path / "lightning.py").write_text("raise ImportError('libcudart.so is not there')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -94,8 +94,8 @@ def test_a_fork_server_that_cannot_start_is_one_error(
 HEAVY = {"torch", "torchvision", "torchmetrics", "lightning", "numpy", "sklearn", "pandas"}
 DRIVER = """
 import sys
-from assay.sweep.worker.fork_client import ForkServer
-from assay.sweep.job_spec import JobSpec
+from assay_sweep.worker.fork_client import ForkServer
+from assay_sweep.job_spec import JobSpec
 fork_server = ForkServer.shared()
 fork_server.start(JobSpec.from_json(sys.stdin.readline()))
 print(fork_server.pid, flush=True)

@@ -1,0 +1,233 @@
+"""From a composed config to the objects that train: datamodule, trainer, and the module of its parts."""
+
+from __future__ import annotations
+
+import functools
+import tarfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import msgspec
+import torch
+from lightning.fabric.utilities.data import sized_len
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from assay.assemble.model import build_model, equal_blocks, notes_on_model, num_outputs, pretrained_inputs
+from assay.assemble.node import NOT_ARGUMENTS, build, build_error, build_metrics, mode_argument, plain_node
+from assay.assemble.run_length import add_recipe, notes_on_length, notes_on_pictures, run_length
+from assay.assemble.trainer import build_loggers, build_trainer, check_device, trainer_nodes
+from assay.checkpoint.checkpoint_file import serializable_part
+from assay.config.serialize import to_resolved_dict
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.data.data_module import DataModule
+from assay.data.normalize import target_scale
+from assay.data.seeded_loader import seed_loaders
+from assay.data.spec import StaticSpec
+from assay.errors import AssayError, ConfigError, DataError, describe_error, first_line
+from assay.task.task_of import custom_output_kind, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+
+    from assay.data.spec import Spec
+    from assay.finetune.interface import FineTuning
+    from assay.module import Module
+
+
+# Archives that torchvision unpacks are untrusted: no member leaves the folder by `..` or a link. This is the
+# default from Python 3.14 on.
+tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+
+
+def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
+    """Build the datamodule and let it read."""
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    arguments = {"pretrained_inputs": pretrained_inputs(config)} if config.data._target_ == OUR_DATA else {}
+    datamodule: L.LightningDataModule = build(config, "data", **arguments)
+    try:
+        if prepare:
+            datamodule.prepare_data()
+        datamodule.setup("fit")
+    except (AssayError, MemoryError):
+        raise
+    except ModuleNotFoundError as error:
+        raise build_error(error, config, "data") from error
+    except Exception as error:  # raised by a custom data set, transform or datamodule
+        raise DataError(
+            f"data: it cannot be read: {describe_error(error)}",
+            hint="the same command with --debug shows the traceback",
+        ) from error
+    return datamodule
+
+
+def open_declared(config: DictConfig) -> L.LightningDataModule:
+    """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
+    try:
+        source = msgspec.convert(plain_node(config, "data.spec"), StaticSpec)
+    except msgspec.ValidationError as error:
+        raise ConfigError(first_line(error), key="data.spec") from error
+    with open_dict(config):
+        if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
+            config.data.transform.normalize = None  # there are no values to take a mean of
+        config.data.standardize_targets = False
+    datamodule: L.LightningDataModule = build(config, "data", source=source)
+    datamodule.setup("fit")
+    return datamodule
+
+
+def add_spec(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> None:
+    """Write the spec of the data into the config as node `spec`."""
+    if spec is not None:
+        with open_dict(config):
+            config.spec = {**spec.as_config(), **(own or {})}
+            add_recipe(config, spec)
+            length = run_length(config, spec.num_train)
+            config.spec.steps_per_epoch = length.steps_per_epoch if length.is_known else None
+            config.spec.total_steps = length.total_steps
+    elif config.module._target_ == OUR_MODULE:
+        raise ConfigError(
+            "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"
+        )
+
+
+def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
+    """Number and size of the batches of a custom datamodule, for node `spec`; nothing is read."""
+    if isinstance(datamodule, DataModule):
+        return {}
+    try:
+        with torch.random.fork_rng(devices=[]):
+            given: Any = datamodule.train_dataloader()
+            loaders = given if isinstance(given, CombinedLoader) else CombinedLoader(given, "max_size_cycle")
+            counts = [sized_len(loader) for loader in loaders.flattened]
+            first: Any = loaders.flattened[0]
+            sampler = getattr(first, "batch_sampler", None)
+            size = getattr(first, "batch_size", None) or getattr(sampler, "batch_size", None)
+    except Exception:  # it may need the trainer, or what the run makes first
+        return {"train_batches": None, "train_batch_size": None}
+    known_counts = [count for count in counts if count is not None]
+    least = min if loaders._mode == "min_size" else max
+    count = least(known_counts) if known_counts and len(known_counts) == len(counts) else None
+    known_size = size if isinstance(size, int) and size > 0 else None
+    return {"train_batches": count, "train_batch_size": known_size}
+
+
+def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
+    """Build assay's module from the parts of a job, or a custom LightningModule."""
+    if config.module._target_ != OUR_MODULE:
+        if "spec" in config:
+            with open_dict(config):
+                config.spec.num_outputs = num_outputs(config, None)
+        # In the dtype of the run: a checkpoint is loaded before Lightning converts the weights.
+        with trainer.precision_plugin.module_init_context():
+            custom: L.LightningModule = build(config, "module")
+        custom_output_kind(custom)
+        return custom
+    loss = build(config, "loss")
+    with open_dict(config):
+        config.spec.num_outputs = num_outputs(config, loss)
+    with trainer.init_module(empty_init=False):
+        model, finetune = build_model(config)
+    augment = build(config, "augment")
+    module = assemble_module(
+        config,
+        *(model, loss),
+        augment=augment,
+        channels_last=bool(config.trainer.get("channels_last")),
+        target_scale=target_scale(config.spec),
+        finetune=finetune,
+    )
+    how = config.trainer.get("compile")
+    for part in equal_blocks(model) if how == "blocks" else [model] * bool(how):
+        part.compile(mode=None if how in (True, "blocks") else how)
+    # Buffers, too: a copy that averages them is made before Lightning converts the module.
+    converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
+    return converted
+
+
+def assemble_module(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:
+    """Build assay's module from parts that are real or fake."""
+    parts = {
+        "model": model,
+        "loss": loss,
+        "task": task_of(config.spec.task),
+        "metrics": build_metrics(config),
+    }
+    module: Module = build(config, "module", **parts, **more, **build_optimization(config))
+    return module
+
+
+def notes_on_parts(config: DictConfig, model: nn.Module, finetune: FineTuning | None) -> list[str]:
+    """Notes on assay's own module with these parts, one sentence each."""
+    return [*notes_on_length(config), *notes_on_pictures(config), *notes_on_model(config, finetune, model)]
+
+
+def notes_on_hyper_parameters(
+    module: L.LightningModule, datamodule: L.LightningDataModule | None
+) -> list[str]:
+    """Note hyper-parameters that a checkpoint cannot store."""
+    hyper_parameters = {**getattr(datamodule, "hparams", {}), **module.hparams}
+    _, dropped = serializable_part(hyper_parameters)
+    if not dropped:
+        return []
+    return [
+        f"checkpoints leave out the {'hyper-parameter' if len(dropped) == 1 else 'hyper-parameters'} "
+        f"{', '.join(dropped)}: they are not plain data, and a run is loaded from its config"
+    ]
+
+
+def build_optimization(config: DictConfig) -> dict[str, Any]:
+    """Arguments of `assay.module.Module` for optimization."""
+    node = config.get("scheduler") or {}
+    return {
+        "optimizer": build(config, "optimizer"),
+        "param_groups": build(config, "param_groups"),
+        "scheduler": build(config, "scheduler", **mode_argument(config, "scheduler")),
+        "schedule": {key: node[key] for key in NOT_ARGUMENTS["scheduler"] if node.get(key) is not None},
+    }
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The objects that a config describes."""
+
+    module: L.LightningModule
+    datamodule: L.LightningDataModule
+    trainer: L.Trainer
+    config: DictConfig
+
+    @property
+    def callbacks(self) -> list[L.Callback]:
+        """The trainer's own list."""
+        return self.trainer.callbacks  # type: ignore[attr-defined, no-any-return]  # a plain attribute
+
+    @functools.cached_property
+    def plain(self) -> dict[str, Any]:
+        """The config as plain data, as of the first access."""
+        return to_resolved_dict(self.config)
+
+
+def assemble(
+    config: DictConfig,
+    *,
+    prepare: bool = True,
+    datamodule: L.LightningDataModule | None = None,
+    trainer: tuple[L.Trainer, Any] | None = None,
+) -> Assembly:
+    """Build datamodule, module and trainer, or take those of the check; nothing is written."""
+    # The data comes first, because the other parts ask for its `spec`.
+    check_device(config.trainer)
+    torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
+    if datamodule is None:
+        datamodule = open_data(config, prepare=prepare)
+    add_spec(config, getattr(datamodule, "spec", None), custom_batches(datamodule))
+    if not isinstance(datamodule, DataModule):
+        seed_loaders(datamodule, int(config.seed))
+    built = trainer[0] if trainer and trainer[1] == trainer_nodes(config) else build_trainer(config)
+    built.loggers = build_loggers(config)
+    # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    return Assembly(build_module(config, built), datamodule, built, config)

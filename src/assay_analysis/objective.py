@@ -1,0 +1,245 @@
+"""The objectives of a sweep, and how scores and baselines are written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from assay.config.did_you_mean import did_you_mean
+from assay.errors import ConfigError
+from assay.quoting import format_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay_analysis.statistics import Mean
+    from assay.record.run_record import Outcome
+
+
+Direction = Literal["minimize", "maximize"]
+
+
+@final
+@dataclass(frozen=True)
+class Objective:
+    """A score that jobs are compared by."""
+
+    name: str
+    direction: Direction
+    stated: bool = field(default=True, repr=False, compare=False)
+
+    def check(self, directions: Mapping[str, str]) -> None:
+        """Refuse the wrong direction."""
+        key = "hydra.sweeper.direction"
+        stated = self.direction
+        better = directions.get(self.name)
+        if better is None and not self.stated and not is_better_low(self.name):
+            message = f"whether {self.name} is better high or low is not known; it has to be stated"
+            raise ConfigError(message, key=key, hint=f"{key}=maximize, or {key}=minimize")
+        if better is not None and not stated.startswith(better):
+            other = "maximize" if stated == "minimize" else "minimize"
+            raise ConfigError(
+                f"{self.name} is better the {'higher' if better == 'max' else 'lower'} it is; "
+                f"{stated} looks for the worst",
+                key=key,
+                hint=f"{key}={other}",
+            )
+
+    def score(self, outcome: Outcome) -> float | None:
+        """The score of the best checkpoint where this is what checkpoints are kept by, else the last one."""
+        value = outcome.metrics.get(self.name)
+        if outcome.best.get("monitor") == self.name:
+            value = outcome.best["value"]
+        return float(value) if value is not None and math.isfinite(value) else None
+
+
+def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None:
+    """A job's score for each objective."""
+    scores = [aim.score(outcome) for aim in aims]
+    present = [score for score in scores if score is not None]
+    return present if outcome.status == "finished" and len(present) == len(scores) else None
+
+
+def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
+    """The objectives of a sweep: those of its sweeper, else what its jobs choose the best checkpoint by."""
+    monitored = _monitored_directions(job)
+    names = _as_list(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
+    texts = [_SHORT.get(word, word) for word in _as_list(sweeper.get("direction"))]
+    if len(texts) == 1:
+        texts *= len(names)  # one stands for all
+    if texts and len(texts) != len(names):
+        raise ConfigError(
+            f"{len(texts)} of them for {len(names)} objectives",
+            key="hydra.sweeper.direction",
+            hint=f"hydra.sweeper.direction=[{','.join(_guess(name) for name in names)}]",
+        )
+    return list(map(_make_objective, names, texts or [monitored.get(name, "") for name in names]))
+
+
+def _make_objective(name: str, text: str) -> Objective:
+    if text not in ("minimize", "maximize", ""):
+        message = f"{text!r} is neither minimize nor maximize"
+        raise ConfigError(message, key="hydra.sweeper.direction", hint="hydra.sweeper.direction=maximize")
+    direction: Any = text or _guess(name)
+    return Objective(name, direction, stated=bool(text))
+
+
+def _guess(name: str) -> Direction:
+    return "minimize" if is_better_low(name) else "maximize"
+
+
+def is_better_low(name: str) -> bool:
+    """Whether a metric is better the lower it is, judging by its name.
+
+    >>> is_better_low("val/loss"), is_better_low("val/accuracy")
+    (True, False)
+    """
+    return name.rpartition("/")[2] in _SMALL_IS_GOOD
+
+
+_SHORT = {
+    "min": "minimize",
+    "max": "maximize",
+    "force_min": "minimize",
+    "force_max": "maximize",
+    "auto": "",
+}
+_SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")
+
+
+def _as_list(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+def _monitored_directions(job: Mapping[str, Any]) -> dict[str, str]:
+    """What the checkpoints of a job are kept by, the one called `checkpoint` first, and its direction."""
+    nodes: Mapping[str, Any] = job.get("callbacks") or {}
+    directions = {}
+    for name in sorted(nodes, key=lambda name: name != "checkpoint"):
+        node = nodes[name] if isinstance(nodes[name], dict) else {}
+        if node.get("monitor") and str(node.get("_target_")).endswith("ModelCheckpoint"):
+            directions[str(node["monitor"])] = _SHORT.get(str(node.get("mode")), "")
+    return directions
+
+
+def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> None:
+    """Refuse an objective that the jobs will not log."""
+    available = {name.replace("val/", "test/") for name in scores} | set(scores)
+    for name, key in requested.items():
+        if scores and name not in available:
+            message = f"unknown metric {name!r}{did_you_mean(name, sorted(available), '; ')}"
+            raise ConfigError(message, key=key, hint=f"there is: {', '.join(sorted(scores))}")
+
+
+RARE = 0.2
+"""Share of the samples below which the smaller of two classes is rare."""
+_OF_A_CLASS = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
+_SHARES = re.compile(
+    r"(?<![a-z])"
+    r"(accuracy|precision|recall|f1|auroc|specificity|sensitivity|iou|dice|exact match|one_nn)"
+    r"(?![a-z])"
+)
+_NO_SHARE = re.compile(r"(loss|error|mae|mse|rmse|seconds)$")
+_STAGES = ("train/", "val/", "test/")
+Shares = Mapping[str, bool]
+"""Whether a score is a share of a whole, by its name without its subset, as a record says it."""
+
+
+def format_score(name: str, value: float, shares: Shares | None = None) -> str:
+    """One score: a share in per cent, the rest with four significant digits or more."""
+    if math.isnan(value) and not _NO_SHARE.search(name):
+        return "undefined"
+    return f"{100 * value:.2f} %" if _is_percent(name, value, shares) else format_number(value)
+
+
+def metric_keys(name: str) -> tuple[str, str]:
+    """Where a config says the class of a metric of evaluation, and what it averages over."""
+    return f"metrics.eval.metrics.{name}._target_", f"metrics.eval.metrics.{name}.average"
+
+
+def describe_metric(name: str, target: str, average: str, positive: str) -> str:
+    """A metric's name, and what it averages over or of which class it is.
+
+    >>> describe_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "")
+    'f1 (macro)'
+    >>> describe_metric("f1", "torchmetrics.classification.BinaryF1Score", "", "ill")
+    'f1 of ill'
+    """
+    kind = target.rpartition(".")[2]
+    if kind.startswith("Binary"):
+        return f"{name} of {positive}" if _OF_A_CLASS.search(kind) else name
+    average = average or ("macro" if kind.startswith(("Multiclass", "Multilabel")) else "")
+    is_said = name.startswith("mean") or (average == "micro" and "Accuracy" in kind)
+    return name if is_said or average in ("", "none", "null") else f"{name} ({average})"
+
+
+def score_text(name: str, score: Mean, shares: Shares | None = None) -> str:
+    """The mean of repetitions and half its interval, both to the digits that the interval leaves meaning."""
+    half = score.half_width
+    if half is None:
+        return format_score(name, score.mean, shares)
+    times, unit = (100, " %") if _is_percent(name, score.mean, shares) else (1, "")
+    return f"{_plus_minus(times * score.mean, times * half)}{unit}"
+
+
+def _plus_minus(mean: float, half: float) -> str:
+    exponent = math.floor(math.log10(half)) if half > 0 and math.isfinite(half) else 1 << 10
+    if not -7 < exponent < 1 << 10 or (mean and abs(mean) < 1e-4):
+        return f"{format_number(mean)} ± {half:.2g}"
+    digits = max(0, 1 - exponent)
+    return f"{mean:,.{digits}f} ± {round(half, 1 - exponent):,.{digits}f}"
+
+
+def is_share(name: str, shares: Shares | None = None) -> bool:
+    """Whether a score is a share of a whole: as its metric says it, and where none does, by its name."""
+    bare = name.partition("/")[2] if name.startswith(_STAGES) else name
+    if shares and bare in shares:
+        return shares[bare]
+    score = bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]  # a class may be called anything
+    return bool(_SHARES.search(score)) and not _NO_SHARE.search(score)
+
+
+def _is_percent(name: str, value: float, shares: Shares | None) -> bool:
+    return is_share(name, shares) and not (value < 0 or value > 1)
+
+
+BASELINES = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")
+"""What can be asked for, beside `auto` and `none`."""
+
+
+def describe_threshold(threshold: Mapping[str, Any]) -> str:
+    """From which probability on the second class is predicted, why, and what that does."""
+    scores = [
+        f"{name} {format_score(name, threshold[name])}"
+        for name in ("precision", "recall", "f1")
+        if name in threshold
+    ]
+    words = f"{threshold['value']:.4g}, {threshold.get('chosen', 'by F1 on validation')}"
+    if not scores:
+        return f"{words}, for {threshold['class']!r}"
+    return f"{words}: {', '.join(scores)} of {threshold['class']!r} on {threshold.get('subset', 'the test')}"
+
+
+def describe_baseline(baseline: Mapping[str, Any]) -> str:
+    """Describe a record's baseline in words.
+
+    >>> describe_baseline({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,
+    ...     "difference": -0.014, "noise": 0.003, "ahead": "baseline"})
+    'gradient boosting 92.80 % accuracy: ahead of this run by 1.40, more than its noise'
+    """
+    scale = 1 if baseline["score"] == "r2" else 100
+    value = format_score(baseline["score"], baseline["value"])
+    score = baseline["score"].replace("_", " ")
+    by = abs(scale * baseline["difference"])
+    digits = f"{by:.2f}" if scale == 100 else f"{by:.3f}"
+    who = f"{baseline['name'].replace('_', ' ')} {value} {'R²' if score == 'r2' else score}"
+    if not float(digits):
+        return f"{who}: the same as this run"
+    side = "behind" if baseline["difference"] > 0 else "ahead of"
+    noise = "more than its noise" if baseline["ahead"] else "within its noise"
+    return f"{who}: {side} this run by {digits}, {noise}"

@@ -1,0 +1,352 @@
+"""What a run says of its test beside the scores: a threshold of two classes, and a simple model."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
+
+from assay_analysis.objective import describe_baseline
+from assay.config.serialize import drop_override, value_of
+from assay.data.data_module import DataModule
+from assay.data.loaders import KeyedDataset
+from assay.data.samples import Samples
+from assay.data.shown_samples import eval_samples, sample_names
+from assay.data.subset import blocks
+from assay.errors import ConfigError
+from assay.module import Module
+from assay.quoting import repeat_command
+from assay_lab.kept_predictions import holds_whole_model
+from assay.task.figures.class_figures import scores_at
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from omegaconf import DictConfig
+    from torch import Tensor
+
+    from assay.assemble.assembly import Assembly
+    from assay.data.subset import Subset
+    from assay.record.run_record import RunRecord
+    from assay_serve.predictor import Predictor
+    from assay.task.predictions import StoredPredictions
+
+    Score = Callable[[Any, Any], float]
+
+log = logging.getLogger("assay")
+_EVEN = 0.4
+"""Share of the rarer class from which on the likelier class is what anybody expects."""
+_FEWEST = 20
+"""Validation samples of each class; with fewer a threshold would be chance."""
+_NEARLY = 0.95
+_SUBSETS = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
+_MOST_ROWS = 20_000
+_MOST_STREAMED = 2000
+"""Samples that are decoded one by one."""
+_MOST_VALUES = 100_000_000
+_BLOCK = 64
+_MOST_WORK = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
+"""Values times outputs that are fitted on: some seconds of one core."""
+_MOST_FEATURES = 4096
+_SIDE = 32
+"""Pixels that a side of a picture is averaged to."""
+_DRAWS = 100
+_PERFECT = 0.999
+
+
+def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+    """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
+    module = assembly.module
+    data = assembly.datamodule
+    if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
+        return
+    if (
+        module.task.num_classes != 2
+        or predictions.kind != "probabilities"
+        or not holds_whole_model(assembly)
+        or not len(data.splits.rows["val"])
+        or data.tested != "test"
+    ):
+        return
+    to_probabilities: Any = module.task.probabilities(module.loss)
+    module.eval().to(data.device)
+    positions = torch.arange(len(data.splits.rows["val"]))
+    of_class = []
+    right = []
+    with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
+        for chosen in torch.split(positions, data.eval_batch_size):
+            inputs, targets = eval_samples(data, "val", chosen.tolist())
+            outputs = to_probabilities(module(inputs)).float()
+            of_class.append(module.task.postprocess(outputs, "probabilities")[:, 1].cpu())
+            right.append(targets.cpu().eq(1))
+    value = best_threshold(torch.cat(of_class).numpy(), torch.cat(right).numpy())
+    if value is not None:
+        record.threshold = describe_scores({"value": value, "class": predictions.class_names[1]}, predictions)
+
+
+def describe_scores(threshold: Mapping[str, Any], predictions: StoredPredictions | None) -> dict[str, Any]:
+    """What the threshold of a run does on stored predictions; nothing where there is none or no targets."""
+    if not threshold or predictions is None or predictions.targets is None:
+        return {}
+    value = threshold["value"]
+    subset = _SUBSETS[predictions.subset]
+    scores = scores_at(value, predictions.outputs[:, 1], predictions.targets == 1)
+    return {"value": value, "class": threshold["class"], "subset": subset, **scores}
+
+
+def best_threshold(probabilities: NDArray[Any], right: NDArray[np.bool_]) -> float | None:
+    """The threshold with nearly the highest F1; None of too few samples, or of as many of either class."""
+    rarer = min(int(right.sum()), int((~right).sum()))
+    if rarer < _FEWEST or rarer > _EVEN * len(right) or not np.isfinite(probabilities).all():
+        return None
+    order = np.argsort(-probabilities, kind="stable")
+    ranked = probabilities[order]
+    last = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True))  # equal ones are on one side
+    above = ranked[last]
+    below = np.append(ranked[1:], 0.0).astype(ranked.dtype)[last]
+    f1 = 2 * right[order].cumsum()[last] / (last + 1 + right.sum())
+    values = (above.astype(float) + below) / 2
+    values[f1 < _NEARLY * f1.max(initial=0.0)] = np.inf
+    index = np.abs(values - 0.5).argmin()
+    # No more digits than the probabilities have that it divides.
+    middle = np.float32(values[index])
+    return float(str(middle if below[index] < middle <= above[index] else np.float32(above[index])))
+
+
+def set_threshold(predictor: Predictor, value: float) -> None:
+    """Let a predictor use another threshold than that of its run.
+
+    Raises:
+        ConfigError: The run does not predict one of two classes.
+    """
+    if predictor.kind != "probabilities" or predictor.task is None or predictor.task.num_classes != 2:
+        raise ConfigError(
+            "the model does not predict probabilities of two classes", key="--threshold", hint="leave it out"
+        )
+    predictor.use_threshold(value, {"chosen": "as typed"})
+
+
+def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+    """Put into a record what a simple model scores on the samples that the run was tested on."""
+    requested = assembly.config.get("baseline") or "none"
+    data = assembly.datamodule
+    if requested == "none" or predictions is None or not isinstance(data, DataModule):
+        return
+    task = task_of(predictions.task)
+    compared = predictions.kind in ("probabilities", "values") and predictions.targets is not None
+    compared |= predictions.kind == "confusions"
+    if task.has_heads or task.learns_from_inputs or not compared or data.tested != "test":
+        return
+    start = time.perf_counter()
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a baseline may stop before it has converged
+        baseline = _compare(data, requested, predictions)
+    record.baseline = {**baseline, "seconds": round(time.perf_counter() - start, 2)}
+    needs_advice = baseline["run"] < _PERFECT and baseline["ahead"] != "run"
+    record.baseline["advice"] = advise(assembly.config, record) if needs_advice else ""
+    record.metrics[f"baseline/{baseline['score']}"] = baseline["value"]
+    record.directions[f"baseline/{baseline['score']}"] = "max"
+    log.info("baseline: %s", describe_baseline(record.baseline))
+
+
+def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -> dict[str, Any]:
+    rows = {name: row for row, name in enumerate(sample_names(data))}
+    if len(rows) != len(data.splits.rows["test"]):
+        raise ValueError("two test samples have one name")
+    score, points = _choose_score(predictions)
+    if predictions.kind == "confusions":
+        counts = predictions.outputs.reshape(-1, *[len(predictions.class_names)] * 2)
+        majority = np.zeros_like(counts)
+        majority[:, :, np.argmax(data.spec.class_counts)] = counts.sum(2)
+        outputs: Any = majority.reshape(len(majority), -1)
+        return _verdict("majority", score, points, outputs, predictions)
+    order = [rows[key] for key in predictions.keys]
+    inputs, targets = _read(data, "train")
+    val, val_targets = _read(data, "val")
+    test, _ = _read(data, "test")
+    is_real = task_of(predictions.task).has_real_targets
+    size = predictions.outputs.shape[1]
+    names = (
+        _candidates(data, is_real=is_real, several=targets.ndim > 1) if requested == "auto" else [requested]
+    )
+    fitted = {name: _fit(name, inputs, targets, size, is_real=is_real) for name in names}
+    name = names[0]
+    if len(names) > 1 and len(val_targets):
+        name = max(names, key=lambda one: points(val_targets, fitted[one](val)))
+    return _verdict(name, score, points, fitted[name](test)[order], predictions)
+
+
+def _verdict(
+    name: str, score: str, points: Score, outputs: Any, predictions: StoredPredictions
+) -> dict[str, Any]:
+    targets: Any = predictions.targets
+    targets = predictions.outputs if targets is None else targets  # confusions have both
+    model_points = points(targets, predictions.outputs)
+    value = points(targets, outputs)
+    generator = np.random.default_rng(0)
+    draws = [generator.integers(0, len(targets), len(targets)) for _ in range(_DRAWS)]
+    moves = [
+        points(targets[draw], predictions.outputs[draw]) - points(targets[draw], outputs[draw])
+        for draw in draws
+    ]
+    if not np.isfinite(model_points):
+        raise ValueError(f"{score} is undefined for these test samples")
+    difference = model_points - value
+    noise = float(np.nanstd(moves))
+    ahead = "" if abs(difference) <= 2 * noise else "run" if difference > 0 else "baseline"
+    return {
+        "name": name,
+        "score": score,
+        "value": value,
+        "run": model_points,
+        "difference": difference,
+        "noise": noise,
+        "ahead": ahead,
+    }
+
+
+def _choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
+    """Name of the score, and what computes it from targets and outputs."""
+    from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
+
+    task = task_of(predictions.task)
+    if task.has_real_targets:
+        return "r2", lambda targets, values: float(metrics.r2_score(targets, values))
+    if predictions.kind == "confusions":
+        from assay.task.figures.class_figures import class_iou
+
+        num_classes = len(predictions.class_names)
+        return "mean_iou", lambda _, outputs: float(np.nanmean(class_iou(outputs.sum(0), num_classes)))
+    if task.by_class and task.num_classes != 2:
+        return "accuracy", lambda targets, outputs: float((outputs.argmax(1) == targets).mean())
+
+    def average_precision(targets: Any, outputs: Any) -> float:
+        positive = outputs[:, 1] if targets.ndim == 1 else outputs
+        seen = targets.any(0)  # a label that no sample has is in no mean
+        if targets.ndim > 1:
+            targets = targets[:, seen]
+            positive = positive[:, seen]
+        return float(metrics.average_precision_score(targets, positive)) if seen.any() else float("nan")
+
+    return "average_precision", average_precision
+
+
+def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
+    """Those that suit the inputs, besides which the majority or the mean always does."""
+    simplest = "mean" if is_real else "majority"
+    if data.spec.vocab_size:
+        return [simplest] if is_real or "train" not in data.splits.raw else ["tfidf", simplest]
+    if len(data.spec.input_shape) == 3:
+        return ["linear", simplest]
+    if data.spec.num_features > _MOST_FEATURES:
+        return [simplest]
+    if several and not is_real:
+        return ["linear", simplest]
+    of_series = ["last_value"] if is_real and data.encoder is None else []
+    return ["gradient_boosting", "linear", *of_series, simplest]
+
+
+def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
+    """Inputs of a subset, texts or numbers `[N, F]`, and targets; pictures are read in blocks."""
+    subset = data.ready_subset(name, "eval")
+    positions = torch.arange(len(subset.rows))
+    if name != "test":
+        streamed = not isinstance(subset.data, Samples)
+        most = min(_MOST_STREAMED if streamed else _MOST_ROWS, max(1, _MOST_VALUES // data.spec.num_features))
+        positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[:most]
+    rows = subset.rows[positions]
+    raw = data.splits.raw.get(name)
+    targets = subset.data.targets[rows]
+    targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
+    if data.spec.vocab_size and raw is not None:
+        encoder: Any = data.encoder
+        return raw[encoder.column].iloc[positions.numpy()].astype(str).tolist(), targets.numpy()
+    inputs = [torch.empty(0, data.spec.num_features)]
+    for block in _blocks(subset, rows):
+        is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2
+        exact = torch.float64 if block.dtype == torch.float64 else torch.float32
+        values = adaptive_avg_pool2d(block.to(exact), _SIDE) if is_large else block.to(exact)
+        inputs.append(values.flatten(1))
+    return torch.cat(inputs[1:] or inputs).numpy(), targets.numpy()
+
+
+def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
+    if isinstance(subset.data, Samples):
+        yield from blocks(subset.data.inputs, rows)
+        return
+    dataset = KeyedDataset(subset.data, subset.transforms, 0)
+    for chunk in rows.split(_BLOCK):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        yield torch.stack([dataset[0, row, row][0] for row in chunk.tolist()])
+
+
+def _fit(
+    name: str, inputs: Any, targets: NDArray[Any], size: int, *, is_real: bool
+) -> Callable[[Any], NDArray[Any]]:
+    """A function from inputs to what a model of so many outputs says of them."""
+    if name == "last_value":
+        return lambda given: np.tile(given[:, -1:], (1, size))
+    if name in ("tfidf", *_MOST_WORK) and (name == "tfidf") != isinstance(inputs, list):
+        raise ValueError(f"baseline={name}: the inputs are {'not ' if name == 'tfidf' else ''}texts")
+    if name in _MOST_WORK:
+        most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
+        inputs = inputs[:most]
+        targets = targets[:most]
+    model = _estimator(name, is_real=is_real, several=targets.ndim > 1).fit(inputs, targets)
+
+    def predict(given: Any) -> NDArray[Any]:
+        if is_real:
+            values: NDArray[Any] = model.predict(given).reshape(len(given), -1)
+            return values
+        outputs = np.zeros((len(given), size))
+        outputs[:, model.classes_.astype(int)] = model.predict_proba(given)
+        return outputs
+
+    return predict
+
+
+def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
+    """Of scikit-learn, which takes a second to import."""
+    from sklearn import dummy, ensemble, linear_model, multiclass, multioutput, pipeline, preprocessing
+    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no stubs
+
+    linear = linear_model.LogisticRegression(max_iter=200)
+    boosting = ensemble.HistGradientBoostingClassifier
+    if is_real:
+        linear = linear_model.RidgeCV(np.logspace(-3, 3, 7))
+        boosting = ensemble.HistGradientBoostingRegressor
+    estimators = {
+        "majority": dummy.DummyClassifier(),
+        "mean": dummy.DummyRegressor(),
+        "tfidf": pipeline.make_pipeline(TfidfVectorizer(max_features=50_000), linear),
+        "linear": pipeline.make_pipeline(preprocessing.StandardScaler(), linear),
+        "gradient_boosting": boosting(random_state=0),
+    }
+    if not several:
+        return estimators[name]
+    several_of = multioutput.MultiOutputRegressor if is_real else multiclass.OneVsRestClassifier
+    return several_of(estimators[name])
+
+
+def advise(config: DictConfig, record: RunRecord) -> str:
+    """What to type next, by what the run has measured."""
+    epochs = value_of(config, "trainer.max_epochs")
+    best = record.best.get("epoch")
+    lr = value_of(config, "optimizer.lr")
+    has_tried = any(override.startswith("optimizer.lr=") for override in record.overrides)
+    if isinstance(best, int) and isinstance(epochs, int) and best >= epochs > 0:
+        return f"the last epoch was the best: trainer.max_epochs={2 * epochs}"
+    if isinstance(best, int) and isinstance(epochs, int) and best <= epochs // 5:
+        remedy = f": optimizer.lr={lr / 3:.2g}" if lr and not has_tried else ""
+        return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
+    if not lr or has_tried:
+        return ""
+    rates = f"optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
+    typed = drop_override(record.overrides, "optimizer.lr")
+    return f"search for a learning rate: {repeat_command(typed, rates, config_dir=record.config_dir)}"

@@ -1,0 +1,322 @@
+"""Running a finished run again from its directory, and comparing bit for bit. Imports no torch itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
+from assay.errors import AssayError
+from assay.files.atomic import temporary_folder
+from assay.files.symlinks import RESULTS
+from assay.process import run_children
+from assay.quoting import join_first
+from assay.record.provenance import (
+    checkout_code,
+    differences_within,
+    git_state,
+    machine_changes,
+    package_changes,
+    packages,
+    patched_files,
+    segments,
+)
+from assay.record.run_directory import find_changed_files
+from assay.record.run_record import RunRecord, exit_code_of
+from assay.run.child_process import CODE, REFUSED
+from assay.run.saved_config import load_checked_config
+from assay.targets.objects import missing_object_error
+from assay.targets.trust import typed_packages
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+_SWITCHES = (
+    *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "DNNL_MAX_CPU_ISA", "KMP_DETERMINISTIC_REDUCTION"),
+    *("MKL_CBWR", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA"),
+    *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
+)
+"""Switches that a run gets again: they change numbers and nothing else."""
+_PLAIN = re.compile(r"[\w:,.=+-]+", re.ASCII)
+
+
+@final
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of it.
+
+    Attributes:
+        identical: Every row of metrics.csv, every final score and every bit of the weights are the same.
+        different: What is not, first of all the first step; empty when identical.
+        likely: What differs between the two runs and so may be the cause, the most likely first.
+        notes: What else the user should know, such as other versions of packages.
+        rows: How many rows were compared.
+        weights_sha256: Of the new run.
+        kept: Directory of the new run, where it is different.
+    """
+
+    identical: bool
+    different: Sequence[str] = ()
+    likely: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    rows: int = 0
+    weights_sha256: str = ""
+    kept: Path | None = None
+
+
+@dataclass
+class _Plan:
+    root: Path | None = None
+    """Of the repository, where its code has to be brought back from there."""
+    commit: str = ""
+    patch: Path | None = None
+    folder: str = "."
+    notes: list[str] = field(default_factory=list)
+
+
+def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False) -> Reproduction:
+    """Run a finished run again, in a process and a directory of its own, and compare.
+
+    Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
+    is what the run had; else its commit and patch are brought back beside it.
+    """
+    run_dir = Path(run).resolve()
+    record = RunRecord.load(run_dir)
+    for argument, kind in record.objects.items():
+        raise missing_object_error(argument, kind)
+    removed = _check_record(run_dir, record)
+    plan = _plan(run_dir, record)
+    if plan.root is not None and not trust_code:
+        raise AssayError(_describe_code(plan), hint="--trust-code, where you know whose code this is")
+    try:  # what the run's process would refuse, before its code is brought back and torch is imported
+        load_checked_config(run_dir, typed_packages(overrides), must_be_whole=True)
+    except AssayError as error:
+        raise AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint) from error
+    with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
+        again = scratch / run_dir.name
+        environment = _environment(record)
+        if plan.root is not None:
+            checkout_code(plan.root, plan.commit, plan.patch, scratch / CODE)
+            environment["PYTHONPATH"] = _module_path(plan.root, plan.folder, scratch / CODE)
+        _run_again(run_dir, again, environment, typed_packages(overrides))
+        reproduced = RunRecord.load(again)
+        different = differences(run_dir, record, again, reproduced)
+        if reproduced.micro_batch != record.micro_batch:
+            plan.notes.append("memory ran out elsewhere than in the run: see micro_batch in record.json")
+        return Reproduction(
+            identical=not different,
+            different=different,
+            likely=causes(record, reproduced) if different else (),
+            notes=[*plan.notes, *removed, *_notes(record)],
+            rows=_count_rows(again),
+            weights_sha256=reproduced.weights_sha256,
+            kept=again.rename(Path(tempfile.mkdtemp(prefix="assay-reproduce-"), run_dir.name))
+            if different
+            else None,
+        )
+
+
+def show(result: Reproduction) -> None:
+    """Print what came of it."""
+    console = Console(highlight=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}", markup=False)
+    if result.identical:
+        weights = f" and the weights (SHA-256 {result.weights_sha256[:12]})" if result.weights_sha256 else ""
+        console.print(
+            f"[bold green]identical[/bold green]: {result.rows} rows of metrics.csv, all scores{weights}"
+        )
+        return
+    console.print("[bold red]different[/bold red]")
+    for label, lines in (("", result.different), ("likely cause: ", result.likely)):
+        for line in lines:
+            console.print(f"  {label}{line}", markup=False)
+    console.print(f"  the new run is kept in {result.kept}", markup=False)
+
+
+# -- before anything runs ------------------------------------------------------------------------------------
+
+
+def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
+    """What is to be said of a run whose files are those that it wrote; refuses others."""
+    if record.status != "finished":
+        raise AssayError(
+            f"{run_dir} is not a finished run: its status is {record.status}",
+            hint=f"assay resume {shlex.quote(str(run_dir))}"
+            if record.status in ("interrupted", "running")
+            else "",
+        )
+    removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
+    needed = {n: digest for n, digest in record.files.items() if n not in (*removed, *RESULTS)}
+    changed = find_changed_files(run_dir, needed)
+    if changed:
+        are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
+        raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
+    obstacles = (
+        "the SHA-256 of the weights is on record" if record.weights_sha256 else "its weights are not known"
+    )
+    return [f"removed: {', '.join(removed)}; {obstacles}"] if removed else []
+
+
+def _plan(run_dir: Path, record: RunRecord) -> _Plan:
+    here = Path.cwd()
+    if record.git is None:
+        return _Plan(notes=["the run was outside a git repository: the code that lies here was run"])
+    if not record.git.get("patch_complete"):
+        raise AssayError(
+            "the run's code cannot be brought back: changes were too large for code.patch, or held secrets"
+        )
+    state, patch = git_state(here)
+    digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else ""
+    commit = record.git.get("commit") or ""
+    if state is not None and (state["commit"] or "", digest) == (commit, record.patch_sha256):
+        return _Plan()
+    if state is None:
+        remote = f" of {record.git['remote']}" if record.git.get("remote") else ""
+        message = f"the run's code cannot be brought back: {here} lies in no git repository"
+        raise AssayError(message, hint=f"reproduce it in a clone{remote}")
+    root = here.resolve()
+    for _ in Path(state["folder"]).parts:
+        root = root.parent
+    own_patch = run_dir / "code.patch" if record.patch_sha256 else None
+    folder = str(record.git.get("folder", "."))
+    if Path(folder).is_absolute() or ".." in Path(folder).parts:
+        raise AssayError(f"{run_dir / 'record.json'} is damaged: its code lies in {folder!r:.80}")
+    return _Plan(root, commit, own_patch, folder)
+
+
+def _describe_code(plan: _Plan) -> str:
+    files = patched_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
+    base = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
+    if files:
+        base += f" with the changes of its code.patch ({join_first(files)})"
+    return f"the run's code is not what lies here: {base} would be run"
+
+
+def _notes(record: RunRecord) -> list[str]:
+    changed = package_changes(record.packages, packages())
+    notes = [f"packages: {', '.join(changed)}"] if changed else []
+    for entry in record.resumed:
+        if entry.get("changed"):
+            keys = ", ".join(entry["changed"])
+            notes.append(f"the run was changed at step {entry.get('from_step')}: {keys}")
+    return notes + differences_within(record)
+
+
+# -- the run, once more --------------------------------------------------------------------------------------
+
+
+def _module_path(root: Path, folder: str, code: Path) -> str:
+    """The code of the run before all else, wherever the checkout lies on the module path now."""
+    inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(root)]
+    places = [code / folder, *(code / entry.relative_to(root) for entry in inside)]
+    folders = [str(place) for place in dict.fromkeys(places) if place.is_dir()]
+    return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
+    # -P: else a file torch.py in the current directory would be taken for torch.
+    command = [sys.executable, "-P", "-m", "assay.run.child_process", "again"]
+    (code,), signal = run_children([([*command, str(run_dir), str(again), *trusted], environment)])
+    if signal:
+        stopped = AssayError(f"stopped by {signal}")
+        stopped.exit_code = exit_code_of(signal)
+        raise stopped
+    refused = again.parent / REFUSED
+    if refused.is_file():
+        refusal = json.loads(refused.read_text(encoding="utf-8"))
+        raise AssayError(f"the run cannot be reproduced: {refusal['message']}", hint=refusal["hint"])
+    if not (again / "record.json").is_file():
+        raise AssayError(f"the run could not be repeated: its process ended with code {code}")
+    reproduced = RunRecord.load(again)
+    if reproduced.status != "finished":
+        raise AssayError(f"the run cannot be reproduced: {reproduced.reason or 'its process died'}")
+
+
+def _environment(record: RunRecord) -> dict[str, str]:
+    """This process's, with the switches that change numbers as the run had them."""
+    then: Mapping[str, Any] = record.machine.get("environment", {})
+    environment = {name: value for name, value in os.environ.items() if name not in _SWITCHES}
+    switches = {name: str(then[name]) for name in _SWITCHES if _PLAIN.fullmatch(str(then.get(name, "")))}
+    switches.setdefault("OMP_NUM_THREADS", str(int(record.machine.get("threads") or 1)))
+    return environment | switches
+
+
+def _count_rows(run_dir: Path) -> int:
+    path = run_dir / "metrics.csv"
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
+
+
+_OF_THE_MACHINE = ("DeviceStatsMonitor",)
+"""Columns that say how busy a machine was."""
+_MOST_SCORES = 6
+
+
+def differences(run_dir: Path, record: RunRecord, again: Path, reproduced: RunRecord) -> list[str]:
+    """What is not the same in two runs, the first step that differs before all else."""
+    names = sorted(record.metrics.keys() | reproduced.metrics.keys())
+    pairs = {name: (record.metrics.get(name), reproduced.metrics.get(name)) for name in names}
+    scores = [
+        f"{name} {then} then, {now} now"
+        for name, (then, now) in pairs.items()
+        if not name.startswith(_OF_THE_MACHINE) and not _is_equal(then, now)
+    ]
+    weights = record.weights_sha256[:12], reproduced.weights_sha256[:12]
+    lines = [
+        first_value(run_dir, again),
+        f"final scores: {'; '.join(scores[:_MOST_SCORES])}" if scores else "",
+        f"weights: SHA-256 {weights[0]} then, {weights[1] or 'none'} now"
+        if weights[0] and record.weights_sha256 != reproduced.weights_sha256
+        else "",
+    ]
+    return [line for line in lines if line]
+
+
+def first_value(then: Path, now: Path) -> str:
+    """The first logged value that is not the same in two runs; empty when all are."""
+    before, after = (read_curves(run) if (run / METRICS_FILE).is_file() else {} for run in (then, now))
+    different = []
+    for name in dict.fromkeys((*before, *after)):
+        curves = before.get(name, Curve()), after.get(name, Curve())
+        old, new = (dict(zip(curve.steps, curve.values, strict=True)) for curve in curves)
+        steps = [step for step in old.keys() | new.keys() if not _is_equal(old.get(step), new.get(step))]
+        if steps and not name.startswith(_OF_THE_MACHINE):
+            step = min(steps)
+            values = f"{old.get(step, 'not logged')} then, {new.get(step, 'not logged')} now"
+            different.append((step, f"step {step}: {name} {values}"))
+    return min(different, key=lambda found: found[0])[1] if different else ""
+
+
+def _is_equal(first: Any, second: Any) -> bool:
+    both_nan = all(isinstance(value, float) and math.isnan(value) for value in (first, second))
+    return both_nan or first == second
+
+
+def causes(then: RunRecord, now: RunRecord) -> list[str]:
+    """What differs between the circumstances of two runs, the most likely cause of a difference first."""
+    likely = [
+        f"config: changed at step {entry.get('from_step')} ({', '.join(entry['changed'])})"
+        for entry in then.resumed
+        if entry.get("changed")
+    ]
+    likely += differences_within(then)
+    if then.git is None:
+        likely.append("code: it is not known, the run was outside a git repository")
+    if then.data_sha256 != now.data_sha256:
+        likely.append("data: its SHA-256 is another one")
+    likely += machine_changes(segments(then)[0], segments(now)[0])
+    return likely or [
+        "nothing on record differs: an operation that is not deterministic (trainer.deterministic=true "
+        "names it), or a record that was changed"
+    ]

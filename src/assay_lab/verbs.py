@@ -1,0 +1,157 @@
+"""This machine: `assay profile`, `assay tune` and `assay cache`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import ConfigDir, Overrides, show_loading
+from assay.quoting import command
+from assay.terminal import print_lines
+
+if TYPE_CHECKING:
+    from assay_lab.measure import StepProfile, Tuning
+
+
+def profile(
+    document: Document,
+    overrides: Overrides = None,
+    *,
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=2, help="Steps to measure after the warm-up.")
+    ] = 50,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Measure where the time of a training step goes.
+
+    The job trains for some steps, in a folder that is removed afterwards; what would shorten a step is said.
+    """
+    with show_loading():
+        from assay.check.checker import Checker
+
+        checker = Checker(config_dir)
+        job = checker.job(overrides or [])
+        from assay.run.execute import fit_threads, use_threads
+        from assay_lab.measure import profile_job
+
+    proof = checker.check(job)
+    with use_threads(fit_threads(proof)):
+        measured = profile_job(job, proof, steps=steps)
+    document.say("profile", measured)
+    document.next = [
+        command("profile", *job.overrides, override, config_dir=config_dir) for override in measured.try_next
+    ]
+    _print_profile(document, measured)
+
+
+def _print_profile(document: Document, measured: StepProfile) -> None:
+    from rich.table import Table
+
+    from assay.quoting import format_bytes, format_number
+
+    console = document.console
+    low, high = measured.step_ms_range
+    step = f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
+    lines = [
+        ("device", measured.device),
+        ("step", f"{step}: {format_number(measured.samples_per_s, 3)} samples/s"),
+    ]
+    if measured.memory:
+        kinds = ", ".join(f"{name} {format_bytes(count)}" for name, count in measured.memory.items())
+        lines.append(("memory", f"about {format_bytes(sum(measured.memory.values()))}: {kinds}"))
+    if measured.peak_memory is not None:
+        lines.append(("peak", f"{format_bytes(measured.peak_memory)} on the GPU"))
+    print_lines(console, lines)
+    table = Table("part", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("ms", "share"):
+        table.add_column(column, justify="right")
+    for part in measured.parts:
+        table.add_row(part.name, f"{part.ms:.3f}", f"{part.share:.0%}")
+    console.print(table)
+    print_lines(console, [("most", measured.bottleneck), *(("try", command) for command in document.next)])
+
+
+def tune(
+    document: Document,
+    overrides: Overrides = None,
+    *,
+    budget: Annotated[
+        float, typer.Option("--budget", metavar="SECONDS", min=1, help="Seconds to measure.  [default: 60]")
+    ] = 60.0,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Measure which settings train fastest on this machine.
+
+    Workers, threads, memory format, precision, compilation and batch size are tried one after another, each
+    in turns with the best settings before it. Settings that change results, if only by rounding, are marked.
+    """
+    with show_loading():
+        from assay.check.checker import Checker
+
+        checker = Checker(config_dir)
+        checker.job(overrides or [])
+        from assay_lab.measure import commands_of, tune_job
+
+    tuning = tune_job(checker, overrides or [], budget)
+    document.say("tune", tuning)
+    document.next = commands_of(tuning, config_dir)
+    _print_tuning(document, tuning)
+
+
+def cache(
+    document: Document,
+    action: Annotated[Literal["ls", "clear"], typer.Argument(help="List, or remove all.")] = "ls",
+) -> None:
+    """List or remove the decoded pictures that jobs share.
+
+    They lie in the user's folder for caches or in that of ASSAY_CACHE, and take at most ASSAY_CACHE_GB (20)
+    gigabytes.
+    """
+    with show_loading():
+        from assay.data.picture_cache import clear_cache, list_cached
+        from assay.data.source_files import cache_folder
+    from assay.quoting import format_bytes
+
+    files = list_cached() if action == "ls" else clear_cache()
+    total = sum(file.num_bytes for file in files)
+    document.say("cache", {"folder": cache_folder(), "num_bytes": total, "files": files})
+    removed = "" if action == "ls" else " removed"
+    lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
+    for file in files:
+        size = f"{file.num_pictures:,} of {file.size[0]}×{file.size[1]} ({file.form})"
+        used = f"last used {file.used[:16].replace('T', ' ')} UTC"
+        lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
+    print_lines(document.console, lines)
+
+
+def _print_tuning(document: Document, tuning: Tuning) -> None:
+    from rich.table import Table
+
+    from assay.quoting import format_number
+
+    console = document.console
+    print_lines(console, [("device", tuning.device)])
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("setting", overflow="fold", min_width=24)
+    for column in ("samples/s", "slowest", "fastest", "gain"):
+        table.add_column(column, justify="right")
+    table.add_column("results")
+    table.add_column("")
+    for setting in tuning.settings:
+        rates = [setting.samples_per_s, *(setting.samples_per_s_range or ())]
+        numbers = ["" if rate is None else format_number(rate, 3) for rate in rates]
+        gain = "" if setting.gain is None else f"{setting.gain:.2f}"
+        results = "" if not setting.override else "the same" if setting.same_results else "differ"
+        mark = "chosen" if setting.chosen else setting.note.partition("\n")[0]
+        table.add_row(
+            setting.override or "as typed", *numbers, *[""] * (3 - len(numbers)), gain, results, mark
+        )
+    console.print(table)
+    lines = [("note", tuning.interrupted)] if tuning.interrupted else []
+    if tuning.fastest:
+        lines.append(("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}"))
+    else:
+        lines.append(("gain", "nothing that was measured is faster than the job as typed"))
+    print_lines(console, [*lines, *(("next", command) for command in document.next)])

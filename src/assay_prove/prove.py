@@ -1,0 +1,397 @@
+"""Check everything about jobs that can be checked before the first of them runs."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from omegaconf import DictConfig, OmegaConf, open_dict
+from torch import nn
+
+from assay.assemble.assembly import (
+    add_spec,
+    custom_batches,
+    notes_on_hyper_parameters,
+    notes_on_parts,
+    open_data,
+    open_declared,
+)
+from assay.assemble.model import (
+    check_fine_tuning,
+    check_fit,
+    check_model,
+    check_outputs,
+    num_outputs,
+    pretrained_inputs,
+    warnings_of,
+)
+from assay.assemble.node import build, build_metrics, plain_node, score_directions
+from assay.assemble.run_length import check_length, check_plateau, run_length
+from assay.assemble.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
+from assay.assemble.trainer_options import may_end_early, world_size
+from assay.check.callbacks import (
+    check_callbacks,
+    check_checkpoint_names,
+    check_monitors,
+    check_processes,
+    check_whitening,
+    score_names,
+)
+from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
+from assay.check.report import Proof, Report
+from assay_prove.sharded import check_sharded, check_shares, in_shards, memory_in_shards
+from assay.check.signature import check_signatures
+from assay_prove.smoke_batch import SmokeResult, check_micro_batch, try_parts
+from assay_prove.step import (
+    FEW,
+    Batch,
+    as_fake,
+    batch_sizes,
+    check_capacity,
+    model_on_meta,
+    module_on_meta,
+    prove_step,
+)
+from assay.check.values import check_manual
+from assay.config.serialize import value_of
+from assay.config.tree import walk
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.data.normalize import input_dtype
+from assay.errors import ConfigError
+from assay.quoting import format_bytes
+from assay.targets.objects import name_of
+from assay.targets.resolve import resolve_class
+from assay.task.task_of import task_of
+from assay.torch_internals import FakeTensorMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import lightning as L
+
+    from assay.data.spec import Spec
+
+_FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+_CURVE_SECONDS = 3.0
+_GLANCE_SECONDS = 0.02
+"""The longest time to follow a learning rate, where it is to be shown and where it is not."""
+
+
+@final
+class Prover:
+    """Checks jobs, and shares work between them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+        self._datamodule: L.LightningDataModule | None = None
+        self._trainer: tuple[L.Trainer, Any] | None = None
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
+
+    def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
+        """Refuse a job that cannot run, or report what it will need."""
+        start = time.perf_counter()
+        self._datamodule = None
+        self._trainer = None
+        check_device(job.trainer)
+        config = copy_of(job)
+        stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
+        stated = stated and not value_of(config, "data.split.dedup")  # which samples are copies is not stated
+        # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
+        self._signatures(config, ("data", "trainer") if stated else ())
+        with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a part has to say it says again in the run
+            spec, batches, data_notes = self._spec(config, stated)
+            if config.module._target_ != OUR_MODULE:
+                results = self._prove_custom_module(config, spec, batches)
+            else:
+                results = self._prove_module(config, spec, batches, curve=curve)
+        report = Report(
+            overrides=list(overrides),
+            name=str(config.name),
+            spec=plain_node(config, "spec") or {},
+            data_read=not stated,
+            notes=[*data_notes, *results.pop("notes")],
+            targets=class_names(config),
+            batch_size=_batch_size(config),
+            devices=world_size(config),
+            may_end_early=may_end_early(config),
+            seconds=time.perf_counter() - start,
+            **results,
+        )
+        return Proof(report, self._datamodule, self._trainer)
+
+    # -- what is known of the data
+
+    def _spec(
+        self, config: DictConfig, stated: bool
+    ) -> tuple[Spec | None, Mapping[str, int | None], Sequence[str]]:
+        """Spec, batches and notes."""
+        data = {
+            key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
+        }
+        source = None if stated else plain_node(config, "data.source")
+
+        def look() -> Any:
+            if stated:
+                stand_in: Any = open_declared(copy_of(config))
+                return stand_in.spec, {}, stand_in.splits.notes
+            self._datamodule = datamodule = open_data(copy_of(config))  # of this very job, which may have it
+            notes = getattr(datamodule, "notes", ())
+            return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
+
+        known: tuple[Spec | None, Mapping[str, int | None], Sequence[str]]
+        known = self._memoize("data", [data, source, pretrained_inputs(config)], look)
+        return known
+
+    # -- the parts
+
+    def _prove_module(
+        self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None], *, curve: bool
+    ) -> dict[str, Any]:
+        add_spec(config, spec, batches)
+        warned = check_length(config)
+        length = run_length(config, config.spec.num_train)
+        data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
+        kind = resolve_class("loss", config.loss)
+        check_fit(config, kind)
+        _check_baseline(config)
+        with open_dict(config):
+            config.spec.num_outputs = num_outputs(config, kind)
+        nodes = self._signatures(config)
+        parts = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
+        loss, trial, directions = self._memoize("trial", parts, lambda: _try_loss(config))
+        check_monitors(config, trial.names)
+        trainer, of_trainer = self._inspect_trainer(config)
+        check_micro_batch(config, loss, trainer)
+        scores = score_names(config, trial.names)
+        check_checkpoint_names(config, scores)
+        precision = trainer.precision_plugin
+        model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision)]
+        model_of.append(config.trainer.get("channels_last"))
+        model, finetune = self._memoize("model", model_of, lambda: model_on_meta(config, precision))
+        check_fine_tuning(config, finetune)
+        doubts = warnings_of(config, finetune, model)
+        check_model(config, model)
+        check_whitening(trainer, model, config.spec.input_shape)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ConfigError(
+                "has no trainable parameter", key="model", hint="unfreeze some, or choose another model"
+            )
+        check_plateau(config)
+        batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
+        proof_of = [*model_of, nodes["loss"], mask_rates(nodes["optimizer"]), nodes.get("param_groups")]
+        proof_of += [str(batch), str(trainer.accelerator)]
+        fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
+        with self._mode:
+            followed = follow_lr(config, fake, length, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
+        sizes = batch_sizes(config)
+        sizes[True] = [size * trial.num_views for size in sizes[True]]
+        proof_of.append(str(sizes))
+        # The last tells memory and time: an augmentation may make images smaller for some epochs only.
+        for shape in dict.fromkeys((trial.inputs, batch.inputs[1:])):
+            tried = replace(batch, inputs=(batch.inputs[0], *shape))
+            step, unproven = self._memoize(
+                "step",
+                [*proof_of, str(shape)],
+                partial(prove_step, config, model, loss, tried, sizes, precision=precision, mode=self._mode),
+            )
+        shards: list[str] = []
+        if step is not None and in_shards(config):
+            whole = step.memory.weights
+            memory = memory_in_shards(config, model, loss, batch, trainer=trainer, mode=self._mode)
+            step = replace(step, memory=memory)
+            shards = [
+                f"each of {world_size(config)} devices holds {format_bytes(step.memory.weights)} of the "
+                f"{format_bytes(whole)} of weights"
+            ]
+        if step is not None:
+            check_outputs(config, loss, step.outputs)
+            warned += check_capacity(
+                step.memory, trainer, batch.inputs[0], whole=config.trainer.get("micro_batch") is None
+            )
+        warned += [*followed.warnings(), *unfinished_schedule_warnings(config, length)]
+        return {
+            **_count(model),
+            "notes": [*notes_on_parts(config, model, finetune), *shards],
+            "step": step,
+            "unproven": unproven,
+            "scores": scores,
+            "directions": directions,
+            "lr": followed.rates if curve else (),
+            "lr_note": followed.note,
+            "warnings": [*of_trainer, *doubts, *warned],
+        }
+
+    def _prove_custom_module(
+        self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None]
+    ) -> dict[str, Any]:
+        warned: list[str] = []
+        if spec is not None:
+            add_spec(config, spec, batches)
+            warned = check_length(config)
+            with open_dict(config):
+                config.spec.num_outputs = num_outputs(config, None)
+        self._signatures(config)
+        trainer, of_trainer = self._inspect_trainer(config)
+        precision = trainer.precision_plugin
+        check_checkpoint_names(config, None)
+        module = self._memoize(
+            "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
+        )
+        check_manual(config, module)
+        why = "a custom LightningModule defines its own steps"
+        notes = notes_on_hyper_parameters(module, self._datamodule)
+        return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
+
+    def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
+        """The trainer, and the warnings raised while it is built."""
+        check_callbacks(config)
+        check_sharded(config)
+        check_shares(config)
+        # The metrics say how what the callbacks follow is better.
+        made_from = trainer_nodes(config)
+        nodes = [*made_from, plain_node(config, "metrics")]
+        # Paths in it begin with the run directory, and each job has another one.
+        text = json.dumps(nodes, default=str).replace(json.dumps(str(config.run_dir))[:-1], '"')
+
+        def look() -> tuple[L.Trainer, list[str]]:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with silence_lightning():
+                    built = build_trainer(config)
+            self._trainer = built, made_from  # of this very job, which may have it
+            meant = [one.message for one in caught if not issubclass(one.category, _FOR_DEVELOPERS)]
+            return built, [" ".join(str(message).split()) for message in meant]
+
+        inspected: tuple[L.Trainer, list[str]] = self._memoize("trainer", [text], look)
+        check_processes(config, inspected[0])
+        return inspected
+
+    def _signatures(self, config: DictConfig, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Check the nodes that no job before had exactly like this; returns them resolved."""
+        nodes = {str(name): plain_node(config, str(name)) for name in names or config}
+        text_of = {
+            name: json.dumps([name, "spec" in config, node], default=str) for name, node in nodes.items()
+        }
+        if new := [name for name, text in text_of.items() if text not in self._known]:
+            check_signatures(config, new)
+        self._known.update((text_of[name], True) for name in new)
+        return nodes
+
+    def _memoize(self, name: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
+        key = json.dumps([name, *nodes], sort_keys=True, default=str)
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+
+_RATES = ("lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha", "rho")
+"""Arguments of optimizers that are numbers to compute with, whatever the optimizer."""
+
+
+def copy_of(config: DictConfig) -> DictConfig:
+    """A copy to fill in, which refuses keys that are not there."""
+    copied = OmegaConf.masked_copy(config, list(config))
+    OmegaConf.set_struct(copied, True)
+    return copied
+
+
+def mask_rates(node: Any) -> Any:
+    """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape."""
+    if not isinstance(node, dict):
+        return node
+    return {key: _is_zero(value) if key in _RATES else value for key, value in node.items()}
+
+
+def _is_zero(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_is_zero(item) for item in value]
+    return value == 0 if isinstance(value, int | float) else value
+
+
+def class_names(config: DictConfig) -> dict[str, str]:
+    """The class of each node that says what is trained, by its key."""
+    if config.module._target_ != OUR_MODULE:
+        return {"model": name_of(config.module)}
+    nodes = {key: config.get(key) or {} for key in ("model", "loss", "optimizer", "scheduler", "augment")}
+    shape = OmegaConf.select(config, "scheduler.lr_lambda")
+    if isinstance(shape, DictConfig):
+        nodes["scheduler"] = shape  # says more than LambdaLR
+    classes = {key: name_of(node) for key, node in nodes.items() if "_target_" in node}
+    if classes.get("model") in {"Timm", "Torchvision"}:
+        classes["model"] = str(config.model.name)
+    return classes
+
+
+def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, str]]:
+    """The loss, what a made-up batch shows of it and the metrics, and which way each score is better."""
+    loss = build(config, "loss")
+    if not isinstance(loss, nn.Module):
+        message = f"expected a torch.nn.Module, got a {type(loss).__name__}"
+        raise ConfigError(message, key="loss", hint="write a class, with the function in its forward")
+    copied = copy_of(config)
+    for entry in list(walk(copied.metrics, "metrics")):
+        if entry.name == "validate_args":  # off in a run, where it would wait for the device
+            entry.parent["validate_args"] = True
+    metrics = build_metrics(copied)
+    return loss, try_parts(copied, loss, metrics, build(copied, "augment")), score_directions(config, metrics)
+
+
+def _check_baseline(config: DictConfig) -> None:
+    """Refuse a named baseline that cannot be computed from this data; `auto` takes one that can."""
+    name = config.get("baseline") or "none"
+    if name in ("auto", "none"):
+        return
+    task = task_of(config.spec.task)
+    spec = config.spec
+    constants = ("mean", "last_value") if task.has_real_targets else ("majority",)
+    fitted = ("tfidf",) if spec.get("vocab_size") else ("linear", "gradient_boosting")
+    suitable: tuple[str, ...] = (*constants, *fitted)
+    if task.has_masks:
+        suitable = ("majority",)
+    elif task.has_heads or task.learns_from_inputs:
+        suitable = ()
+    message = ""
+    if name not in suitable:
+        message = f"there is {', '.join(suitable) or 'none'}"
+    elif config.data.get("_target_") == OUR_DATA and not spec.num_test:
+        message = "there are no test samples"
+    elif not value_of(config, "predictions.max_megabytes"):
+        message = "predictions.max_megabytes=0 keeps nothing to compare with"
+    if message:
+        raise ConfigError(
+            f"expected a baseline that suits the data, got {name}: {message}",
+            key="baseline",
+            hint="baseline=auto",
+        )
+
+
+def _batch(config: DictConfig, trial: SmokeResult, precision: str) -> Batch:
+    rows = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1)) * trial.num_views
+    spec = config.spec
+    dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
+    target_dtype = input_dtype(precision) if trial.target_dtype.is_floating_point else trial.target_dtype
+    shape = spec.get("train_shape") or spec.input_shape
+    return Batch((rows, *shape), dtype, (rows, *trial.targets), target_dtype)
+
+
+def _batch_size(config: DictConfig) -> int:
+    """Training samples a batch; 0 where neither the data nor its config tells."""
+    if config.data.get("_target_") == OUR_DATA:
+        return int(config.data.batch_size)
+    return int(OmegaConf.select(config, "spec.train_batch_size") or 0)
+
+
+def _count(model: nn.Module) -> dict[str, int | None]:
+    parameters = list(model.parameters())
+    if any(isinstance(p, nn.UninitializedParameter) for p in parameters):
+        return {"parameters": None, "trainable": None}
+    return {
+        "parameters": sum(p.numel() for p in parameters),
+        "trainable": sum(p.numel() for p in parameters if p.requires_grad),
+    }

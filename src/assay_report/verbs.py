@@ -1,0 +1,277 @@
+"""Looking at results: `assay ls`, `compare`, `best` and `rm`."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.follow import Follow, check_form, follow, follow_text
+from assay.errors import AssayError
+from assay.quoting import command
+from assay.terminal import Console, print_lines, printable, single_line
+
+if TYPE_CHECKING:
+    from assay_analysis.comparison import Comparison, Ranking
+    from assay_report.report import Report
+
+Format = Literal["table", "csv", "json", "markdown", "latex"]
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="Runs, sweeps, or folders of either.  [default: outputs]"),
+]
+Sort = Annotated[
+    str,
+    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max says which is best."),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."),
+]
+GroupBy = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"),
+]
+Metric = Annotated[list[str] | None, typer.Option(metavar="METRIC", help="Scores to show. Repeat for more.")]
+Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
+]
+Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Rows to leave out before them.")]
+_LIMIT = 50
+_OUTPUTS = Path("outputs")
+
+
+def ls(
+    document: Document,
+    paths: Paths = None,
+    *,
+    sort: Sort = "",
+    where: Where = None,
+    metric: Metric = None,
+    limit: Limit = None,
+    offset: Offset = 0,
+    form: Formats = "table",
+    following: Follow = False,
+) -> None:
+    """Every run in a line: what differs, its scores, how it ended.
+
+    The newest comes first.
+    """
+    choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
+    if limit is None and form == "table" and not document.as_json:
+        limit = _LIMIT
+    _show("ls", paths, choice, form, document, shown=(limit or 0, offset), following=following)
+
+
+def compare(
+    document: Document,
+    paths: Paths = None,
+    *,
+    sort: Sort = "",
+    where: Where = None,
+    group_by: GroupBy = None,
+    metric: Metric = None,
+    limit: Limit = None,
+    offset: Offset = 0,
+    form: Formats = "table",
+    following: Follow = False,
+) -> None:
+    """What differs between runs, and their scores.
+
+    Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
+    n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or no significant
+    difference, by a paired t-test where they share seeds, Welch's t-test where not, and over the same folds
+    the corrected resampled t-test (Nadeau and Bengio).
+    """
+    choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
+    _show("compare", paths, choice, form, document, shown=(limit or 0, offset), following=following)
+
+
+def best(
+    document: Document,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A sweep, or a folder of runs.")],
+    metric: Annotated[
+        str, typer.Argument(metavar="METRIC", help="By default what checkpoints are kept by.")
+    ] = "",
+    where: Where = None,
+) -> None:
+    """Print the directory of the best run.
+
+    That is the best repetition of the configuration with the best mean.
+    """
+    from assay_analysis.comparison import compare as compared
+    from assay_analysis.comparison import make_ranking
+    from assay_analysis.read_runs import read_runs
+    from assay_report.comparison_formats import Best, to_document
+
+    runs = read_runs([path])
+    make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
+    comparison = compared(runs, sort=metric, where=where or ())
+    best = comparison.best_run
+    ranking = comparison.ranking
+    if ranking is None:
+        raise AssayError(f"{path}: no run has a score", hint=f"{command('ls', path)} shows what there is")
+    if best is None or comparison.best is None:
+        raise _no_best_error(path, ranking)
+    run = best.path
+    row = to_document(comparison).rows[comparison.best]
+    document.say("best", Best(run, ranking.metric, ranking.direction, row))
+    for note in (*best.warnings, *comparison.notes):
+        typer.echo(single_line(f"note: {note}"), err=True)
+    if not document.as_json:
+        typer.echo(str(run) if sys.stdout.isatty() is False else printable(str(run)))
+
+
+def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
+    name = single_line(ranking.metric)
+    anyway = command("best", path, name)
+    if ranking.losses or ranking.data:
+        other = "name another METRIC" if ranking.losses else f"compare them anyway: {anyway}"
+        hint = f"select some of them: --where KEY=VALUE; or {other}"
+        return AssayError(f"{path}: {single_line(ranking.notes[-1])}", hint=hint)
+    why = "" if ranking.direction else f"; it is not known whether a higher or a lower {name} is better"
+    hint = command("best", path, f"{name}:max") if why else f"{command('ls', path)} shows how they ended"
+    return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
+
+
+def rm(
+    document: Document,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove runs for good; asks first, never one that runs."""
+    from assay.record.run_directory import check_removable, remove_run
+
+    directories = [check_removable(run) for run in runs]
+    for directory in directories:
+        in_sweep = (directory.parent / "journal.jsonl").is_file()
+        note = "  (a job of a sweep, whose journal still counts it)" if in_sweep else ""
+        typer.echo(single_line(f"{directory}{note}"), err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise AssayError(
+                "cannot ask for confirmation: standard input is not a terminal", hint="assay rm --yes RUN"
+            )
+        if not typer.confirm(
+            f"Remove {len(directories)} run{'s' * (len(directories) > 1)} for good?", err=True
+        ):
+            raise AssayError("nothing was removed")
+    for directory in directories:
+        remove_run(directory)
+    document.say("rm", {"runs": directories})
+
+
+def _show(
+    kind: Literal["ls", "compare"],
+    paths: list[Path] | None,
+    choice: dict[str, Any],
+    form: Format,
+    document: Document,
+    *,
+    shown: tuple[int, int],
+    following: bool,
+) -> None:
+    from assay_analysis.comparison import compare as compared
+    from assay_analysis.comparison import page
+    from assay_analysis.read_runs import read_runs
+    from assay_report import comparison_formats as formats
+
+    sides = {str(path): _expand(path) for path in paths or [_OUTPUTS]}
+    folders = [folder for side in sides.values() for folder in side]
+    if kind == "compare":
+        choice["sides"] = sides if len(sides) == 2 else None
+
+    def read() -> Comparison:
+        newest_first = kind == "ls" and not choice["sort"]
+        return page(compared(read_runs(folders, lost=True), **choice), *shown, newest_first=newest_first)
+
+    if document.as_json:
+        form = "json"
+    print_table = functools.partial(formats.print_comparison, each=kind == "ls")
+    if following:
+        check_form(form)
+        follow_text(folders, lambda console: print_table(console, read()))
+    elif form == "json":
+        document.say(kind, formats.to_document(read()))
+    elif form == "table":
+        print_table(Console(highlight=False), read())
+    else:
+        write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
+        sys.stdout.write(write(read()))
+
+
+def _expand(path: Path) -> list[Path]:
+    """The paths that a quoted pattern stands for; any other path alone."""
+    matches = [] if path.exists() else sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    return matches or [path]
+
+
+def report(
+    document: Document,
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="A run, a sweep, or any folders that hold runs.")
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page.  [default: PATH/report.html]")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    png: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write each figure as a picture, too.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the numbers of each figure, too.")
+    ] = None,
+    following: Follow = False,
+) -> None:
+    """Write one HTML page about a run, a sweep or several runs.
+
+    It opens offline. With --follow it reloads in the browser as long as a run is running.
+    """
+    console = document.console
+    if following:
+        check_form("json" if document.as_json else "table")
+
+    def write(is_running: bool) -> Path:
+        from assay_report.report import report as write_report
+
+        written = write_report(paths, out, png, csv, reloads=is_running)
+        is_first = not document.body
+        document.say("report", written)
+        if not is_running:
+            _print_report(console, paths, written, png, csv)
+        elif is_first:
+            print_lines(console, [("page", f"{written.page}  (reloads until the runs have ended)")], 5)
+        if show and is_first:
+            import webbrowser
+
+            if not webbrowser.open(written.page.resolve().as_uri()):
+                typer.echo("note  no browser could be opened; open the page by hand", err=True)
+        return written.page
+
+    if following:
+        follow(paths, write)
+    else:
+        write(False)
+
+
+def _print_report(
+    console: Console, paths: list[Path], written: Report, png: Path | None, csv: Path | None
+) -> None:
+    from assay.run.result import label_commands, predict_commands
+
+    size = written.page.stat().st_size / 1e6
+    lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
+    lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
+    lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
+    if written.of == "run":
+        commands = [*predict_commands(paths[0]), command("compare", paths[0].parent)]
+    else:
+        commands = [command("compare", *paths), command("best", paths[0])]
+    print_lines(console, [*lines, *label_commands(commands)], 5)

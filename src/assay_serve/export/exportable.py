@@ -1,0 +1,363 @@
+"""A run's model as it leaves assay: raw input in, rows of a table included; probabilities or values out."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.config.unread_keys import OUR_DATA
+from assay.data.normalize import Normalize
+from assay.data.tabular.column_kind import date_parts, days_since_1970
+from assay.data.tabular.table_encoder import TableEncoder, category_texts, judge_rows
+from assay.data.tabular.table_file import WORDS
+from assay.data.tokenizer import TextEncoder
+from assay.data.transforms import Transforms
+from assay.errors import AssayError, first_line
+from assay.quoting import reads_as_number
+from assay.record.run_record import RunRecord
+from assay_serve.predictor import read_predictor, source_info
+from assay.run.saved_config import read_config
+from assay.task.predictions import ClassPredictions, Scored, labels_on
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    from numpy.typing import NDArray
+    from torch.export import ExportedProgram
+
+    from assay.data.tabular.table_encoder import Column
+    from assay_serve.predictor import Predictor
+
+
+MISSING = -2
+"""Code of a missing category, where training learned no value for it."""
+UNKNOWN = -1
+"""Code of a category that training lacks, where it counts as none."""
+NO_CLASS = -1
+"""What is predicted of a row that lacks a value."""
+_LARGEST = float(torch.finfo(torch.float32).max)
+
+
+@final
+class Original:
+    """A run, read for export."""
+
+    def __init__(
+        self, run_dir: Path, checkpoint: Literal["best", "last"] = "best", trusted: Sequence[str] = ()
+    ) -> None:
+        self.run_dir = run_dir
+        self.checkpoint = checkpoint
+        self.record = RunRecord.load(run_dir)
+        predictor = read_predictor(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
+        self.config: DictConfig = read_config(run_dir, trusted)
+        self.stored = predictor.model
+        self.dtypes = {
+            tensor.dtype for tensor in self.stored.state_dict().values() if tensor.is_floating_point()
+        }
+        self.predictor = predictor if self.dtypes <= {torch.float32} else copy.deepcopy(predictor).float()
+        self.spec = predictor.spec
+        self.codec: Any = predictor.codec
+        self.task = task_of(self.spec["task"]) if self.spec else None
+        self.kind = predictor.kind or "scores"
+        self.gives_logits = self.by_class = False
+        if self.task is not None and self.kind == "probabilities" and not self.task.has_masks:
+            names = predictor.names
+            typed = self.task.typed(np.zeros((1, len(names)), np.float32), self.kind, names)
+            self.by_class = isinstance(typed, ClassPredictions)
+            self.gives_logits = isinstance(typed, Scored)
+        preprocess = self.predictor.preprocess
+        encoder = None if preprocess is None else preprocess.encoder
+        self.encoder = encoder if isinstance(encoder, TableEncoder) else None
+        na_values: Any = () if preprocess is None else preprocess.file_options.get("na_values", ())
+        self.na_values: tuple[str, ...] = () if isinstance(na_values, str) else tuple(map(str, na_values))
+        self.texts = encoder if isinstance(encoder, TextEncoder) else None
+        self.normalize = Normalize()
+        self.transforms = Transforms()
+        if preprocess is not None and OmegaConf.select(self.config, "data._target_") == OUR_DATA:
+            self.normalize = preprocess.normalize
+            self.transforms = Transforms([*self._scaling(), *preprocess.transforms.transforms])
+        first = next(iter(self.transforms.transforms), nn.Identity())
+        self.takes_any_size = isinstance(traceable(first), _Resize)
+
+    def _scaling(self) -> list[v2.Resize]:
+        """What the source does to pictures while it decodes them."""
+        if source_info(self.config).raw_input != "pictures":
+            return []
+        size = OmegaConf.select(self.config, "data.source.image_size")
+        return [] if size is None else [v2.Resize(list(size), antialias=True)]
+
+    def exportable(self, *, with_transforms: bool = True) -> Exportable:
+        """The module to be traced."""
+        return Exportable(
+            self.predictor,
+            normalize=self.normalize,
+            transforms=self.transforms if with_transforms else Transforms(),
+            encode=None if self.encoder is None else Encode(self.encoder.columns, self.na_values),
+            gives_logits=self.gives_logits,
+        ).eval()
+
+    def transformed(self, raw: Tensor) -> Tensor:
+        """A batch after the transforms of evaluation."""
+        return self.transforms.transform_inputs(raw)
+
+    def outputs(self, raw: Any) -> dict[str, NDArray[Any]]:
+        """Outputs of the run's own model by name, for a batch that is prepared as by `assay predict`."""
+        if self.encoder is None:
+            return self._outputs(self.transformed(raw))
+        samples, errors, _ = self.predictor.preprocess.encoded(raw.copy(), ".")  # type: ignore[union-attr]  # it holds the encoder
+        good = [position for position in range(len(raw)) if position not in errors]
+        # Of rows that `assay predict` refuses the file says that they have no value.
+        outputs = self._outputs(samples if good else samples.new_zeros(1, samples.shape[1]))
+        whole = {}
+        for name, values in outputs.items():
+            missing = np.nan if values.dtype.kind == "f" else NO_CLASS
+            whole[name] = np.full((len(raw), *values.shape[1:]), missing, values.dtype)
+            whole[name][good] = values[: len(good)]
+        return whole
+
+    def _outputs(self, samples: Tensor) -> dict[str, NDArray[Any]]:
+        with torch.no_grad():
+            inputs = self.normalize(samples, torch.float32)
+            model_outputs = self.predictor.model_outputs(inputs)
+            outputs = self.predictor.read_outputs(inputs, model_outputs)
+        named = {self.output_names[0]: outputs.numpy()}
+        if self.gives_logits:
+            named |= {"logits": model_outputs.flatten(1).numpy(), "prediction": self.decide(outputs.numpy())}
+        return named
+
+    def decide(self, probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
+        """What is predicted, as the file says it: the class, or of each label whether it is on."""
+        there = np.isfinite(probabilities)
+        typed: Any = self.predictor.typed(torch.from_numpy(np.nan_to_num(probabilities)))
+        if self.by_class:
+            return np.where(there.all(1), typed.indices, NO_CLASS)
+        return np.where(there, labels_on(typed.scores), NO_CLASS)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Of the file."""
+        return (self.kind, "logits", "prediction") if self.gives_logits else (self.kind,)
+
+
+def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
+    """`numbers`, float64 `[B, N]`, and `categories`, text `[B, C]`."""
+    judged = judge_rows(frame, columns).frame
+    numbers: list[Any] = []
+    texts: list[Any] = []
+    for column in columns:
+        values = judged[column.name]
+        if column.kind == "number":
+            numbers.append(values.to_numpy())
+        elif column.kind == "date":
+            parts = column.parts or ("elapsed",)
+            numbers.append(date_parts(days_since_1970(values), parts, column.start))
+        else:
+            texts.append(category_texts(values).reindex(values.index, fill_value=""))
+    inputs = {"numbers": np.column_stack(numbers)} if numbers else {}
+    return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
+
+
+def text_codes(column: Column, na_values: Sequence[str] = ()) -> dict[str, int]:
+    """The texts that stand for something, and their codes."""
+    filled = MISSING if column.fill is None else column.codes.get(str(column.fill), unknown_code(column))
+    known = dict.fromkeys(("", *WORDS, *na_values), filled) | column.codes
+    # A column of integers with a gap is one of floats in pandas.
+    return {f"{text}.0": code for text, code in known.items() if text.lstrip("-").isdigit()} | known
+
+
+def missing_numbers(na_values: Sequence[str]) -> list[float]:
+    """Numbers that stand for a missing value."""
+    return [float(text) for text in na_values if reads_as_number(text)]
+
+
+def unknown_code(column: Column) -> int:
+    """What stands for a category that training lacks."""
+    return UNKNOWN if column.other is None else column.other
+
+
+@final
+class Exportable(nn.Module):
+    """What a run's data does to raw input, the model, and what its outputs mean, as one traceable module."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        *,
+        normalize: Normalize,
+        transforms: Transforms,
+        encode: Encode | None = None,
+        gives_logits: bool = False,
+    ) -> None:
+        super().__init__()
+        self.predictor = predictor
+        self.encode = encode
+        self._normalize = normalize
+        self._gives_logits = gives_logits
+        self._transforms = [traceable(transform) for transform in transforms.transforms]
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Outputs `[B, ...]` for raw input; with logits and predictions where it gives them."""
+        raw = self.encode(*inputs) if self.encode is not None else inputs[0]
+        for transform in self._transforms:
+            raw = transform(raw)
+        normalized = self._normalize(raw, torch.float32)
+        model_outputs = self.predictor.model_outputs(normalized)
+        outputs = self._mark_missing(self.predictor.read_outputs(normalized, model_outputs), inputs)
+        if not self._gives_logits:
+            return outputs
+        return outputs, self._mark_missing(model_outputs.flatten(1), inputs), self._predict(outputs)
+
+    def _mark_missing(self, outputs: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        return outputs if self.encode is None else self.encode.mark_missing(outputs, *inputs)
+
+    def _predict(self, outputs: Tensor) -> Tensor:
+        """Index of the class, int64 `[B]`, or of each label whether it is on, `[B, L]`; -1 for none."""
+        task = self.predictor.task
+        threshold = self.predictor.threshold
+        if task is None or not task.by_class:
+            predicted = (outputs > 0.5).long()
+        elif outputs.shape[1] == 2 and threshold != 0.5:
+            predicted = (outputs[:, 1] >= threshold).long()
+        else:
+            predicted = outputs.argmax(1)
+        there = torch.isfinite(outputs)
+        return torch.where(there if predicted.ndim == 2 else there.all(1), predicted, NO_CLASS)
+
+
+def traceable(transform: Any) -> Any:
+    """The same without branches on the picture's size, where there is such a thing."""
+    if type(transform) is not v2.Resize or len(transform.size or ()) != 2:
+        return transform
+    mode = str(getattr(transform.interpolation, "value", transform.interpolation))
+    if mode not in ("bilinear", "bicubic"):
+        return transform
+    return _Resize(tuple(transform.size), mode, bool(transform.antialias))
+
+
+@final
+class _Resize:
+    """`v2.Resize` to a height and width, without its branch for pictures that already have them."""
+
+    def __init__(self, size: tuple[int, int], mode: str, antialias: bool) -> None:
+        self._size = size
+        self._mode = mode
+        self._antialias = antialias
+
+    def __call__(self, pictures: Tensor) -> Tensor:
+        """Pictures `[B, C, height, width]` in the type that they have."""
+        resized = F.interpolate(
+            pictures.float(), self._size, mode=self._mode, antialias=self._antialias, align_corners=False
+        )
+        if pictures.is_floating_point():
+            return resized
+        return resized.round().clamp(0, 255).to(pictures.dtype)
+
+
+@final
+class Encode(nn.Module):
+    """A fitted table encoder as tensor operations: numbers imputed, categories as one column each."""
+
+    fill: Tensor
+    shift: Tensor
+    _is_number: Tensor
+
+    def __init__(self, columns: Sequence[Column], na_values: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
+        self.categories = tuple(column for column in columns if column.kind == "category")
+        fill = [value for column in self.numbers for value in column.fills]
+        ends = np.cumsum([column.width for column in self.numbers])  # one, or of a date one for each part
+        self._marked = [
+            int(end) - 1 for end, column in zip(ends, self.numbers, strict=True) if column.marks_gaps
+        ]
+        self._for_good = [position for position, value in enumerate(fill) if np.isnan(value)]
+        self._of_codes = int(bool(self.numbers))
+        self._missing = missing_numbers(na_values)
+        is_number = [column.kind == "number" for column in self.numbers for _ in range(column.width)]
+        shift = [column.shift for column in self.numbers for _ in range(column.width)]
+        self.register_buffer("shift", torch.tensor([shift], dtype=torch.float64))
+        self.register_buffer("fill", torch.tensor([fill], dtype=torch.float64))
+        self.register_buffer("_is_number", torch.tensor([is_number]), persistent=False)
+
+    def _is_there(self, numbers: Tensor) -> Tensor:
+        """Which numbers are neither missing nor a code of it."""
+        there = torch.isfinite(numbers)
+        for code in self._missing:
+            there = there & ~((numbers == code) & self._is_number)
+        return there
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Float32 `[B, F]`, as `TableEncoder.transform` gives them."""
+        encoded = []
+        if self.numbers:
+            is_there = self._is_there(inputs[0])
+            numbers = torch.where(is_there, inputs[0], self.fill) - self.shift
+            encoded.append(numbers.to(torch.float32))
+            encoded.append((~is_there[:, self._marked]).to(torch.float32))
+        for position, column in enumerate(self.categories):
+            code = inputs[self._of_codes][:, position : position + 1]
+            encoded.append((code == torch.arange(column.width, device=code.device)).to(torch.float32))
+        return torch.cat(encoded, dim=1)
+
+    def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
+        """Outputs, NaN in rows with a value too large, or without one for which training has learned one."""
+        missing = []
+        if self.numbers:
+            missing.append((torch.isfinite(inputs[0]) & (inputs[0].abs() > _LARGEST)).any(dim=1))
+        if self._for_good:
+            missing.append(~self._is_there(inputs[0])[:, self._for_good].all(dim=1))
+        if any(column.fill is None for column in self.categories):
+            missing.append((inputs[self._of_codes] == MISSING).any(dim=1))
+        for rows in missing:
+            outputs = torch.where(rows.view(-1, *[1] * (outputs.ndim - 1)), torch.nan, outputs)
+        return outputs
+
+
+def trace(
+    exportable: Exportable, example: tuple[Tensor, ...], sizes: Mapping[int, Any] | None = None
+) -> ExportedProgram:
+    """Trace what a module does to a batch; `sizes` names further dimensions that may differ."""
+    dims = {0: torch.export.Dim("batch"), **(sizes or {})}
+    try:
+        with quiet(), torch.no_grad():
+            exportable(*example)  # statistics are brought to the inputs' type before the trace
+            return torch.export.export(exportable, example, dynamic_shapes=(tuple(dims for _ in example),))
+    except AssayError:
+        raise
+    except Exception as error:  # whatever the model's own code raises, or torch of it
+        raise AssayError(
+            f"the model cannot be traced: {type(error).__name__}: {first_line(error)}",
+            hint="branches on tensors' values and sizes fixed in forward() cannot be exported; --format "
+            "safetensors keeps the weights alone",
+        ) from error
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what exporters print and warn of off the terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    nowhere = io.StringIO()  # torch prints the graph as far as it came
+    try:
+        with (
+            contextlib.redirect_stdout(nowhere),
+            contextlib.redirect_stderr(nowhere),
+            warnings.catch_warnings(action="ignore"),
+        ):
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,292 @@
+"""`MODEL_CARD.md`: what an exported model takes and gives, how good it is, and code that runs it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import pandas as pd
+
+from assay_analysis.objective import describe_threshold, format_score
+from assay.data.tokenizer import PAD
+from assay.quoting import command
+from assay_serve.encoder_file import TOKENIZER_FILE as TOKENIZER
+from assay_serve.export.exportable import NO_CLASS, missing_numbers
+from assay.terminal import escape_markdown, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.data.tabular.table_encoder import Column
+    from assay_serve.export.exportable import Original
+
+MARK = "<!-- Written by assay export, which replaces it. -->"
+_MOST_CLASSES = 100
+
+
+def model_card(exported: Exported, original: Original) -> str:
+    """The card, in Markdown."""
+    about = exported.description
+    run = about["run"]
+    words = "a custom task" if original.task is None else original.task.in_words(original.spec)
+    model = escape_markdown(run["choices"].get("model") or "a custom model")
+    provenance = {name: value for name, value in run.items() if isinstance(value, str | int)} | run[
+        "packages"
+    ]
+    sections = [
+        f"{MARK}\n# {escape_markdown(run['name'])}: {model}",
+        f"A {escape_markdown(about['task'] or 'trained')} model ({words}), `{exported.path.name}` in "
+        f"{about['format']} format, exported by assay.",
+        f"## Inputs and outputs\n\n{_interface(about)}\n\n{_MEANINGS}",
+        f"## How to run it\n\n```python\n{example_code(exported)}```",
+        "## Scores\n\n" + "\n".join(_scores(exported)),
+        "## Provenance\n\n" + _table(("", ""), [row for row in provenance.items() if row[1]]),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+_MEANINGS = f"""\
+A missing number is NaN, a missing text is empty; each counts as `missing` says, and null gives NaN. `elapsed`
+are days since `start`, Monday is 0, and `sine` and `cosine` are of 2π times the share of the day that has
+passed. `logits` are what the model returns before its sigmoid or softmax. `prediction` is the index of the
+class, by the threshold if there is one, or of each label 0 or 1; {NO_CLASS} for a row without one. Of a
+language model, `scores` are the logits of the token that follows each, and texts begin after token 0."""
+_IN_CARD = ("inputs", "output", "outputs", "names", "one_of_classes", "threshold", "inside")
+
+
+def _interface(about: Mapping[str, Any]) -> str:
+    """As JSON, of which no line can end the block, and without tags."""
+    shown = {**{key: about[key] for key in _IN_CARD}, "names": about["names"][:_MOST_CLASSES]}
+    # Of a column of many categories the metadata has them all.
+    short = json.loads(
+        json.dumps(shown),
+        object_hook=lambda field: {key: field[key] for key in field if key != "categories"},
+    )
+    text = json.dumps(short, indent=1, ensure_ascii=False).replace("<", "\\u003c")
+    return f"```json\n{printable(text)}\n```"
+
+
+def _scores(exported: Exported) -> Iterable[str]:
+    run = exported.description["run"]
+    tested = "best" if run["best"] else "last"  # whose weights a run tests in its end
+    of_test = {name: value for name, value in run["metrics"].items() if name.startswith("test/")}
+    if run["checkpoint"] != tested:
+        yield f"The run's test scores are of its {tested} checkpoint, not of this file."
+    else:
+        yield _table(("score", ""), [(name, format_score(name, value)) for name, value in of_test.items()])
+    if threshold := exported.description["threshold"]:
+        yield f"\nThreshold: {escape_markdown(describe_threshold(threshold))}."
+    yield f"\nCompared with the original: {agreement_in_words(exported)}."
+    yield from (f"\n{escape_markdown(note)}." for note in exported.notes)
+
+
+def agreement_in_words(exported: Exported) -> str:
+    """The result of the comparison with the original."""
+    agreement = exported.agreement
+    if agreement is None:
+        return "the weights as they are in the checkpoint"
+    where = f"{exported.subset} samples" if exported.subset else "made-up samples"
+    difference = f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is allowed)"
+    words = f"{agreement.num_samples:,} {where}, largest difference {difference}"
+    if agreement.relative_difference is None:
+        return words
+    return f"{words}, largest relative difference {agreement.relative_difference:.2g}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *([escape_markdown(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+_OPEN = {
+    "onnx": """\
+import json
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession({file!r})
+about = json.loads(session.get_modelmeta().custom_metadata_map["assay"])  # columns, names of the outputs
+inputs = {inputs}  # put yours here
+{outputs} = session.run(None, inputs)
+""",
+    "safetensors": """\
+import assay
+from safetensors.torch import load_model
+
+model = assay.load("RUN", raw_input=False)  # or any model of the same architecture
+load_model(model, {file!r})
+model.eval()  # takes inputs that are encoded, transformed and normalised already
+""",
+}
+
+
+def example_code(exported: Exported) -> str:
+    """Python that opens the file and runs it on made-up inputs."""
+    parts = []
+    for one in exported.description["inputs"]:
+        # One sample; a size that may differ is at most that of the longest text, or of a picture.
+        shape = (1, *(size if isinstance(size, int) else one.get("longest", 64) for size in one["shape"][1:]))
+        array = (
+            f"np.full({shape}, '', object)"
+            if one["dtype"] == "string"
+            else f"np.zeros({shape}, {one['dtype']!r})"
+        )
+        parts.append(f'"{one["name"]}": {array}')
+    text = _OPEN[exported.description["format"]]
+    outputs = "outputs, logits, prediction" if len(exported.description["outputs"]) > 1 else "(outputs,)"
+    return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}", outputs=outputs)
+
+
+SCHEMA_VERSION = 1
+_ALL_CODES = 10_000
+_OF_RECORD = (
+    *("run_id", "name", "best", "status", "metrics", "choices", "overrides", "seed", "fingerprint"),
+    *("data_sha256", "started"),
+)
+_PACKAGES = ("assay", "torch", "torchvision", "lightning", "numpy")
+
+
+@final
+@dataclass(frozen=True)
+class Agreement:
+    """How an exported file and the original compare over samples.
+
+    Attributes:
+        num_samples: How many were compared.
+        largest_difference: Of any output.
+        tolerance: What it may be.
+        relative_difference: The largest one of probabilities above 1e-30; null for other outputs.
+    """
+
+    num_samples: int
+    largest_difference: float
+    tolerance: float
+    relative_difference: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Exported:
+    """What an export came to.
+
+    Attributes:
+        path: The file.
+        card: Its model card.
+        description: As in the file's metadata.
+        size: Bytes of the file.
+        agreement: With the original; see `assay_serve.export.model_card`. None of weights alone.
+        subset: Of the run's data that was compared on; empty where samples were made up.
+        notes: What a user should know, a sentence each.
+    """
+
+    path: Path
+    card: Path
+    description: dict[str, Any]
+    size: int
+    agreement: Agreement | None
+    subset: str
+    notes: tuple[str, ...] = ()
+
+
+def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
+    """Inputs, outputs and record of an ONNX file that takes such batches; without one of bare weights."""
+    record = original.record
+    spec = original.spec
+    kind = "raw"
+    steps = []
+    if raw is not None:
+        kind = original.kind
+        meanings = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
+        steps = [
+            "imputation and one-hot columns" if original.encoder is not None else "",
+            ", ".join(type(transform).__name__ for transform in original.transforms.transforms)
+            if inside
+            else "",
+            "normalisation" if original.normalize.mean else "",
+            "the target's own unit" if spec.get("target_mean") else meanings.get(kind, ""),
+        ]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "format": "safetensors" if raw is None else "onnx",
+        "task": spec.get("task", ""),
+        "one_of_classes": original.task is not None and original.task.by_class,
+        "names": list(original.predictor.names),
+        "inputs": _inputs(original, raw, inside=inside),
+        "output": {"name": "outputs" if kind == "raw" else kind, "kind": kind},
+        "outputs": ["outputs"] if kind == "raw" else list(original.output_names),
+        "threshold": dict(original.predictor.about_threshold),
+        "inside": [step for step in steps if step],
+        "preprocessing": {
+            key: list(spec.get(key) or ()) for key in ("mean", "std", "target_mean", "target_std")
+        },
+        "run": {
+            **{name: getattr(record, name) for name in _OF_RECORD},
+            "checkpoint": original.checkpoint,
+            "monitor": f"{record.best.get('monitor', '')} {record.best.get('value', '')}".strip(),
+            "command": command("train", *record.overrides, config_dir=record.config_dir),
+            "git_commit": (record.git or {}).get("commit", ""),
+            "packages": {name: record.packages[name] for name in _PACKAGES if name in record.packages},
+        },
+    }
+
+
+def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any]]:
+    spec = original.spec
+    texts = original.texts
+    if raw is None:
+        shape = list(spec.get("input_shape") or ())
+        dtype = "float32"
+        dtype = spec["input_dtype"] if spec.get("vocab_size") else dtype
+        return [{"name": "inputs", "dtype": dtype, "shape": ["batch", *shape], "prepared": True}]
+    if texts is not None:
+        sizes = {"vocab_size": texts.vocab_size, "max_length": texts.max_length, "padding": PAD}
+        tokens = {"name": "inputs", "dtype": "int64", "shape": ["batch", "length"]}
+        return [{**tokens, "tokens": {"tokenizer": TOKENIZER, **sizes}}]
+    if original.encoder is not None:
+        return describe_columns(original.encoder.columns, original.na_values)
+    shape = list(raw.shape[1:])
+    dtype = str(raw.dtype).removeprefix("torch.")
+    if original.transforms and not inside:
+        shape = list(spec["input_shape"])
+        dtype = spec["input_dtype"]
+    elif original.takes_any_size:
+        shape[1:] = ["height", "width"]
+    described: dict[str, Any] = {"name": "inputs", "dtype": dtype, "shape": ["batch", *shape]}
+    if original.codec is not None:
+        described["shape"] = ["batch", "length"]
+        described |= {"longest": shape[0], "range": [0, spec["vocab_size"] - 1]}
+    elif dtype == "uint8":
+        described["range"] = [0, 255]
+    return [described]
+
+
+def describe_columns(columns: Sequence[Column], na_values: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Inputs of a file that takes rows of a table."""
+    entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
+    for column in columns:
+        entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
+        entry |= {"marked": True} if column.marks_gaps else {}
+        entry |= {"unit": column.form[1:]} if column.kind == "number" and column.form[1:] else {}
+        codes = {"number": missing_numbers(na_values), "category": list(na_values)}.get(column.kind)
+        entry |= {"missing_codes": codes} if codes else {}
+        if column.kind == "category":
+            entry["categories"] = list(column.codes)[:_ALL_CODES]
+            entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
+            entries["categories"].append(entry)
+        elif column.kind == "date":
+            start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
+            entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
+            for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
+                missing = None if column.fill is None else fill
+                name = f"{column.name} ({part})"
+                entries["numbers"].append({**entry, "name": name, "part": part, "missing": missing})
+        else:
+            entries["numbers"].append(entry)
+    described = []
+    for name, some in entries.items():
+        dtype = "string" if name == "categories" else "float64"
+        if some:
+            described.append({"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some})
+    return described

@@ -1,0 +1,251 @@
+"""Using what was trained: `assay eval`, `assay predict` and `assay export`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import nullcontext
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, show_loading
+from assay.errors import AssayError, ConfigError
+from assay.quoting import command, pluralize
+from assay.terminal import Console, print_lines
+
+if TYPE_CHECKING:
+    from assay_serve.evaluate import Evaluation
+    from assay_serve.export.model_card import Exported
+    from assay_serve.predict import Predicted
+
+_SHOWN = 20
+_IN_DOCUMENT = 1000
+_WIDE = 1000
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P",
+        min=0,
+        max=1,
+        help="Of two classes, predict the second from this probability on.  [default: the run's]",
+    ),
+]
+
+
+def evaluate(
+    document: Document,
+    run: RunDir,
+    changes: Overrides = None,
+    *,
+    checkpoint: Checkpoint = "best",
+    split: Annotated[
+        Literal["train", "val", "test"] | None,
+        typer.Option(help="Subset to test.  [default: test; all of other data without one]"),
+    ] = None,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Test a run's weights again, on its own data or on other data.
+
+    RUN data.source.path=new.csv tests a file of new rows, RUN data=OPTION another data set. Preprocessing is
+    the run's. The scores become an entry of the run's record.
+    """
+    from assay.record.run_record import RunRecord
+
+    RunRecord.load(run)  # a mistyped directory costs no wait
+    with show_loading():
+        from assay_serve.evaluate import evaluate as test
+
+    evaluation = test(run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir)
+    document.say("eval", evaluation)
+    _print_evaluation(document.console, evaluation)
+
+
+def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
+    from assay_analysis.objective import describe_threshold
+    from assay.run.result import format_scores, label_commands, predict_commands, read_shares
+
+    shares = read_shares(evaluation.run_dir)
+    scores = format_scores(evaluation.metrics, evaluation.subset, shares)
+    print_lines(console, [(evaluation.subset, scores)], 5)
+    samples = f"{pluralize(evaluation.num_samples, 'sample')}, " if evaluation.num_samples else ""
+    whose = "the run's own data" if evaluation.same_data else "other data"
+    if evaluation.threshold:
+        print_lines(console, [("threshold", describe_threshold(evaluation.threshold))], 9)
+    lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
+    print_lines(console, lines, 5)
+    lines = [("kept", str(evaluation.run_dir / evaluation.predictions))] if evaluation.predictions else []
+    print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
+
+
+def predict(  # noqa: PLR0917 - typer passes them by name
+    document: Document,
+    run: RunDir,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[INPUT]…", help="Images, tables, .npy or .npz files, texts, or folders."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write all rows: .parquet, .csv or .jsonl."),
+    ] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            min=1,
+            help="Classes named per sample; tokens that a language model samples from.  [default: 3; all]",
+        ),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Text for the language model to continue."),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="Sampling temperature; 0 takes the most likely token.  [default: 1]",
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Maximum number of tokens per prompt.  [default: 200]"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the sampling.  [default: 0]")] = None,
+    batch_size: Annotated[str, typer.Option(metavar="N|auto", help="Samples per batch.")] = "auto",
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding of CSV and .txt files, such as cp1252."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Copy a column of the table, such as an id."),
+    ] = None,
+    threshold: Threshold = None,
+    checkpoint: Checkpoint = "best",
+) -> None:
+    """Predict new samples, prepared as in the run's own evaluation.
+
+    A file or row that cannot be predicted becomes a row with an error. Without --out the first 20 rows are
+    shown, or the first 1,000 by --json. The exit code is 1 where nothing could be
+    predicted.
+    """
+    if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
+        wanted = f"expected an int > 0 or auto, got {batch_size}"
+        raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
+    with show_loading():
+        from assay_lab.after_test import set_threshold
+        from assay_serve.predict import check_name, check_prompts
+        from assay_serve.predict import predict as predict_inputs
+        from assay_serve.predictor import read_predictor
+        from assay.task.language_modelling import Sampling
+
+        if out is not None:
+            check_name(out)
+        predictor = read_predictor(run, checkpoint)
+        if threshold is not None:
+            set_threshold(predictor, threshold)
+    console = Console(stderr=True)
+    inputs = inputs or []
+    prompt = prompt or []
+    drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    drawn = {name: value for name, value in drawn.items() if value is not None}
+    check_prompts(prompt, inputs, drawn, generates=predictor.generates)
+    if encoding is not None and predictor.preprocess is not None:
+        predictor.preprocess.read_as(encoding)
+    options: Any = {
+        "out": out,
+        "top_k": top_k or 3,
+        "keep": keep or (),
+        "batch_size": None if batch_size == "auto" else int(batch_size),
+        "limit": None if out is not None else _IN_DOCUMENT if document.as_json else _SHOWN,
+    }
+    with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
+        if status is not None:
+            options["progress"] = lambda count: status.update(f"{count:,} samples")
+        sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
+        predicted = predict_inputs(predictor, run, inputs, prompts=prompt, sampling=sampling, **options)
+    document.say("predict", predicted)
+    again = [] if threshold is None else [f"--threshold={threshold}"]
+    document.next = [command("export", run, *again)]
+    for note in predicted.notes:
+        console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
+    if predicted.num_failed == predicted.num_samples:
+        count = "" if predicted.num_samples == 1 else f"all {predicted.num_samples:,} samples failed; first "
+        raise AssayError(f"{count}{predicted.first_error}")
+    if not document.as_json:
+        typed = [*(f"--prompt={text}" for text in prompt), *map(str, inputs)]
+        _print_predictions(predicted, [*typed, *again], again)
+
+
+def _print_predictions(predicted: Predicted, inputs: list[str], again: list[str]) -> None:
+    from assay_serve.predict import as_table
+
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
+    lines = []
+    if predicted.out is None:
+        console.print(as_table(predicted.columns, predicted.rows))
+        everything = command("predict", predicted.run_dir, *inputs, "--out", "predictions.csv")
+        lines.append(("all", everything))
+    else:
+        lines.append(("out", f"{predicted.out}: {predicted.num_samples:,} rows"))
+    lines.append(("next", command("export", predicted.run_dir, *again)))
+    if predicted.num_failed:
+        counts = f"{predicted.num_failed:,} of {predicted.num_samples:,} samples"
+        lines.append(("failed", f"{counts}, see column error; {predicted.first_error}"))
+    print_lines(console, lines)
+
+
+def export(
+    document: Document,
+    run: RunDir,
+    *,
+    file_format: Annotated[
+        Literal["onnx", "safetensors"], typer.Option("--format", "-f", help="Format of the file.")
+    ] = "onnx",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"),
+    ] = None,
+    threshold: Threshold = None,
+    checkpoint: Checkpoint = "best",
+) -> None:
+    """Write a run's model into a file that runs without assay.
+
+    A model card lies beside it. What the run's data does to raw input and what the outputs mean is inside
+    where the format can hold it (safetensors holds the weights alone). The file is compared with the original
+    on the run's own test samples first; one that says something else is not kept.
+    """
+    from assay.record.run_record import RunRecord
+
+    RunRecord.load(run)  # a mistyped directory costs no wait
+    with show_loading():
+        from assay_serve.export.export import export as export_run
+
+    options: Any = {"out": out, "checkpoint": checkpoint, "threshold": threshold}
+    exported = export_run(run, file_format, **options)
+    document.say("export", exported)
+    _print_export(document.console, exported)
+
+
+def _print_export(console: Console, exported: Exported) -> None:
+    from assay_analysis.objective import describe_threshold
+    from assay_serve.export.model_card import agreement_in_words
+
+    about = exported.description
+    lines = [("file", f"{exported.path} ({exported.size / 1e6:.2f} MB)"), ("card", str(exported.card))]
+    lines += [
+        ("input", f"{tensor['name']}: {tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]")
+        for tensor in about["inputs"]
+    ]
+    lines.append(("output", ", ".join(about["outputs"])))
+    lines.append(("inside", "; ".join(about["inside"]) or "the bare model"))
+    if about["threshold"]:
+        lines.append(("threshold", describe_threshold(about["threshold"])))
+    lines.append(("check", agreement_in_words(exported)))
+    lines += [("note", note) for note in exported.notes]
+    lines.append(("next", f"the lines that run it are in {shlex.quote(str(exported.card))}"))
+    print_lines(console, lines)
