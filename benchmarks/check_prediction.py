@@ -23,8 +23,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from assay.assemble.assembly import assemble
 from assay.assemble.trainer import silence_lightning
 from assay.check.checker import check_job
-from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
+from assay_prove.prove import Prover
 
 NO_CALLBACKS = tuple(
     f"callbacks.{name}=null"

@@ -23,8 +23,8 @@ from torch import distributed, multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from assay_cluster.shard_writer import ShardWriter
 from assay.record.provenance import cpu_model
+from assay_cluster.shard_writer import ShardWriter
 
 ROUNDS = 5
 

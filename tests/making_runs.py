@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay_analysis.run import plain_value
 from assay.config.serialize import REPETITIONS, fingerprint_of, to_yaml
 from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
 from assay.record.run_directory import create_run_directory
 from assay.record.run_record import RunRecord
+from assay_analysis.run import plain_value
 
 if TYPE_CHECKING:
     from pathlib import Path

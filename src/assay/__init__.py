@@ -12,10 +12,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay_analysis.read_runs import curves, runs
-    from assay_serve.predictor import load
     from assay.run.result import RunResult
     from assay.run.train import train
+    from assay_analysis.read_runs import curves, runs
+    from assay_serve.predictor import load
 
 # On Linux, torch then begins large tensors at a page of their own and asks for huge ones; it reads this once.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")

@@ -13,6 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from assay.config.did_you_mean import did_you_mean, list_names
+from assay.errors import AssayError, ConfigError
+from assay.quoting import pluralize, spreadsheet_frame
+from assay.record.run_directory import JOURNAL
+from assay.record.run_record import Outcome
+from assay.terminal import printable, single_line
+from assay_analysis.journal import Journal
 from assay_analysis.objective import RARE, describe_metric, is_better_low, metric_keys
 from assay_analysis.run import (
     OF_THE_RECORD,
@@ -31,22 +38,15 @@ from assay_analysis.run import (
     varying_overrides,
 )
 from assay_analysis.statistics import Verdict, judge, mean_of
-from assay.config.did_you_mean import did_you_mean, list_names
-from assay.errors import AssayError, ConfigError
-from assay.quoting import pluralize, spreadsheet_frame
-from assay_sweep.journal import FILE as JOURNAL
-from assay_sweep.journal import Journal
-from assay.record.run_record import Outcome
-from assay.terminal import printable, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
+    from assay_analysis.journal import JobRecord
     from assay_analysis.objective import Objective
     from assay_analysis.statistics import Mean
-    from assay_sweep.journal import JobRecord
 
 
 @final

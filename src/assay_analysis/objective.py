@@ -1,22 +1,22 @@
-"""The objectives of a sweep, and how scores and baselines are written."""
+"""The objectives of a sweep, and how metrics and means are named."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 from assay.quoting import format_number
+from assay.record.scores import Shares, format_score, is_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from assay_analysis.statistics import Mean
     from assay.record.run_record import Outcome
+    from assay_analysis.statistics import Mean
 
 
 Direction = Literal["minimize", "maximize"]
@@ -139,22 +139,6 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
 RARE = 0.2
 """Share of the samples below which the smaller of two classes is rare."""
 _OF_A_CLASS = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
-_SHARES = re.compile(
-    r"(?<![a-z])"
-    r"(accuracy|precision|recall|f1|auroc|specificity|sensitivity|iou|dice|exact match|one_nn)"
-    r"(?![a-z])"
-)
-_NO_SHARE = re.compile(r"(loss|error|mae|mse|rmse|seconds)$")
-_STAGES = ("train/", "val/", "test/")
-Shares = Mapping[str, bool]
-"""Whether a score is a share of a whole, by its name without its subset, as a record says it."""
-
-
-def format_score(name: str, value: float, shares: Shares | None = None) -> str:
-    """One score: a share in per cent, the rest with four significant digits or more."""
-    if math.isnan(value) and not _NO_SHARE.search(name):
-        return "undefined"
-    return f"{100 * value:.2f} %" if _is_percent(name, value, shares) else format_number(value)
 
 
 def metric_keys(name: str) -> tuple[str, str]:
@@ -183,7 +167,7 @@ def score_text(name: str, score: Mean, shares: Shares | None = None) -> str:
     half = score.half_width
     if half is None:
         return format_score(name, score.mean, shares)
-    times, unit = (100, " %") if _is_percent(name, score.mean, shares) else (1, "")
+    times, unit = (100, " %") if is_percent(name, score.mean, shares) else (1, "")
     return f"{_plus_minus(times * score.mean, times * half)}{unit}"
 
 
@@ -193,53 +177,3 @@ def _plus_minus(mean: float, half: float) -> str:
         return f"{format_number(mean)} ± {half:.2g}"
     digits = max(0, 1 - exponent)
     return f"{mean:,.{digits}f} ± {round(half, 1 - exponent):,.{digits}f}"
-
-
-def is_share(name: str, shares: Shares | None = None) -> bool:
-    """Whether a score is a share of a whole: as its metric says it, and where none does, by its name."""
-    bare = name.partition("/")[2] if name.startswith(_STAGES) else name
-    if shares and bare in shares:
-        return shares[bare]
-    score = bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]  # a class may be called anything
-    return bool(_SHARES.search(score)) and not _NO_SHARE.search(score)
-
-
-def _is_percent(name: str, value: float, shares: Shares | None) -> bool:
-    return is_share(name, shares) and not (value < 0 or value > 1)
-
-
-BASELINES = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")
-"""What can be asked for, beside `auto` and `none`."""
-
-
-def describe_threshold(threshold: Mapping[str, Any]) -> str:
-    """From which probability on the second class is predicted, why, and what that does."""
-    scores = [
-        f"{name} {format_score(name, threshold[name])}"
-        for name in ("precision", "recall", "f1")
-        if name in threshold
-    ]
-    words = f"{threshold['value']:.4g}, {threshold.get('chosen', 'by F1 on validation')}"
-    if not scores:
-        return f"{words}, for {threshold['class']!r}"
-    return f"{words}: {', '.join(scores)} of {threshold['class']!r} on {threshold.get('subset', 'the test')}"
-
-
-def describe_baseline(baseline: Mapping[str, Any]) -> str:
-    """Describe a record's baseline in words.
-
-    >>> describe_baseline({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,
-    ...     "difference": -0.014, "noise": 0.003, "ahead": "baseline"})
-    'gradient boosting 92.80 % accuracy: ahead of this run by 1.40, more than its noise'
-    """
-    scale = 1 if baseline["score"] == "r2" else 100
-    value = format_score(baseline["score"], baseline["value"])
-    score = baseline["score"].replace("_", " ")
-    by = abs(scale * baseline["difference"])
-    digits = f"{by:.2f}" if scale == 100 else f"{by:.3f}"
-    who = f"{baseline['name'].replace('_', ' ')} {value} {'R²' if score == 'r2' else score}"
-    if not float(digits):
-        return f"{who}: the same as this run"
-    side = "behind" if baseline["difference"] > 0 else "ahead of"
-    noise = "more than its noise" if baseline["ahead"] else "within its noise"
-    return f"{who}: {side} this run by {digits}, {noise}"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from assay_analysis.statistics import mean_of
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.record import predictions_file
 from assay.record.run_record import reason_of
 from assay.task.task_of import TASKS, find_task
+from assay_analysis.statistics import mean_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from assay_analysis.comparison import Row
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
+    from assay_analysis.comparison import Row
 
 FILE = "out_of_fold.parquet"
 

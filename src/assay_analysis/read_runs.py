@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from assay_analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 from assay.errors import AssayError
 from assay.files.symlinks import read_whole
-from assay_sweep.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, Outcome, RunRecord
+from assay_analysis.journal import Journal
+from assay_analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

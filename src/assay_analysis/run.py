@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay_sweep.journal import JobRecord
     from assay.record.run_record import Cause, JobStatus
+    from assay_analysis.journal import JobRecord
 
 _WORDS = {"true": True, "false": False, "null": None}
 

@@ -25,9 +25,9 @@ from torch.utils.checkpoint import checkpoint
 from typing_extensions import override
 
 from assay.checkpoint.checkpoint_file import load_verified
+from assay.errors import AssayError, ConfigError
 from assay_cluster.shard_writer import ShardWriter
 from assay_cluster.shards import Part, Shards, fill, read, verify
-from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

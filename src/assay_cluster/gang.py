@@ -20,7 +20,6 @@ import torch
 from omegaconf import OmegaConf
 from torch.distributed import DistError
 
-from assay_analysis.run import flatten
 from assay.assemble.trainer_options import num_devices
 from assay.errors import AssayError, ConfigError, RankError, describe_error
 from assay.files.symlinks import read_whole
@@ -28,9 +27,10 @@ from assay.process import Stopped
 from assay.record.provenance import NUMERIC_PACKAGES, describe_code, describe_segment
 from assay.record.run_record import cause_of_exception, exit_code_of
 from assay.record.secrets import redact, redact_tree
-from assay_cluster.world import address_of
 from assay.terminal import printable
 from assay.torch_internals import tcp_store, within
+from assay_analysis.run import flatten
+from assay_cluster.world import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,10 +17,10 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from assay.checkpoint.checkpoint_file import plain_copy, read_checkpoint, remove, write
-from assay_cluster.shards import FOLDER, KEY, MANIFEST, ShardFile, Shards, root_of, split
 from assay.errors import AssayError, first_line
 from assay.files.atomic import sync_directory, temporary_name, write_text
 from assay.files.checksum import digest_of, seal_json
+from assay_cluster.shards import FOLDER, KEY, MANIFEST, ShardFile, Shards, root_of, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.compose.compose import PRIMARY, loader, translate_errors
+from assay.compose.compose import PRIMARY, loader
 from assay.config.did_you_mean import did_you_mean
-from assay.config.hydra_internals import completions, strip_plus
+from assay.config.hydra_internals import completions
 from assay.config.yaml_file import describe
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, config_folders
-from assay.targets.trust import trust_for
 from assay.terminal import Console, print_rows, printable
 
 if TYPE_CHECKING:
@@ -74,17 +73,6 @@ def print_options(options: list[Option]) -> None:
         console.print(group, style="bold", markup=False)
         inside = [option for option in options if option.group == group]
         print_rows(console, [(option.name, option.description) for option in inside], ("cyan", ""))
-
-
-def print_info(words: Sequence[str], config_dir: Path | None) -> None:
-    """Print what Hydra's `--info` prints of how a config is composed."""
-    kinds = [word for word in words if "=" not in word and not word.startswith("~")]
-    typed = [word for word in words if word not in kinds]
-    kind = kinds[-1] if kinds else "all"
-    with loader(config_dir) as hydra:
-        trust_for(hydra, typed)
-        with translate_errors(hydra, typed):
-            hydra.show_info(kind, PRIMARY, strip_plus(typed))
 
 
 _TAKES_OVERRIDES = ("train", "try", "check", "data", "profile", "tune", "explain")

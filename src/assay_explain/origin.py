@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -25,7 +25,7 @@ from assay.targets.trust import trust_for, user_folders
 from assay.terminal import print_rows, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hydra.core.override_parser.types import Override
@@ -214,16 +214,6 @@ def to_yaml_line(value: Any) -> str:
         value, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
     )
     return text.removesuffix("\n").removesuffix("\n...")
-
-
-@contextmanager
-def name_source(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
-    """Add to every `ConfigError` that leaves this block the file and line of its key."""
-    try:
-        yield
-    except ConfigError as error:
-        locate(error, overrides, config_dir)
-        raise
 
 
 def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None = None) -> ConfigError:

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from assay_analysis.objective import describe_baseline
 from assay.config.serialize import drop_override, value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
@@ -21,7 +20,8 @@ from assay.data.subset import blocks
 from assay.errors import ConfigError
 from assay.module import Module
 from assay.quoting import repeat_command
-from assay_lab.kept_predictions import holds_whole_model
+from assay.record.scores import describe_baseline
+from assay.run.kept_predictions import holds_whole_model
 from assay.task.figures.class_figures import scores_at
 from assay.task.task_of import task_of
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from assay.assemble.assembly import Assembly
     from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
-    from assay_serve.predictor import Predictor
     from assay.task.predictions import StoredPredictions
+    from assay_serve.predictor import Predictor
 
     Score = Callable[[Any, Any], float]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
 from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
@@ -37,6 +36,7 @@ from assay.run.saved_config import load_checked_config
 from assay.targets.objects import missing_object_error
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
+from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,21 +16,21 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from assay_analysis.comparison import make_ranking
-from assay_analysis.read_runs import read_runs
-from assay_analysis.run import find_unlike_losses, loss_terms
-from assay_analysis.statistics import Verdict, judge, level_of_next
 from assay.compose.compose import compose_job
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import check_links
 from assay.process import Stopped
 from assay.quoting import quote_text
-from assay_sweep.journal import append_events, read_lines
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
-from assay_sweep.session import key_of, merge_commands, start_sweep
 from assay.targets.trust import KEY
+from assay_analysis.comparison import make_ranking
+from assay_analysis.journal import append_events, read_lines
+from assay_analysis.read_runs import read_runs
+from assay_analysis.run import find_unlike_losses, loss_terms
+from assay_analysis.statistics import Verdict, judge, level_of_next
+from assay_sweep.session import key_of, merge_commands, start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,18 +1,23 @@
-"""This machine: `assay profile`, `assay tune` and `assay cache`."""
+"""Measuring and proving: `assay try`, `reproduce`, `profile`, `tune` and `cache`."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, show_loading
-from assay.quoting import command
+from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
+from assay.errors import ConfigError
+from assay.quoting import command, format_duration, pluralize
 from assay.terminal import print_lines
 
 if TYPE_CHECKING:
     from assay_lab.measure import StepProfile, Tuning
+    from assay_lab.tries import Try
 
 
 def profile(
@@ -155,3 +160,89 @@ def _print_tuning(document: Document, tuning: Tuning) -> None:
     else:
         lines.append(("gain", "nothing that was measured is faster than the job as typed"))
     print_lines(console, [*lines, *(("next", command) for command in document.next)])
+
+
+def try_change(
+    document: Document,
+    overrides: Overrides = None,
+    *,
+    against: Annotated[
+        Path,
+        typer.Option(metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."),
+    ],
+    budget: Annotated[str, typer.Option(metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")] = "20m",
+    metric: Annotated[
+        str,
+        typer.Option(metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"),
+    ] = "",
+    reveal: Annotated[bool, typer.Option("--reveal", help="Look at the test subset; it is counted.")] = False,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Try a change of a reference, and keep it if it proves better.
+
+    It is trained with the seeds of the reference; where that is promising, both are trained with fresh seeds,
+    which decide. Of what is kept over many tries, at most one in twenty is expected to be noise. Without a
+    change, --reveal shows the test scores of the reference.
+    """
+    from assay_lab.tries import try_change as run_try
+
+    before_word = r"\s+(?=~|[+\w./@]+=)"  # overrides may be typed as one text
+    words = [word for text in overrides or [] for word in re.split(before_word, text.strip())]
+    result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
+    document.say("try", result)
+    document.next = [command("try", "KEY=VALUE", "--against", result.reference, config_dir=config_dir)]
+    print_lines(document.console, _describe_try(result, document.next[0]), 8)
+
+
+def _read_seconds(budget: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    if match is None or not float(match[1]):
+        raise ConfigError(f"expected a time such as 90s, 20m or 1.5h, got {budget!r}", key="--budget")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def _describe_try(result: Try, next_command: str) -> list[tuple[str, str]]:
+    lines = []
+    if result.overrides:
+        lines = [("try", f"{result.number}: {shlex.join(result.overrides)}, against {result.against}")]
+        for label, verdict in (("paired", result.paired), ("fresh", result.fresh)):
+            lines += [(label, verdict.text)] if verdict else []
+        lines.append(("decision", f"{result.decision}: {result.reason}"))
+        lines.append(("time", f"{format_duration(result.seconds)} of {format_duration(result.budget_s)}"))
+    looks = f"looked at {pluralize(result.looks, 'time')}"
+    scores = "  ".join(f"{folder} {score:.4g}" for folder, score in result.test.items())
+    counts = ", ".join(f"{count} {word}" for word, count in result.decisions.items()) or "no tries"
+    lines.append(("test", f"{scores}  ({looks})" if scores else f"sealed, {looks}"))
+    return [*lines, ("journal", f"{result.journal}: {counts}"), ("next", next_command)]
+
+
+def reproduce(
+    document: Document,
+    run: RunDir,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)] = None,
+    *,
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
+    ] = False,
+) -> None:
+    """Run a finished run again elsewhere and compare it, bit for bit.
+
+    The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
+    current checkout is brought back beside it; trust it only if you know whose it is.
+    """
+    from assay_lab.reproduce import reproduce as run_again
+    from assay_lab.reproduce import show
+
+    result = run_again(run, changes or [], trust_code=trust_code)
+    show(result)
+    document.say("reproduce", result)
+    if not result.identical:
+        document.fail(f"different: {result.different[0]}", code=1)
+        raise typer.Exit(1)
+
+
+VERBS = {
+    "Train": {"try": try_change, "reproduce": reproduce},
+    "Look": {"profile": profile, "tune": tune, "cache": cache},
+}

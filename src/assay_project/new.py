@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from assay_explain.listing import groups, list_options
 from assay.errors import ConfigError
 from assay.files.atomic import temporary_folder, write_text
 from assay.paths import CONF_DIR
 from assay.targets.trust import is_library, project_packages
+from assay_explain.listing import groups, list_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

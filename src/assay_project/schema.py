@@ -19,11 +19,11 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.atomic import write_text
 from assay.paths import CONF_DIR, project_conf
-from assay_project.new import SCHEMAS, SETTINGS, editor_settings, package_of
 from assay.targets.annotation import accepts, schema_of
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import WORDS, resolve
 from assay.targets.trust import ProjectFile, is_within, project_packages
+from assay_project.new import SCHEMAS, SETTINGS, editor_settings, package_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -122,3 +122,6 @@ def convert(
 def _print(document: Document, **lines: Iterable[str]) -> None:
     for label, texts in {**lines, "next": document.next}.items():
         print_lines(document.console, zip(chain([label], repeat("")), texts, strict=False), 5)
+
+
+VERBS = {"Project": {"new": new, "add": add, "schema": schema, "convert": convert}}

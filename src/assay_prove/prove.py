@@ -42,21 +42,8 @@ from assay.check.callbacks import (
     check_whitening,
     score_names,
 )
-from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
 from assay.check.report import Proof, Report
-from assay_prove.sharded import check_sharded, check_shares, in_shards, memory_in_shards
 from assay.check.signature import check_signatures
-from assay_prove.smoke_batch import SmokeResult, check_micro_batch, try_parts
-from assay_prove.step import (
-    FEW,
-    Batch,
-    as_fake,
-    batch_sizes,
-    check_capacity,
-    model_on_meta,
-    module_on_meta,
-    prove_step,
-)
 from assay.check.values import check_manual
 from assay.config.serialize import value_of
 from assay.config.tree import walk
@@ -68,6 +55,19 @@ from assay.targets.objects import name_of
 from assay.targets.resolve import resolve_class
 from assay.task.task_of import task_of
 from assay.torch_internals import FakeTensorMode
+from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
+from assay_prove.sharded import check_sharded, check_shares, in_shards, memory_in_shards
+from assay_prove.smoke_batch import SmokeResult, check_micro_batch, try_parts
+from assay_prove.step import (
+    FEW,
+    Batch,
+    as_fake,
+    batch_sizes,
+    check_capacity,
+    model_on_meta,
+    module_on_meta,
+    prove_step,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,22 +11,22 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from assay.assemble.trainer_options import is_sharded, world_size
 from assay.check.callbacks import classes_in
-from assay_prove.step import StepError, build_fake_module, take_step
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay_cluster.fsdp2 import FSDP2
 from assay.errors import ConfigError
 from assay.targets.optional_packages import require
 from assay.task.task_of import task_of
 from assay.torch_internals import begin_fake_world
+from assay_cluster.fsdp2 import FSDP2
+from assay_prove.step import StepError, build_fake_module, take_step
 
 if TYPE_CHECKING:
     import lightning as L
     from omegaconf import DictConfig
     from torch import nn
 
-    from assay_prove.step import Batch, Memory
     from assay.torch_internals import FakeTensorMode
+    from assay_prove.step import Batch, Memory
 
 
 _PRECISIONS = ("32-true", "32", "bf16-mixed", "bf16", "bf16-true")

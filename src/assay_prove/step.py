@@ -24,7 +24,6 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.batch_order import should_drop_last
 from assay.data.normalize import TargetScale
 from assay.data.placement import device_memory
-from assay_cluster.fsdp2 import FSDP2
 from assay.errors import AssayError, ConfigError, first_line, user_frame
 from assay.quoting import format_bytes
 from assay.task.task_of import task_of
@@ -38,6 +37,7 @@ from assay.torch_internals import (
     UnsupportedOperatorException,
     tree_iter,
 )
+from assay_cluster.fsdp2 import FSDP2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, final
 from rich.cells import cell_len
 from rich.text import Text
 
+from assay.quoting import format_typed, pluralize
+from assay.terminal import escape_markdown, print_lines, printable, single_line
 from assay_analysis.comparison import csv_text, score_columns
 from assay_analysis.objective import score_text
 from assay_analysis.run import shorten_values
-from assay.quoting import format_typed, pluralize
-from assay.terminal import escape_markdown, print_lines, printable, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

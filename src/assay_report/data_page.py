@@ -25,6 +25,8 @@ from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError, explain_write_errors
 from assay.quoting import format_number, join_first, pluralize
+from assay.task.task_of import task_of
+from assay.terminal import single_line
 from assay_report.page import (
     Block,
     Cell,
@@ -38,8 +40,6 @@ from assay_report.page import (
     write,
 )
 from assay_report.report import check_overwrite
-from assay.task.task_of import task_of
-from assay.terminal import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

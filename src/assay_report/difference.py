@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay_analysis.run import flatten
 from assay.compose.compose import compose, job_config
-from assay_explain.origin import name_source, to_yaml_line
 from assay.compose.recipe import OF_SPEC, restore_auto
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.record.run_record import FILE, RunRecord, no_run_error
+from assay.rooms import name_source
 from assay.terminal import Console, print_rows, shorten
+from assay_analysis.run import flatten
+from assay_explain.origin import to_yaml_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

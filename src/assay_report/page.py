@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 import numpy as np
 
-from assay.figure.figure import Line, Points, to_plotly
+from assay.figure import Line, Points
 from assay.files.atomic import write_text
 from assay.quoting import format_number
 from assay.terminal import printable
+from assay_report.draw import to_plotly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from assay.figure.figure import Figure, Mark
+    from assay.figure import Figure, Mark
 
 
 Tone: TypeAlias = Literal["", "good", "bad", "warn", "dim", "best"]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from assay_analysis.comparison import csv_text
 from assay.errors import AssayError, ConfigError, explain_write_errors
-from assay.figure.figure import to_frame, to_png
+from assay.figure import to_frame
 from assay.files.atomic import write_bytes
 from assay.record.run_record import FILE
+from assay_analysis.comparison import csv_text
+from assay_report.draw import to_png
 from assay_report.page import write
 from assay_report.run_page import run_page
 from assay_report.sweep_page import is_sweep, read_contents, sweep_page
@@ -19,7 +20,7 @@ from assay_report.sweep_page import is_sweep, read_contents, sweep_page
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.figure.figure import Figure
+    from assay.figure import Figure
     from assay_report.page import Page
 
 

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay_analysis.objective import (
-    Shares,
-    describe_baseline,
-    describe_metric,
-    describe_threshold,
-    format_score,
-    is_share,
-    metric_keys,
-)
-from assay_analysis.read_runs import Curve, read_curves
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
-from assay.figure.figure import Figure, Line, is_logarithmic
+from assay.figure import Figure, Line
 from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
@@ -27,7 +17,17 @@ from assay.quoting import command, format_duration, pluralize, repeat_command
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
+from assay.record.scores import Shares, describe_baseline, describe_threshold, format_score, is_share
+from assay.targets.resolve import import_task
+from assay.targets.trust import project_packages
+from assay.task.evaluator import LEFT_OUT, LEVEL, num_draws
+from assay.task.figures.class_figures import TRUE_CLASS
+from assay.task.task_of import task_of
+from assay.terminal import shorten
+from assay_analysis.objective import describe_metric, metric_keys
+from assay_analysis.read_runs import Curve, read_curves
 from assay_report.difference import config_values
+from assay_report.draw import is_logarithmic
 from assay_report.page import (
     Block,
     Cards,
@@ -44,12 +44,6 @@ from assay_report.page import (
     picture_blocks,
     sample_table,
 )
-from assay.targets.resolve import import_task
-from assay.targets.trust import project_packages
-from assay.task.evaluator import LEFT_OUT, LEVEL, num_draws
-from assay.task.figures.class_figures import TRUE_CLASS
-from assay.task.task_of import task_of
-from assay.terminal import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,21 +14,24 @@ from urllib.parse import quote
 import numpy as np
 from rich.text import Text
 
-from assay_analysis.comparison import compare
-from assay_analysis.objective import Objective, format_score, is_share, score_text
-from assay_analysis.read_runs import read_curves, read_runs
-from assay_analysis.run import ConfigValues, shorten_values
 from assay.errors import AssayError
-from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
+from assay.figure import Bars, Figure, Line, Points
 from assay.files.symlinks import check_inside, read_tail
 from assay.quoting import command, format_duration, join_first, pluralize, reads_as_number
-from assay_sweep.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import log_candidates
+from assay.record.run_directory import JOURNAL
 from assay.record.run_lock import is_written
+from assay.record.scores import format_score, is_share
 from assay.record.secrets import redact
-from assay_report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.terminal import printable
+from assay_analysis.comparison import compare
+from assay_analysis.journal import Journal
+from assay_analysis.objective import Objective, score_text
+from assay_analysis.read_runs import read_curves, read_runs
+from assay_analysis.run import ConfigValues, shorten_values
+from assay_report.draw import is_logarithmic
+from assay_report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +78,7 @@ def _natural_key(name: str) -> tuple[int, str]:
 
 def is_sweep(directory: Path) -> bool:
     """Whether a folder is a sweep's."""
-    return (directory / FILE).is_file()
+    return (directory / JOURNAL).is_file()
 
 
 def read_contents(paths: Sequence[Path]) -> Contents:

@@ -1,4 +1,4 @@
-"""Looking at results: `assay ls`, `compare`, `best` and `rm`."""
+"""Looking at data and results: `assay data`, `info`, `ls`, `compare`, `best`, `report` and `diff`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.follow import Follow, check_form, follow, follow_text
+from assay.cli.verb import ConfigDir, Overrides, check_ending, show_loading
 from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import Console, print_lines, printable, single_line
@@ -140,33 +141,6 @@ def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
     return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
 
 
-def rm(
-    document: Document,
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Remove runs for good; asks first, never one that runs."""
-    from assay.record.run_directory import check_removable, remove_run
-
-    directories = [check_removable(run) for run in runs]
-    for directory in directories:
-        in_sweep = (directory.parent / "journal.jsonl").is_file()
-        note = "  (a job of a sweep, whose journal still counts it)" if in_sweep else ""
-        typer.echo(single_line(f"{directory}{note}"), err=True)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise AssayError(
-                "cannot ask for confirmation: standard input is not a terminal", hint="assay rm --yes RUN"
-            )
-        if not typer.confirm(
-            f"Remove {len(directories)} run{'s' * (len(directories) > 1)} for good?", err=True
-        ):
-            raise AssayError("nothing was removed")
-    for directory in directories:
-        remove_run(directory)
-    document.say("rm", {"runs": directories})
-
-
 def _show(
     kind: Literal["ls", "compare"],
     paths: list[Path] | None,
@@ -275,3 +249,67 @@ def _print_report(
     else:
         commands = [command("compare", *paths), command("best", paths[0])]
     print_lines(console, [*lines, *label_commands(commands)], 5)
+
+
+def data(
+    document: Document,
+    overrides: Overrides = None,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page with samples, too.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Read all of a stream, not a sample of it.")] = False,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Look at the data of an experiment before it is trained."""
+    typed = overrides or []
+    check_ending("--out", out, ".html")
+    with show_loading():
+        from assay.check.checker import Checker
+
+        job = Checker(config_dir).job(typed)
+        from assay_report.data_page import print_survey, survey_job
+    survey = survey_job(job, out, full=full)
+    document.say("data", survey)
+    document.next = [command("train", *job.overrides, config_dir=config_dir)]
+    if not document.as_json:
+        print_survey(Console(highlight=False), survey)
+    page = str(out or "--out data.html writes one, with samples")
+    print_lines(document.console, [("page", page), ("next", document.next[0])], 5)
+
+
+def diff(
+    document: Document,
+    first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another; '' is the default config.")],
+    config_dir: ConfigDir = None,
+) -> None:
+    """What differs between runs, config files or quoted overrides.
+
+    Where a run writes to does not count. The exit code is 0 whether they differ or not.
+    """
+    from assay_report.difference import difference, print_difference
+
+    differences = difference(first, second, config_dir)
+    document.say("diff", differences)
+    if not document.as_json:
+        print_difference(differences)
+
+
+def info(document: Document) -> None:
+    """What this machine has, and what device=auto would choose."""
+    from assay_report.info import machine
+
+    sections = machine()
+    document.say("info", {name.removeprefix("device="): rows for name, rows in sections.items()})
+    console = document.console
+    for section, rows in sections.items():
+        console.print(f"[bold]{section}[/bold]")
+        for name, value in rows.items():
+            console.print(f"  {name:<14} {value}", markup=False)
+
+
+VERBS = {
+    "Look": {"data": data, "info": info},
+    "Compare": {"ls": ls, "compare": compare, "best": best, "report": report, "diff": diff},
+}

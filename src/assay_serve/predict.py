@@ -17,15 +17,15 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from assay_analysis.objective import describe_threshold
 from assay.errors import AssayError, ConfigError, first_line, write_failure
 from assay.files.atomic import write_together
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import format_number, pluralize, spreadsheet_frame, to_utf8
-from assay_serve.preprocess import blocks
+from assay.record.scores import describe_threshold
 from assay.task.language_modelling import Sampling
 from assay.task.predictions import MOST_COLUMNS
 from assay.terminal import printable
+from assay_serve.preprocess import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.task.predictions import Predictions
     from assay_serve.predictor import Predictor
     from assay_serve.preprocess import Block, Preprocess
-    from assay.task.predictions import Predictions
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 

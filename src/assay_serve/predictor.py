@@ -25,13 +25,13 @@ from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord
-from assay_serve.encoder_file import read_encoder
-from assay_serve.preprocess import Preprocess
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.objects import provide_objects
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
 from assay.task.predictions import ClassPredictions, ReconstructionPredictions
 from assay.task.task_of import custom_output_kind, task_of
+from assay_serve.encoder_file import read_encoder
+from assay_serve.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -64,7 +64,7 @@ def evaluate(
 
 
 def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
-    from assay_analysis.objective import describe_threshold
+    from assay.record.scores import describe_threshold
     from assay.run.result import format_scores, label_commands, predict_commands, read_shares
 
     shares = read_shares(evaluation.run_dir)
@@ -137,11 +137,11 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         wanted = f"expected an int > 0 or auto, got {batch_size}"
         raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
     with show_loading():
+        from assay.task.language_modelling import Sampling
         from assay_lab.after_test import set_threshold
         from assay_serve.predict import check_name, check_prompts
         from assay_serve.predict import predict as predict_inputs
         from assay_serve.predictor import read_predictor
-        from assay.task.language_modelling import Sampling
 
         if out is not None:
             check_name(out)
@@ -232,7 +232,7 @@ def export(
 
 
 def _print_export(console: Console, exported: Exported) -> None:
-    from assay_analysis.objective import describe_threshold
+    from assay.record.scores import describe_threshold
     from assay_serve.export.model_card import agreement_in_words
 
     about = exported.description
@@ -249,3 +249,6 @@ def _print_export(console: Console, exported: Exported) -> None:
     lines += [("note", note) for note in exported.notes]
     lines.append(("next", f"the lines that run it are in {shlex.quote(str(exported.card))}"))
     print_lines(console, lines)
+
+
+VERBS = {"Use": {"eval": evaluate, "predict": predict, "export": export}}

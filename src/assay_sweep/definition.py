@@ -9,27 +9,27 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from assay_analysis.objective import check_scores_exist, read_objectives
-from assay_analysis.run import find_unlike_losses, loss_terms
 from assay.compose.compose import JobComposer, compose_sweep, job_config
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import to_raw_dict
 from assay.errors import ConfigError
-from assay_sweep.launcher.launcher import Launcher
-from assay_sweep.search.search import Search
 from assay.targets.annotation import accepts, check_value, resolve_annotation
 from assay.targets.resolve import construct, custom_class
 from assay.targets.trust import is_within, trust_for
+from assay_analysis.objective import check_scores_exist, read_objectives
+from assay_analysis.run import find_unlike_losses, loss_terms
+from assay_sweep.launcher.launcher import Launcher
+from assay_sweep.search.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay_analysis.objective import Objective
     from assay.check.report import Report
     from assay.compose.compose import Job
     from assay.config.hydra_internals import Hydra
     from assay.record.run_record import Outcome
+    from assay_analysis.objective import Objective
 
 _UNUSED = ("_target_", "max_batch_size")
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from assay_analysis.objective import scores_of
 from assay.assemble.trainer_options import num_devices, num_processes
 from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError, first_line, write_failure
-from assay_sweep.journal import JobRecord
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome, reason_of
+from assay_analysis.journal import JobRecord
+from assay_analysis.objective import scores_of
 from assay_sweep.job_spec import JobSpec
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from assay.check.report import Report
     from assay.compose.compose import Job
-    from assay_sweep.journal import Journal
+    from assay_analysis.journal import Journal
     from assay_sweep.definition import SweepDefinition
     from assay_sweep.launcher.launcher import Launcher
     from assay_sweep.search.search import Proposal

@@ -10,21 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay_analysis.objective import scores_of
 from assay.check.checker import Checker
 from assay.check.values import check_folder
 from assay.compose.compose import loader
-from assay_explain.origin import name_source
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import check_links
 from assay.paths import project_conf
 from assay.process import collect_signals
 from assay.quoting import pluralize, quote_text
-from assay_sweep.journal import JobRecord, Journal, refuse_existing
 from assay.record.log_file import FILE as LOG
 from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import RunRecord, exit_code_of, now
+from assay.rooms import name_source
 from assay.run.result import print_warnings
+from assay.targets.trust import KEY, trust, typed_packages
+from assay.terminal import Console
+from assay_analysis.journal import JobRecord, Journal, refuse_existing
+from assay_analysis.objective import scores_of
 from assay_sweep.definition import SweepDefinition, check_same_loss, read_definition
 from assay_sweep.job_spec import JobSpec
 from assay_sweep.launcher.serial import SerialLauncher
@@ -38,17 +40,15 @@ from assay_sweep.summary import (
     write_results,
 )
 from assay_sweep.worker.fork_client import CheckProcess, ForkServer
-from assay.targets.trust import KEY, trust, typed_packages
-from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from omegaconf import DictConfig
 
-    from assay_analysis.objective import Objective
     from assay.check.report import Report
     from assay.compose.compose import Job
+    from assay_analysis.objective import Objective
     from assay_sweep.launcher.launcher import Launcher
     from assay_sweep.search.search import Search
 

@@ -15,20 +15,21 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from assay_analysis import out_of_fold
-from assay_analysis.comparison import compare, groups_csv, results_csv
-from assay_analysis.objective import format_score, score_text
-from assay_analysis.read_runs import read_runs
-from assay_analysis.run import format_values, shorten_values, varying_overrides
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.symlinks import open_append, read_tail
 from assay.quoting import command, format_duration, repeat_command
 from assay.record.log_file import FILE, log_candidates
 from assay.record.run_record import now
+from assay.record.scores import format_score
 from assay.run.result import label_commands, read_shares
 from assay.targets.resolve import import_trusted_tasks
 from assay.terminal import print_lines
+from assay_analysis import out_of_fold
+from assay_analysis.comparison import compare, groups_csv, results_csv
+from assay_analysis.objective import score_text
+from assay_analysis.read_runs import read_runs
+from assay_analysis.run import format_values, shorten_values, varying_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
-    from assay_analysis.comparison import Comparison, Row
-    from assay_analysis.objective import Objective
-    from assay_analysis.out_of_fold import OutOfFold
-    from assay_sweep.journal import JobRecord
     from assay.record.run_record import Outcome
     from assay.terminal import Console
+    from assay_analysis.comparison import Comparison, Row
+    from assay_analysis.journal import JobRecord
+    from assay_analysis.objective import Objective
+    from assay_analysis.out_of_fold import OutOfFold
 
 
 _TAIL = 4096

@@ -8,13 +8,13 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
-from assay_analysis.comparison import compare, filter_runs, make_ranking
-from assay_analysis.read_runs import read_runs
-from assay_analysis.run import ConfigValues
 from assay.errors import AssayError
-from assay_sweep.journal import Journal
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
+from assay_analysis.comparison import compare, filter_runs, make_ranking
+from assay_analysis.journal import Journal
+from assay_analysis.read_runs import read_runs
+from assay_analysis.run import ConfigValues
 
 if TYPE_CHECKING:
     from pathlib import Path

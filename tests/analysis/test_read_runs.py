@@ -16,7 +16,13 @@ from tests.making_runs import make_run
 from typer.testing import CliRunner
 
 import assay
+from assay.cli.app import app
+from assay.errors import AssayError
+from assay.files.checksum import seal_yaml
+from assay.record.run_lock import lock_run
+from assay.record.run_record import Outcome
 from assay_analysis.comparison import compare
+from assay_analysis.journal import JobRecord, Journal
 from assay_analysis.read_runs import read_curves, read_runs
 from assay_analysis.run import (
     ConfigValues,
@@ -28,12 +34,6 @@ from assay_analysis.run import (
     plain_value,
     typed_values,
 )
-from assay.cli.app import app
-from assay.errors import AssayError
-from assay.files.checksum import seal_yaml
-from assay_sweep.journal import JobRecord, Journal
-from assay.record.run_lock import lock_run
-from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path

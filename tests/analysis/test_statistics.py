@@ -16,7 +16,10 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 from typer.testing import CliRunner
 
-from assay_analysis.objective import Objective, format_score, read_objectives, score_text, scores_of
+from assay.cli.app import app
+from assay.record.run_record import Outcome
+from assay.record.scores import format_score
+from assay_analysis.objective import Objective, read_objectives, score_text, scores_of
 from assay_analysis.run import Run
 from assay_analysis.statistics import (
     RATE,
@@ -29,8 +32,6 @@ from assay_analysis.statistics import (
     welch_gap,
 )
 from assay_analysis.statistics import judge as judge_named
-from assay.cli.app import app
-from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

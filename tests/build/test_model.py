@@ -28,13 +28,13 @@ from assay.assemble.model import (
 )
 from assay.assemble.trainer import build_trainer
 from assay.compose.compose import compose, job_config
-from assay_explain.listing import list_options
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError, DataError
 from assay.finetune.freeze import Freeze
 from assay.finetune.gradual import Gradual
 from assay.module import Module
 from assay.task.task_of import TASKS
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

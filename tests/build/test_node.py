@@ -17,7 +17,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.wrappers import ClasswiseWrapper
 
-from assay_analysis.objective import read_objectives
 from assay.assemble.node import (
     NOT_ARGUMENTS,
     build,
@@ -26,10 +25,11 @@ from assay.assemble.node import (
     mode_argument,
     score_shares,
 )
-from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 from assay.metrics.recall_at_k import RecallAtK
+from assay_analysis.objective import read_objectives
+from assay_prove.prove import Prover
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -12,11 +12,11 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.signature import injected_arguments
-from assay_explain.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import open_dict
 
 from assay.check.checker import check_job
-from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
+from assay_prove.prove import Prover
 
 if TYPE_CHECKING:
     from assay.check.report import Report

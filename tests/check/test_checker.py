@@ -12,10 +12,10 @@ import torch
 from omegaconf import open_dict
 from tests.check.jobs import prove
 
-from assay_prove.prove import Prover, mask_rates
-from assay_prove.step import take_step
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
+from assay_prove.prove import Prover, mask_rates
+from assay_prove.step import take_step
 from assay_sweep.session import check_sweep
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

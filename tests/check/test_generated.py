@@ -18,11 +18,11 @@ from tests.check.generated import bases, cases
 from tests.check.known_faults import IN_TRAINING, OF_CHECK
 
 from assay.check.checker import check_job
-from assay_prove.prove import Prover
 from assay.compose.compose import JobComposer, loader
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.targets.trust import trust_for
+from assay_prove.prove import Prover
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -14,9 +14,9 @@ from torchmetrics import Metric, MetricCollection
 
 from assay.assemble.model import num_outputs
 from assay.assemble.node import build
-from assay_prove.smoke_batch import try_parts
-from assay_explain.listing import list_options
 from assay.errors import AssayError, ConfigError, DataError
+from assay_explain.listing import list_options
+from assay_prove.smoke_batch import try_parts
 
 OPTIONS = {
     group: {option.name: OmegaConf.load(option.path) for option in list_options(group)}

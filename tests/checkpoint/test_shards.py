@@ -18,11 +18,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from assay.checkpoint import checkpoint_file
-from assay_cluster import shard_writer
 from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint, read_checkpoint, write
-from assay_cluster.shard_writer import ShardWriter
 from assay.errors import AssayError
 from assay.files.checksum import seal_json
+from assay_cluster import shard_writer
+from assay_cluster.shard_writer import ShardWriter
 from assay_serve.predictor import read_weights
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from typer.testing import CliRunner
 from assay.cli.app import app
 from assay.cli.documents import SCHEMA_VERSION, Document, to_plain
 from assay.cli.verb import report_errors, verb
-from assay_explain.listing import groups
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import open_atomic, temporary_folder
 from assay.process import Stopped
 from assay.record.provenance import assay_commit
+from assay_explain.listing import groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ import pytest
 from tests.command import documented, typed
 from tests.making_runs import make_run
 
-from assay_sweep.journal import Journal
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
+from assay_analysis.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

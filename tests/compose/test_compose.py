@@ -24,13 +24,13 @@ from assay.compose.compose import (
     register_resolvers,
 )
 from assay.compose.hydra_node import SWEEP_PARTS, check_hydra
-from assay_explain.origin import name_source
 from assay.compose.recipe import settle_recipe
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay_sweep.session import plan_sweep
+from assay.rooms import name_source
 from assay.targets.trust import Trust, trust_for
+from assay_sweep.session import plan_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,15 +18,15 @@ from tests.command import ASSAY, documented, typed
 
 import assay.config
 from assay.compose.compose import compose, compose_job, compose_sweep, is_multirun, loader
-from assay_explain.listing import options_of
-from assay_explain.origin import explain
 from assay.config import hydra_internals
 from assay.config.serialize import to_raw_dict
 from assay.config.tree import walk
 from assay.errors import ConfigError
-from assay_sweep.session import plan_sweep
 from assay.targets.allowed_targets import check_name
 from assay.targets.trust import Trust
+from assay_explain.listing import options_of
+from assay_explain.origin import explain
+from assay_sweep.session import plan_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path

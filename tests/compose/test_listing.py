@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.errors import ConfigError
 from assay_explain import listing
 from assay_explain.listing import complete, groups, list_options
-from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from assay.compose.compose import compose, loader
+from assay.config.tree import split_key, walk
+from assay.errors import ConfigError
+from assay.terminal import Console
 from assay_explain.listing import list_options
 from assay_explain.origin import (
     COMMAND_LINE,
@@ -20,9 +23,6 @@ from assay_explain.origin import (
     print_explanation,
     trace_origins,
 )
-from assay.config.tree import split_key, walk
-from assay.errors import ConfigError
-from assay.terminal import Console
 
 EXPERIMENTS = [
     pytest.param(

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.check.report import Report
-    from assay_explain.listing import Option
     from assay.data.picture_cache import CachedPictures
+    from assay_explain.listing import Option
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MARK = "<!-- from the classes: python -m tests.contract.json_page -->\n"

@@ -10,8 +10,8 @@ import pytest
 
 from assay.check.signature import check_signatures
 from assay.compose.compose import PRIMARY, compose_with, job_config, loader
-from assay_explain.listing import Option, list_options
 from assay.paths import CONF_DIR
+from assay_explain.listing import Option, list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,15 +13,15 @@ from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-lear
 from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.command import documented, typed
 
-from assay_analysis.objective import format_score
 from assay.data.shown_samples import eval_samples
 from assay.record import predictions_file
-from assay_report.page import Cards, Note, Table
-from assay_report.run_page import run_page
-from assay_serve.evaluate import evaluate
+from assay.record.scores import format_score
 from assay.run.result import format_scores
 from assay.task.evaluator import LEFT_OUT
 from assay.terminal import NO_BREAK
+from assay_report.page import Cards, Note, Table
+from assay_report.run_page import run_page
+from assay_serve.evaluate import evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path

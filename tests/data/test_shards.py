@@ -34,9 +34,9 @@ from assay.data.loaders import StreamLoader
 from assay.data.shard_files import ShardReader
 from assay.data.table_shards import TableShards
 from assay.errors import AssayError, DataError
+from assay.run.resume import resume
 from assay_report.data_page import survey_data
 from assay_serve.evaluate import evaluate
-from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

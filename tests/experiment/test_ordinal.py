@@ -19,9 +19,9 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from tests.command import typed
 
 from assay.record import predictions_file
+from assay.task.task import Task
 from assay_report.page import Note
 from assay_report.run_page import run_page
-from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

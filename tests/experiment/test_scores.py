@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from assay_explain.listing import list_options
 from assay.run.train import train
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,17 +10,8 @@ import pytest
 from PIL import Image
 
 from assay.errors import AssayError
-from assay.figure.figure import (
-    Bars,
-    Figure,
-    Heatmap,
-    Line,
-    Points,
-    floats,
-    to_frame,
-    to_matplotlib,
-    to_plotly,
-)
+from assay.figure import Bars, Figure, Heatmap, Line, Points, to_frame
+from assay_report.draw import floats, to_matplotlib, to_plotly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ import pytest
 from assay.errors import AssayError
 from assay.files.symlinks import check_links, open_append, read_tail
 from assay.logger.run_csv import RunCSV
-from assay_sweep.journal import Journal
 from assay.record.log_file import log_file
 from assay.record.run_directory import create_run_directory
+from assay_analysis.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

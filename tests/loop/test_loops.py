@@ -25,8 +25,8 @@ from typing_extensions import override
 from assay.assemble.trainer import silence_lightning
 from assay.errors import AssayError
 from assay.loop.fit_loop import FitLoop, install
-from assay_serve.evaluate import evaluate
 from assay.run.resume import resume
+from assay_serve.evaluate import evaluate
 
 if TYPE_CHECKING:
     from tests.conftest import Train

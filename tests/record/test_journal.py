@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
-from assay_sweep.journal import FILE, JobRecord, Journal
+from assay.record.run_directory import JOURNAL
 from assay.record.run_record import Outcome
 from assay.record.secrets import redact_tree
+from assay_analysis.journal import JobRecord, Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,7 +177,7 @@ def test_a_writer_that_is_killed_loses_at_most_its_last_line(tmp_path: Path, kil
         while more := os.read(read, 65536):
             told += len(more)
         os.close(read)
-        before = (tmp_path / FILE).read_bytes()
+        before = (tmp_path / JOURNAL).read_bytes()
         journal = Journal.open(tmp_path)
         assert before.startswith(journal.path.read_bytes())
         assert journal.jobs[1].attempts - 10_000 * round_ in (told, told + 1), "told is on disk"

@@ -13,9 +13,10 @@ import pandas as pd
 import pytest
 from tests.making_runs import make_run
 
+from assay.cli.documents import Document
+from assay.terminal import Console
 from assay_analysis.comparison import Comparison, compare
 from assay_analysis.read_runs import read_runs
-from assay.cli.documents import Document
 from assay_report.comparison_formats import (
     print_comparison,
     to_csv,
@@ -23,7 +24,6 @@ from assay_report.comparison_formats import (
     to_latex,
     to_markdown,
 )
-from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,6 +19,7 @@ from tests.command import documented, typed
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream
 from assay.data.table import Table
+from assay.terminal import Console
 from assay_report.data_page import (
     ColumnSurvey,
     SubsetSurvey,
@@ -29,7 +30,6 @@ from assay_report.data_page import (
     survey_data,
 )
 from assay_report.page import Picture, Pictures, make_thumbnail, picture_blocks
-from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,7 +26,7 @@ from tests.mounting import room_for
 from typing_extensions import override
 
 from assay.errors import AssayError
-from assay.figure.figure import Bars, Figure, Heatmap, Line
+from assay.figure import Bars, Figure, Heatmap, Line
 from assay_report import info
 from assay_report.page import (
     Cards,

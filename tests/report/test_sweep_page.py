@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from tests.making_runs import make_run
 
-from assay.figure.figure import Line
-from assay_sweep.journal import JobRecord, Journal
+from assay.figure import Line
+from assay_analysis.journal import JobRecord, Journal
 from assay_report import sweep_page as sweep_page_module
 from assay_report.page import Code, Note, Table, render
 from assay_report.report import report

@@ -25,10 +25,10 @@ from tests.interrupting import outcome
 from tests.run.test_ranks import wait_for
 
 from assay.errors import AssayError
+from assay.torch_internals import tcp_store
 from assay_cluster.gang import Failure, Plan, _print_failure
 from assay_cluster.world import GANG, World, find_world, interface_towards
 from assay_sweep.worker.fork_client import _OF_LAUNCHERS
-from assay.torch_internals import tcp_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

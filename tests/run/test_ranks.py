@@ -25,9 +25,9 @@ from assay.data.data_module import DataModule
 from assay.errors import AssayError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
-from assay_serve.evaluate import evaluate
-from assay_lab.reproduce import reproduce
 from assay.run.resume import resume
+from assay_lab.reproduce import reproduce
+from assay_serve.evaluate import evaluate
 from assay_sweep import session
 
 if TYPE_CHECKING:

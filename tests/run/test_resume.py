@@ -23,8 +23,8 @@ from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.provenance import differences_within
 from assay.record.run_record import RunRecord
-from assay_lab.reproduce import causes
 from assay.run.resume import resume
+from assay_lab.reproduce import causes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,6 @@ import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.compose.compose import compose, job_config
-from assay_explain.listing import list_options
 from assay.config.serialize import fingerprint, to_resolved_dict, to_yaml
 from assay.data.spec import Spec
 from assay.errors import AssayError, ConfigError
@@ -20,6 +19,7 @@ from assay.record.run_record import RunRecord
 from assay.run.execute import reattach_loggers
 from assay.run.resume import Change, change
 from assay.run.saved_config import interpolations, load_checked_config, read_config, restore_interpolations
+from assay_explain.listing import list_options
 
 TEXT = "seed: 1\nmodel:\n  _target_: assay.model.mlp.MLP\ntrusted_packages: [os]\nhydra: {job: {name: x}}\n"
 

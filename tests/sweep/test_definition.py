@@ -10,7 +10,7 @@ import pytest
 from assay.check.report import Report
 from assay.compose.compose import loader
 from assay.errors import AssayError, ConfigError
-from assay_sweep.journal import Journal
+from assay_analysis.journal import Journal
 from assay_sweep.definition import SweepDefinition, check_same_loss, find_class, make_part, read_definition
 from assay_sweep.launcher.launcher import Launcher
 from assay_sweep.launcher.local import LocalLauncher

@@ -13,7 +13,7 @@ from tests.sweep.conftest import PROJECT, TINY
 from tests.sweep.launcher.shared import check_same_sweep
 
 from assay.errors import AssayError
-from assay_sweep.journal import Journal
+from assay_analysis.journal import Journal
 from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
-from assay_analysis.comparison import results_csv
-from assay_analysis.objective import Objective
-from assay_sweep.journal import JobRecord
 from assay.record.run_record import Outcome
+from assay.terminal import Console
+from assay_analysis.comparison import results_csv
+from assay_analysis.journal import JobRecord
+from assay_analysis.objective import Objective
 from assay_sweep.summary import (
     BEST,
     GROUPS,
@@ -27,7 +28,6 @@ from assay_sweep.summary import (
     print_results,
     write_results,
 )
-from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_analysis.objective import Objective
 from assay.check.report import Report
 from assay.compose.compose import Job
 from assay.errors import ConfigError, ProcessError
-from assay_sweep.journal import Journal
 from assay.record.run_record import Outcome
+from assay_analysis.journal import Journal
+from assay_analysis.objective import Objective
 from assay_sweep.definition import Policy
 from assay_sweep.launcher.launcher import Launcher
 from assay_sweep.scheduler import Scheduler, make_job_record

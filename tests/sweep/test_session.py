@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay_analysis.out_of_fold import FILE
 from assay.errors import AssayError, ConfigError
+from assay_analysis.out_of_fold import FILE
 from assay_serve.evaluate import evaluate
 from assay_sweep.session import resume_sweep, start_sweep
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 
-from assay_sweep.pruning import open_storage
 from assay.errors import ConfigError
+from assay_sweep.pruning import open_storage
 from assay_sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:

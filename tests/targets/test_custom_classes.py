@@ -15,9 +15,6 @@ from assay.assemble.node import build
 from assay.compose.hydra_node import SWEEP_PARTS
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
-from assay_sweep.definition import find_class, make_part
-from assay_sweep.launcher.launcher import Launcher
-from assay_sweep.search.search import Search
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
 from assay.targets.optional_packages import check_installed, install_command, require
 from assay.targets.resolve import (
@@ -32,6 +29,9 @@ from assay.targets.resolve import (
 from assay.targets.trust import KEY
 from assay.task.task import Task
 from assay.task.task_of import task_of
+from assay_sweep.definition import find_class, make_part
+from assay_sweep.launcher.launcher import Launcher
+from assay_sweep.search.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,17 +14,17 @@ from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # as above
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
-from assay.figure.figure import to_plotly
 from assay.metrics.recall_at_k import RecallAtK
 from assay.task.evaluator import bootstrapped, num_draws
 from assay.task.predictions import StoredPredictions
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import task_of
+from assay_report.draw import to_plotly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.figure.figure import Figure
+    from assay.figure import Figure
 
 
 def figures(made: StoredPredictions) -> dict[str, Figure]:

@@ -21,19 +21,19 @@ from torchmetrics.functional.classification import (
 )
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay_analysis.objective import format_score
-from assay_explain.listing import list_options
 from assay.data.spec import Spec
 from assay.errors import DataError
 from assay.model.autoencoder import Autoencoder
 from assay.model.mlp import MLP
 from assay.record import predictions_file
+from assay.record.scores import format_score
 from assay.run.train import train
 from assay.task.multitask import Multitask
 from assay.task.predictions import StoredPredictions
 from assay.task.reconstruction import Reconstruction, SelfSupervised
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import TASKS, task_of
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from pathlib import Path

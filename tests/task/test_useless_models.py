@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # it has no stubs
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
-from assay_lab.kept_predictions import warnings_of
+from assay.run.kept_predictions import warnings_of
 from assay.task.evaluator import class_warnings
 from assay.task.predictions import StoredPredictions
 

@@ -14,10 +14,10 @@ from tests.interrupting import Interrupt, outcome
 
 import assay
 from assay.compose.compose import compose
-from assay_explain.listing import list_options
 from assay.data.placement import Prepared
 from assay.errors import AssayError
 from assay.run.resume import resume
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from sklearn.linear_model import LinearRegression  # type: ignore[import-untyped
 from tests.suited_losses import SUITED_LOSSES
 
 import assay
-from assay_prove.prove import Prover
 from assay.compose.compose import compose, job_config
-from assay_explain.listing import list_options
 from assay.errors import ConfigError
+from assay_explain.listing import list_options
+from assay_prove.prove import Prover
 from assay_report.page import Cards
 from assay_report.run_page import run_page
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from assay_explain.listing import list_options
 from assay.errors import DeviceError
+from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.check.values import SEED, check_data_root, check_output_paths, check_values
 from assay.compose.compose import compose_job
-from assay_explain.origin import name_source
 from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
@@ -24,6 +23,7 @@ from assay.errors import AssayError, ConfigError, ProcessError, first_line
 from assay.quoting import reads_as_number
 from assay.record.run_directory import refuse_existing
 from assay.record.secrets import STRUCK, holds_secret, remember_secrets
+from assay.rooms import name_source
 from assay.targets.allowed_targets import check_targets
 from assay.targets.annotation import check_value
 from assay.targets.optional_packages import check_installed
@@ -32,10 +32,10 @@ from assay.targets.resolve import check_tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay_prove.prove import Prover
     from assay.check.report import Proof, Report
     from assay.compose.compose import Job
     from assay.config.tree import Entry
+    from assay_prove.prove import Prover
 
 
 Failure = tuple[int, "Sequence[str]", AssayError]

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from assay.figure.figure import Figure, Line
+from assay.figure import Figure, Line
 from assay.quoting import format_bytes, format_flops
 from assay.task.task_of import find_task
 from assay.terminal import single_line
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay_prove.step import Step
     from assay.terminal import Console
+    from assay_prove.step import Step
 
 
 @final

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from assay_analysis.objective import BASELINES
 from assay.assemble.trainer_options import is_distributed, is_stopped, is_unbounded
 from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
@@ -22,6 +21,7 @@ from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
 from assay.record.run_record import no_run_error
+from assay.record.scores import BASELINES
 from assay.targets.annotation import as_typed, check_value
 
 if TYPE_CHECKING:

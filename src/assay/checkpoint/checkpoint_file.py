@@ -21,11 +21,11 @@ import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 from omegaconf import OmegaConf
 
-from assay_cluster.shards import Shards, assemble, verify
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, open_atomic, sync_directory
 from assay.files.checksum import SUFFIX, content_sums, describe_damage, sum_path, write_sums
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
+from assay_cluster.shards import Shards, assemble, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable

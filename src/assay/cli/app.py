@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
+from assay.cli.check import check
 from assay.cli.documents import Problem, print_problem
-from assay_explain.verbs import check, configs, data, diff, explain, info
-from assay_lab.verbs import cache, profile, tune
-from assay_project.verbs import add, convert, new, schema
-from assay_report.verbs import best, compare, ls, report, rm
-from assay.cli.train import reproduce, resume, train, try_change
-from assay_serve.verbs import evaluate, export, predict
+from assay.cli.rm import rm
+from assay.cli.train import resume, train
 from assay.cli.verb import overrides_help, verb
 from assay.process import COLLECT
+from assay.rooms import entries, entry
 from assay.terminal import make_printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
 _START = """\b
 Start with:
@@ -35,19 +34,26 @@ Start with:
   assay train --help                 how to write overrides
 """
 
-_GROUPS: dict[str, Sequence[Callable[..., None]]] = {
-    "Train": (train, try_change, resume, reproduce),
-    "Look": (check, data, configs, explain, profile, tune, info, cache),
-    "Compare": (ls, compare, best, report, diff, rm),
-    "Use": (evaluate, predict, export),
-    "Project": (new, add, schema, convert),
+Verbs = Mapping[str, Mapping[str, Callable[..., None]]]
+"""Verbs by the title they stand under in `assay --help`, and by their name."""
+_TITLES = ("Train", "Look", "Compare", "Use", "Project")
+VERBS: Verbs = {
+    "Train": {"train": train, "resume": resume},
+    "Look": {"check": check},
+    "Compare": {"rm": rm},
 }
-_COMPOSING = (train, try_change, check, data, profile, tune)
-"""They take overrides of a whole config."""
 
 
-def _name_of(function: Callable[..., None]) -> str:
-    return {evaluate: "eval", try_change: "try"}.get(function, function.__name__)
+def _gather_verbs() -> dict[str, dict[str, Callable[..., None]]]:
+    gathered: dict[str, dict[str, Callable[..., None]]] = {title: {} for title in _TITLES}
+    added: list[Verbs] = entries("verbs")
+    for verbs in (VERBS, *added):
+        for title, named in verbs.items():
+            gathered.setdefault(title, {}).update(named)
+    return {title: named for title, named in gathered.items() if named}
+
+
+_GROUPS = _gather_verbs()
 
 
 @final
@@ -73,7 +79,7 @@ class _Verbs(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, verbs in _GROUPS.items():
             with formatter.section(title):
-                helps = {_name_of(verb): str(verb.__doc__).partition("\n")[0] for verb in verbs}
+                helps = {name: str(verb.__doc__).partition("\n")[0] for name, verb in verbs.items()}
                 formatter.write_dl([(f"{name:9}", text) for name, text in helps.items()])
 
     @contextmanager
@@ -121,9 +127,10 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _verb in chain.from_iterable(_GROUPS.values()):
-    _epilog = overrides_help() if _verb in _COMPOSING else None
-    app.command(_name_of(_verb), epilog=_epilog)(verb(_verb))
+for _named in _GROUPS.values():
+    for _name, _verb in _named.items():
+        _takes_overrides = "overrides" in inspect.signature(_verb).parameters and _name != "explain"
+        app.command(_name, epilog=overrides_help() if _takes_overrides else None)(verb(_verb))
 
 
 def main() -> None:
@@ -132,9 +139,8 @@ def main() -> None:
     make_printable()
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
-        from assay_explain.listing import shell_completion
-
-        shell_completion(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
+        complete = entry("completion", "-sc", "completion in the shell")
+        complete(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
         return
     try:
         app()

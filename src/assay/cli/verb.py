@@ -18,13 +18,14 @@ from assay.paths import CONF_DIR
 from assay.process import raise_on_signals
 from assay.quoting import quote_letters
 from assay.record.secrets import remember_secrets
+from assay.rooms import entry, name_source
 from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from assay.cli.documents import Document
-    from assay.figure.figure import Figure
+    from assay.figure import Figure
 
 
 _OVERRIDES = """\b
@@ -83,10 +84,10 @@ def overrides_help() -> str:
 
 def save_plot(figure: Figure, path: Path) -> None:
     """Draw a figure into the file of `--plot`."""
-    from assay.figure.figure import to_png
     from assay.files.atomic import write_bytes
 
-    image = to_png(figure, path.suffix.lstrip("."))
+    draw = entry("draw", "--plot", "a picture")
+    image = draw(figure, path.suffix.lstrip("."))
     with explain_write_errors(path, "--plot FILE writes it somewhere else"):
         write_bytes(path, image)
 
@@ -132,14 +133,8 @@ def report_errors(
     """Turn an error into one message and an exit code; with `debug`, let it through."""
     remember_secrets(overrides or [])
     with _print_error(debug), print_document(as_json, debug) as document, raise_on_signals(), _keep_ctrl_c():
-        try:
+        with name_source(overrides, config_dir) if overrides is not None else nullcontext():
             yield document
-        except ConfigError as error:
-            if overrides is not None:
-                from assay_explain.origin import locate
-
-                locate(error, overrides, config_dir)
-            raise
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay_explain.composition_error import composition_error
 from assay.compose.hydra_node import check_hydra
 from assay.compose.recipe import (
     DECIDE,
@@ -55,9 +54,10 @@ from assay.config.unread_keys import (
     interpolated_keys,
     is_read,
 )
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 from assay.paths import COMMAND_LINE, CONF_DIR, PROJECT, config_folders
 from assay.quoting import command
+from assay.rooms import entries
 from assay.targets.external_values import check_external_values, check_name, check_place, may_reach_out
 from assay.targets.objects import TARGET, name_of
 from assay.targets.trust import KEY, Trust, settle_trust, trust_for
@@ -138,7 +138,10 @@ def translate_errors(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError, TypeError, ValueError, OSError) as error:
-        raise composition_error(error, overrides, hydra.config_loader) from error
+        explained = [
+            explain(error, overrides, hydra.config_loader) for explain in entries("composition_help")
+        ]
+        raise (explained or [ConfigError(first_line(error))])[0] from error
 
 
 def complete(
@@ -484,3 +487,14 @@ def _apply_plain_values(template: _Template, values: Sequence[Override]) -> dict
             return None
         inner[parts[-1]] = value
     return config
+
+
+def print_info(words: Sequence[str], config_dir: Path | None) -> None:
+    """Print what Hydra's `--info` prints of how a config is composed."""
+    kinds = [word for word in words if "=" not in word and not word.startswith("~")]
+    typed = [word for word in words if word not in kinds]
+    kind = kinds[-1] if kinds else "all"
+    with loader(config_dir) as hydra:
+        trust_for(hydra, typed)
+        with translate_errors(hydra, typed):
+            hydra.show_info(kind, PRIMARY, strip_plus(typed))

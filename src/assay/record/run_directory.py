@@ -15,7 +15,6 @@ from assay.errors import AssayError, explain_write_errors
 from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
 from assay.files.checksum import digest_of, is_yaml_intact, sha256
 from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, read_whole
-from assay_sweep.journal import FILE as JOURNAL
 from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import FILE, RunRecord
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+JOURNAL = "journal.jsonl"
+"""Of a sweep, in its directory."""
 _FILES = (*TEXTS, "metrics.csv", *RESULTS)
 
 

@@ -23,7 +23,6 @@ from omegaconf import open_dict
 from assay.assemble.assembly import notes_on_hyper_parameters, notes_on_parts
 from assay.assemble.node import score_directions, score_shares
 from assay.assemble.trainer_options import is_sharded
-from assay_sweep.pruning import Pruned
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
 from assay.errors import AssayError, NonFiniteError
@@ -38,11 +37,12 @@ from assay.record.log_file import FILE, log_file
 from assay.record.run_directory import hash_files
 from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
-from assay_lab import kept_predictions
-from assay_lab.after_test import add_baseline, add_threshold
-from assay_serve.encoder_file import write_encoder
+from assay.run import kept_predictions
 from assay.run.result import print_and_log, print_start
 from assay.task.task_of import task_of
+from assay_lab.after_test import add_baseline, add_threshold
+from assay_serve.encoder_file import write_encoder
+from assay_sweep.pruning import Pruned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

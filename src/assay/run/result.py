@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
-from assay_analysis.objective import describe_baseline, describe_threshold, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import command, pluralize, repeat_command
 from assay.record.run_record import RunRecord, exit_code
+from assay.record.scores import describe_baseline, describe_threshold, format_score
 from assay.targets.objects import provide_objects
 from assay.task.classification import Binary
 from assay.task.task_of import find_task, task_of

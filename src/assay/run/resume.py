@@ -33,7 +33,6 @@ from assay.record.run_directory import remove_unfinished_files
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
-from assay_cluster.gang import Plan, run_together
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
 from assay.run.train import begin_segment, follow, prove, result_of, run_parts, write_run
 from assay.targets.allowed_targets import read_trusted_packages
@@ -41,6 +40,7 @@ from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console
+from assay_cluster.gang import Plan, run_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
     from assay.assemble.assembly import Assembly
-    from assay_cluster.gang import Gang
     from assay.run.result import RunResult
+    from assay_cluster.gang import Gang
     from assay_cluster.world import World
 
 

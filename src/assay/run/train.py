@@ -26,11 +26,8 @@ from assay.assemble.model import check_declared
 from assay.assemble.node import build
 from assay.assemble.trainer import check_distinct_state_keys, gpu_names, silence_lightning
 from assay.assemble.trainer_options import RUN_ID, num_local_processes
-from assay_sweep.pruning import Pruned, Pruning
 from assay.check.checker import Checker, check_job
-from assay_prove.prove import Prover
 from assay.checkpoint.checkpoint_file import weights_sha256
-from assay_explain.origin import name_source
 from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
 from assay.errors import AssayError, ConfigError, explain_write_errors
 from assay.files.atomic import write_text
@@ -45,6 +42,7 @@ from assay.record.run_directory import create_run_directory, refuse_existing, re
 from assay.record.run_lock import lock_run
 from assay.record.run_record import TRIAL, RunRecord, now, signal_name
 from assay.record.secrets import redact_tree
+from assay.rooms import name_source
 from assay.run.execute import (
     execute,
     fit_and_test,
@@ -53,12 +51,14 @@ from assay.run.execute import (
     stop_on_signals,
     use_threads,
 )
-from assay_cluster.gang import Failure, Gang, Plan, run_together
 from assay.run.result import RunResult, print_warnings
 from assay.run.saved_config import interpolations, read_config
-from assay_cluster.world import GANG, QUIET, World, find_world, interface_towards
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import TARGET, current_objects, kind_of, object_kinds, placeholder, provide_objects
+from assay_cluster.gang import Failure, Gang, Plan, run_together
+from assay_cluster.world import GANG, QUIET, World, find_world, interface_towards
+from assay_prove.prove import Prover
+from assay_sweep.pruning import Pruned, Pruning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

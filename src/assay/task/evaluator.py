@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.figure.figure import Figure
+    from assay.figure import Figure
     from assay.task.predictions import StoredPredictions
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure.figure import Figure
+    from assay.figure import Figure
     from assay.task.evaluator import Score
     from assay.task.predictions import Head, Kind, Predictions, StoredPredictions
 

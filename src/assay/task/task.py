@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from assay.figure.figure import Figure
+    from assay.figure import Figure
     from assay.task.evaluator import Evaluator, Score
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 

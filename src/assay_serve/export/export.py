@@ -24,6 +24,9 @@ from assay.data.tabular.table_encoder import category_texts
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
+from assay.targets.external_values import check_addresses
+from assay.targets.optional_packages import require
+from assay.targets.trust import trust
 from assay_lab.after_test import set_threshold
 from assay_serve.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay_serve.export.exportable import (
@@ -36,9 +39,6 @@ from assay_serve.export.exportable import (
     unknown_code,
 )
 from assay_serve.export.model_card import MARK, Agreement, Exported, describe, model_card
-from assay.targets.external_values import check_addresses
-from assay.targets.optional_packages import require
-from assay.targets.trust import trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

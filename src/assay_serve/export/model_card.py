@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
-from assay_analysis.objective import describe_threshold, format_score
 from assay.data.tokenizer import PAD
 from assay.quoting import command
+from assay.record.scores import describe_threshold, format_score
+from assay.terminal import escape_markdown, printable
 from assay_serve.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay_serve.export.exportable import NO_CLASS, missing_numbers
-from assay.terminal import escape_markdown, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

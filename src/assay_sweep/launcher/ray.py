@@ -16,10 +16,10 @@ from typing_extensions import override
 from assay.errors import AssayError, ProcessError, first_line
 from assay.process import keep_handlers
 from assay.record.run_lock import is_written
+from assay.targets.optional_packages import require
 from assay_sweep.job_spec import outcome_of_lost_job
 from assay_sweep.launcher.launcher import LEAVE, Count, Launcher, NumJobs, Threads
 from assay_sweep.worker.fork_client import ClusterWorker
-from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

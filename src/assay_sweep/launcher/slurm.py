@@ -20,11 +20,11 @@ from assay.files.atomic import write_text
 from assay.process import handle_signals
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome
+from assay.targets.optional_packages import require
 from assay_cluster.world import GANG, find_world
 from assay_sweep.job_spec import JobSpec, outcome_of_lost_job
 from assay_sweep.launcher.launcher import Count, Launcher, Threads
 from assay_sweep.worker.fork_client import ClusterWorker
-from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Collection

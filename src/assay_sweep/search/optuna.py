@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from typing_extensions import override
 
+from assay.errors import ConfigError, describe_error
+from assay.targets.optional_packages import require
 from assay_analysis.objective import read_objectives
 from assay_sweep.pruning import STUDY, build_part, open_storage, quiet_optuna
-from assay.errors import ConfigError, describe_error
 from assay_sweep.search.search import Choice, Count, Proposal, Search, read_space
-from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import optuna
     from hydra.core.config_loader import ConfigLoader
 
-    from assay_analysis.objective import Objective
     from assay.record.run_record import Outcome
+    from assay_analysis.objective import Objective
     from assay_sweep.search.search import Dimension, Known
 
 FILE = "study.log"

@@ -17,11 +17,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Sweep
 from hydra.errors import HydraException
 
-from assay_analysis.run import flatten
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import as_override
 from assay.config.serialize import REPETITIONS
 from assay.errors import ConfigError, first_line
+from assay_analysis.run import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

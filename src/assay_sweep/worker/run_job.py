@@ -27,8 +27,8 @@ from assay_sweep.job_spec import TIMED_OUT, timeout_outcome
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from assay_cluster.gang import Gang
     from assay.run.result import RunResult
+    from assay_cluster.gang import Gang
     from assay_sweep.job_spec import JobSpec
 
 _GIGABYTE = 1 << 30
@@ -139,9 +139,9 @@ def _prepare(job_spec: JobSpec) -> None:
 def _run(job_spec: JobSpec) -> RunResult | int:
     """Run a job, or go on with it; as one of several nodes' processes together with the others."""
     from assay.config.serialize import from_text
-    from assay_cluster.gang import Plan, run_together
     from assay.run.train import follow
     from assay.targets.allowed_targets import read_trusted_packages
+    from assay_cluster.gang import Plan, run_together
 
     config = from_text(job_spec.config)
     world = take_world()

@@ -31,8 +31,8 @@ from tests.check.hostile.cases import (
 )
 
 from assay.files.checksum import seal_json, seal_yaml
-from assay_sweep.journal import VERSION
 from assay.record.run_record import RunRecord
+from assay_analysis.journal import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

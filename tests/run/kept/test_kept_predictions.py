@@ -19,7 +19,7 @@ from tests.conftest import unchanged_process
 from assay.data.batch_order import BatchOrder
 from assay.record import predictions_file
 from assay.record.run_directory import find_changed_files
-from assay_lab.kept_predictions import KeepPredictions
+from assay.run.kept_predictions import KeepPredictions
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from tests.mounting import room_for
 
 from assay.errors import AssayError, ConfigError
-from assay_serve.predict import SUFFIXES, as_table, open_predictions
 from assay.task.predictions import MaskPredictions
 from assay.terminal import Console
+from assay_serve.predict import SUFFIXES, as_table, open_predictions
 
 if TYPE_CHECKING:
     from pathlib import Path

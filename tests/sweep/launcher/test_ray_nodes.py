@@ -23,7 +23,7 @@ from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 from assay.cli.documents import Problem
 from assay.errors import AssayError, ProcessError
 from assay.process import keep_handlers
-from assay_sweep.journal import Journal
+from assay_analysis.journal import Journal
 from assay_sweep.launcher import ray as ray_launcher
 from assay_sweep.launcher.ray import RayLauncher
 

@@ -25,8 +25,8 @@ from tests.sweep.launcher.shared import (
 )
 
 from assay.errors import ConfigError
-from assay_sweep.journal import Journal
 from assay.record.run_record import RunRecord
+from assay_analysis.journal import Journal
 from assay_sweep.definition import make_part
 from assay_sweep.job_spec import JobSpec
 from assay_sweep.launcher.serial import SerialLauncher

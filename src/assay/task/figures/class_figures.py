@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from typing_extensions import override
 
-from assay.figure.figure import Bars, Figure, Heatmap, Line
+from assay.figure import Bars, Figure, Heatmap, Line
 from assay.task.evaluator import (
     FEWEST,
     FEWEST_OTHERS,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from typing_extensions import override
 
-from assay.figure.figure import Bars, Figure, Line, Points
+from assay.figure import Bars, Figure, Line, Points
 from assay.quoting import format_number
 from assay.task.evaluator import (
     FEWEST,

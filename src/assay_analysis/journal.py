@@ -14,6 +14,7 @@ import msgspec
 from assay.errors import AssayError, explain_write_errors
 from assay.files.atomic import Output, sync_directory
 from assay.files.symlinks import check_links, open_append, read_whole
+from assay.record.run_directory import JOURNAL
 from assay.record.run_record import Outcome, Status, from_json_numbers, to_json_numbers
 from assay.record.secrets import redact_tree
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-FILE = "journal.jsonl"
 VERSION = 1
 _OF_JOB = ("number", "fingerprint", "overrides", "token", "seed")
 """What a job is; all else is what has happened to it."""
@@ -71,7 +71,7 @@ class Journal:
     def create(cls, directory: Path, **header: Any) -> Journal:
         """Begin the journal of a new sweep."""
         refuse_existing(directory)
-        journal = cls(directory / FILE)
+        journal = cls(directory / JOURNAL)
         with explain_write_errors(f"the sweep's directory {directory}", "hydra.sweep.dir=SOMEWHERE/ELSE"):
             check_links(directory)
             directory.mkdir(parents=True, exist_ok=True)
@@ -82,11 +82,11 @@ class Journal:
     @classmethod
     def open(cls, directory: Path, *, repair: bool = True) -> Journal:
         """Read a journal; half a line at its end is cut off."""
-        path = directory / FILE
+        path = directory / JOURNAL
         try:
             lines = read_lines(path, repair=repair)
         except OSError as error:
-            raise AssayError(f"{directory} is not a sweep: it has no {FILE}") from error
+            raise AssayError(f"{directory} is not a sweep: it has no {JOURNAL}") from error
         journal = cls(path)
         for number, line in enumerate(lines, 1):
             try:
@@ -209,7 +209,7 @@ def read_lines(path: Path, *, repair: bool) -> list[bytes]:
 
 def refuse_existing(directory: Path) -> None:
     """Refuse a directory that holds a sweep, before any work is done for the new one."""
-    if (directory / FILE).exists():
+    if (directory / JOURNAL).exists():
         raise AssayError(
             f"{directory} already holds a sweep",
             hint=f"assay resume {shlex.quote(str(directory))}, or choose another hydra.sweep.dir",

@@ -1,0 +1,78 @@
+"""How scores are written: shares in per cent, thresholds and baselines in words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from assay.quoting import format_number
+
+_SHARES = re.compile(
+    r"(?<![a-z])"
+    r"(accuracy|precision|recall|f1|auroc|specificity|sensitivity|iou|dice|exact match|one_nn)"
+    r"(?![a-z])"
+)
+_NO_SHARE = re.compile(r"(loss|error|mae|mse|rmse|seconds)$")
+_STAGES = ("train/", "val/", "test/")
+Shares = Mapping[str, bool]
+"""Whether a score is a share of a whole, by its name without its subset, as a record says it."""
+
+
+def format_score(name: str, value: float, shares: Shares | None = None) -> str:
+    """One score: a share in per cent, the rest with four significant digits or more."""
+    if math.isnan(value) and not _NO_SHARE.search(name):
+        return "undefined"
+    return f"{100 * value:.2f} %" if is_percent(name, value, shares) else format_number(value)
+
+
+def is_share(name: str, shares: Shares | None = None) -> bool:
+    """Whether a score is a share of a whole: as its metric says it, and where none does, by its name."""
+    bare = name.partition("/")[2] if name.startswith(_STAGES) else name
+    if shares and bare in shares:
+        return shares[bare]
+    score = bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]  # a class may be called anything
+    return bool(_SHARES.search(score)) and not _NO_SHARE.search(score)
+
+
+def is_percent(name: str, value: float, shares: Shares | None = None) -> bool:
+    """Whether a score is written in per cent: a share that lies between 0 and 1."""
+    return is_share(name, shares) and not (value < 0 or value > 1)
+
+
+BASELINES = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")
+"""What can be asked for, beside `auto` and `none`."""
+
+
+def describe_threshold(threshold: Mapping[str, Any]) -> str:
+    """From which probability on the second class is predicted, why, and what that does."""
+    scores = [
+        f"{name} {format_score(name, threshold[name])}"
+        for name in ("precision", "recall", "f1")
+        if name in threshold
+    ]
+    words = f"{threshold['value']:.4g}, {threshold.get('chosen', 'by F1 on validation')}"
+    if not scores:
+        return f"{words}, for {threshold['class']!r}"
+    return f"{words}: {', '.join(scores)} of {threshold['class']!r} on {threshold.get('subset', 'the test')}"
+
+
+def describe_baseline(baseline: Mapping[str, Any]) -> str:
+    """Describe a record's baseline in words.
+
+    >>> describe_baseline({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,
+    ...     "difference": -0.014, "noise": 0.003, "ahead": "baseline"})
+    'gradient boosting 92.80 % accuracy: ahead of this run by 1.40, more than its noise'
+    """
+    scale = 1 if baseline["score"] == "r2" else 100
+    value = format_score(baseline["score"], baseline["value"])
+    score = baseline["score"].replace("_", " ")
+    by = abs(scale * baseline["difference"])
+    digits = f"{by:.2f}" if scale == 100 else f"{by:.3f}"
+    who = f"{baseline['name'].replace('_', ' ')} {value} {'R²' if score == 'r2' else score}"
+    if not float(digits):
+        return f"{who}: the same as this run"
+    side = "behind" if baseline["difference"] > 0 else "ahead of"
+    noise = "more than its noise" if baseline["ahead"] else "within its noise"
+    return f"{who}: {side} this run by {digits}, {noise}"

@@ -1,0 +1,91 @@
+"""The rooms beside the core, and the entries by which they, and packages of others, add to it.
+
+The core imports no room. It asks for an entry by its kind, and does without what is not installed.
+"""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal
+
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+Kind = Literal[
+    "verbs",
+    "after_test",
+    "callbacks",
+    "completion",
+    "composition_help",
+    "draw",
+    "error_help",
+    "multirun",
+    "prove",
+    "world",
+]
+"""What is added; `docs/plugins.md` says what each kind of object is."""
+
+_BUILT_IN: dict[Kind, tuple[str, ...]] = {
+    "verbs": (
+        "assay_lab.verbs:VERBS",
+        "assay_report.verbs:VERBS",
+        "assay_explain.verbs:VERBS",
+        "assay_serve.verbs:VERBS",
+        "assay_project.verbs:VERBS",
+    ),
+    "after_test": (
+        "assay_lab.after_test:choose_threshold",
+        "assay_lab.after_test:score_baseline",
+    ),
+    "callbacks": ("assay_sweep.pruning:make_pruning",),
+    "completion": ("assay_explain.listing:shell_completion",),
+    "composition_help": ("assay_explain.composition_error:composition_error",),
+    "draw": ("assay_report.draw:to_png",),
+    "error_help": ("assay_explain.origin:locate",),
+    "multirun": ("assay_sweep.multirun",),
+    "prove": ("assay_prove.prove:Prover",),
+    "world": ("assay_cluster.world",),
+}
+ROOMS = tuple(
+    f"assay_{name}"
+    for name in ("analysis", "cluster", "explain", "lab", "project", "prove", "report", "serve", "sweep")
+)
+"""Packages of the built-in rooms."""
+
+
+@functools.cache
+def entries(kind: Kind) -> list[Any]:
+    """Every object of a kind: those of the rooms that are installed, then those of entry points `assay.KIND`."""
+    built_in = [resolve_name(name) for name in _BUILT_IN.get(kind, ()) if find_spec(name.partition(".")[0])]
+    return [*built_in, *(point.load() for point in entry_points(group=f"assay.{kind}"))]
+
+
+def entry(kind: Kind, key: str, what: str) -> Any:
+    """The last object of a kind.
+
+    Raises:
+        ConfigError: There is none; `what` needs it.
+    """
+    found = entries(kind)
+    if not found:
+        room = next((name.partition(".")[0] for name in _BUILT_IN.get(kind, ())), "a package that adds it")
+        raise ConfigError(f"{what} needs {room}, which is not installed", key=key, hint="pip install assay")
+    return found[-1]
+
+
+@contextmanager
+def name_source(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
+    """Add to every `ConfigError` that leaves this block what rooms know of it, such as the file of its key."""
+    try:
+        yield
+    except ConfigError as error:
+        for add_help in entries("error_help"):
+            add_help(error, overrides, config_dir)
+        raise
