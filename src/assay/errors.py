@@ -87,6 +87,10 @@ class DeviceError(AssayError):
     """This machine does not have the device or the precision that was asked for."""
 
 
+class Pruned(Exception):  # noqa: N818 - it is not an error
+    """A callback has ended the run because it is not worth going on; the message says why."""
+
+
 class NonFiniteError(AssayError):
     """A loss, gradient, weight or metric has become NaN or infinite."""
 

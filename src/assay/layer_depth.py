@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Iterator
 
 _NUMBERED = re.compile(r"\d[a-z]?$")
 """The end of a layer's name: `layer3`, `blocks.0`, and Inception's `Mixed_5b`."""
@@ -51,3 +53,14 @@ def _layer(name: str) -> str | None:
         if _NUMBERED.search(part):
             return ".".join(parts[:length])
     return None
+
+
+def repeated_blocks(model: nn.Module) -> Iterator[nn.Module]:
+    """The parts of which a list or sequence holds several of one class, the outermost ones."""
+    parts = list(model.children())
+    kinds = [type(part) for part in parts] if isinstance(model, nn.ModuleList | nn.Sequential) else []
+    for part in parts:
+        if kinds.count(type(part)) > 1 and next(part.parameters(), None) is not None:
+            yield part
+        else:
+            yield from repeated_blocks(part)

@@ -27,16 +27,18 @@ Kind = Literal[
     "draw",
     "error_help",
     "multirun",
+    "processes",
     "prove",
+    "shards",
     "world",
 ]
 """What is added; `docs/plugins.md` says what each kind of object is."""
 
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "verbs": (
-        "assay_lab.verbs:VERBS",
         "assay_report.verbs:VERBS",
         "assay_explain.verbs:VERBS",
+        "assay_lab.verbs:VERBS",
         "assay_serve.verbs:VERBS",
         "assay_project.verbs:VERBS",
     ),
@@ -51,7 +53,9 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "error_help": ("assay_explain.origin:locate",),
     "multirun": ("assay_sweep.multirun",),
     "prove": ("assay_prove.prove:Prover",),
-    "world": ("assay_cluster.world",),
+    "processes": ("assay_cluster.processes",),
+    "shards": ("assay_cluster.shards",),
+    "world": ("assay_cluster.world:take_world",),
 }
 ROOMS = tuple(
     f"assay_{name}"
@@ -62,7 +66,7 @@ ROOMS = tuple(
 
 @functools.cache
 def entries(kind: Kind) -> list[Any]:
-    """Every object of a kind: those of the rooms that are installed, then those of entry points `assay.KIND`."""
+    """Every object of a kind: of the installed rooms, then of the entry points `assay.KIND`."""
     built_in = [resolve_name(name) for name in _BUILT_IN.get(kind, ()) if find_spec(name.partition(".")[0])]
     return [*built_in, *(point.load() for point in entry_points(group=f"assay.{kind}"))]
 
@@ -82,7 +86,7 @@ def entry(kind: Kind, key: str, what: str) -> Any:
 
 @contextmanager
 def name_source(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
-    """Add to every `ConfigError` that leaves this block what rooms know of it, such as the file of its key."""
+    """Add to each `ConfigError` that leaves this block what rooms know of it, such as its file."""
     try:
         yield
     except ConfigError as error:

@@ -26,11 +26,12 @@ from typing_extensions import override
 
 from assay.checkpoint.checkpoint_file import load_verified
 from assay.errors import AssayError, ConfigError
+from assay.layer_depth import repeated_blocks
 from assay_cluster.shard_writer import ShardWriter
 from assay_cluster.shards import Part, Shards, fill, read, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import lightning as L
     from torch.distributed.device_mesh import DeviceMesh
@@ -242,17 +243,6 @@ class Sharding:
         saved = model.state_dict().keys()
         if buffers := [buffer for name, buffer in model.named_buffers() if name in saved]:
             model.register_forward_pre_hook(partial(_broadcast_buffers, buffers))
-
-
-def repeated_blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """The parts of which a list or sequence holds several of one class, the outermost ones."""
-    parts = list(model.children())
-    kinds = [type(part) for part in parts] if isinstance(model, nn.ModuleList | nn.Sequential) else []
-    for part in parts:
-        if kinds.count(type(part)) > 1 and next(part.parameters(), None) is not None:
-            yield part
-        else:
-            yield from repeated_blocks(part)
 
 
 def _is_batch_norm(part: nn.Module) -> bool:

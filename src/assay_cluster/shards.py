@@ -164,6 +164,13 @@ def assemble(checkpoint: dict[str, Any], path: Path, keys: tuple[str, ...] = ())
     return filled
 
 
+def verify_shards(checkpoint: Mapping[str, Any], path: Path) -> None:
+    """Refuse a checkpoint whose shards are not all there as they were written."""
+    shards = Shards.of(checkpoint, path)
+    if shards is not None:
+        verify(path, shards)
+
+
 def verify(path: Path, shards: Shards, rank: int = 0, world_size: int = 1) -> None:
     """Refuse shards that are not all there as they were written; several processes share the work."""
     folder = path.resolve().parent / shards.folder

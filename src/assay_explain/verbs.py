@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides
+from assay.cli.verb import ConfigDir, Overrides  # noqa: TC001 - as above
 
 
 def configs(

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from assay.assemble.assembly import Assembly
     from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
+    from assay.run.predictor import Predictor
     from assay.task.predictions import StoredPredictions
-    from assay_serve.predictor import Predictor
 
     Score = Callable[[Any, Any], float]
 
@@ -61,7 +61,7 @@ _DRAWS = 100
 _PERFECT = 0.999
 
 
-def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+def choose_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
     module = assembly.module
     data = assembly.datamodule
@@ -133,7 +133,7 @@ def set_threshold(predictor: Predictor, value: float) -> None:
     predictor.use_threshold(value, {"chosen": "as typed"})
 
 
-def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+def score_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record what a simple model scores on the samples that the run was tested on."""
     requested = assembly.config.get("baseline") or "none"
     data = assembly.datamodule

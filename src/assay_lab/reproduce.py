@@ -31,12 +31,12 @@ from assay.record.provenance import (
 )
 from assay.record.run_directory import find_changed_files
 from assay.record.run_record import RunRecord, exit_code_of
-from assay.run.child_process import CODE, REFUSED
 from assay.run.saved_config import load_checked_config
 from assay.targets.objects import missing_object_error
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
 from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
+from assay_lab.run_again import CODE, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,7 +227,7 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
 
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [sys.executable, "-P", "-m", "assay.run.child_process", "again"]
+    command = [sys.executable, "-P", "-m", "assay_lab.run_again"]
     (code,), signal = run_children([([*command, str(run_dir), str(again), *trusted], environment)])
     if signal:
         stopped = AssayError(f"stopped by {signal}")

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from torch import nn
 
+    from assay.check.report import Memory
     from assay.torch_internals import FakeTensorMode
-    from assay_prove.step import Batch, Memory
+    from assay_prove.step import Batch
 
 
 _PRECISIONS = ("32-true", "32", "bf16-mixed", "bf16", "bf16-true")

@@ -20,6 +20,7 @@ from assay.assemble.assembly import assemble_module
 from assay.assemble.model import build_model
 from assay.assemble.node import build
 from assay.assemble.trainer_options import world_size
+from assay.check.report import Memory, Step
 from assay.config.unread_keys import OUR_DATA
 from assay.data.batch_order import should_drop_last
 from assay.data.normalize import TargetScale
@@ -244,45 +245,6 @@ class Batch:
     def of_size(self, rows: int) -> Batch:
         """Such a batch of another size."""
         return replace(self, inputs=(rows, *self.inputs[1:]), targets=(rows, *self.targets[1:]))
-
-
-@final
-@dataclass(frozen=True)
-class Memory:
-    """Bytes on the device at the fullest moment of a step.
-
-    Attributes:
-        weights: Parameters and buffers.
-        gradients: One for each trainable parameter.
-        optimizer: What the optimizer keeps.
-        activations: What is left of the peak: outputs kept for the backward pass, and passing values.
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-
-    @property
-    def peak(self) -> int:
-        """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations
-
-
-@final
-@dataclass(frozen=True)
-class Step:
-    """What a step comes to.
-
-    Attributes:
-        outputs: Shape of the model's outputs.
-        flops: Of forward and backward of one batch, counting a multiplication and an addition as two.
-        memory: At its peak, which is the sum of its parts.
-    """
-
-    outputs: tuple[int, ...]
-    flops: int
-    memory: Memory
 
 
 class StepError(Exception):

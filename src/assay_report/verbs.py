@@ -309,7 +309,34 @@ def info(document: Document) -> None:
             console.print(f"  {name:<14} {value}", markup=False)
 
 
+def rm(
+    document: Document,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove runs for good; asks first, never one that runs."""
+    from assay.record.run_directory import check_removable, remove_run
+
+    directories = [check_removable(run) for run in runs]
+    for directory in directories:
+        in_sweep = (directory.parent / "journal.jsonl").is_file()
+        note = "  (a job of a sweep, whose journal still counts it)" if in_sweep else ""
+        typer.echo(single_line(f"{directory}{note}"), err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise AssayError(
+                "cannot ask for confirmation: standard input is not a terminal", hint="assay rm --yes RUN"
+            )
+        if not typer.confirm(
+            f"Remove {len(directories)} run{'s' * (len(directories) > 1)} for good?", err=True
+        ):
+            raise AssayError("nothing was removed")
+    for directory in directories:
+        remove_run(directory)
+    document.say("rm", {"runs": directories})
+
+
 VERBS = {
     "Look": {"data": data, "info": info},
-    "Compare": {"ls": ls, "compare": compare, "best": best, "report": report, "diff": diff},
+    "Compare": {"ls": ls, "compare": compare, "best": best, "report": report, "diff": diff, "rm": rm},
 }

@@ -35,8 +35,10 @@ from assay.record import predictions_file
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now, to_json_numbers
 from assay.record.secrets import redact_tree
+from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
 from assay.run.kept_predictions import collect_predictions, predictions_of, warnings_of
+from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, source_info
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
@@ -45,8 +47,6 @@ from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
 from assay.task.task_of import task_of
 from assay_lab.after_test import describe_scores
-from assay_serve.encoder_file import read_encoder
-from assay_serve.predictor import checkpoint_path, explain_misfit, read_weights, source_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,10 +22,10 @@ from assay.files.atomic import write_together
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import format_number, pluralize, spreadsheet_frame, to_utf8
 from assay.record.scores import describe_threshold
+from assay.run.preprocess import blocks
 from assay.task.language_modelling import Sampling
 from assay.task.predictions import MOST_COLUMNS
 from assay.terminal import printable
-from assay_serve.preprocess import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.run.predictor import Predictor
+    from assay.run.preprocess import Block, Preprocess
     from assay.task.predictions import Predictions
-    from assay_serve.predictor import Predictor
-    from assay_serve.preprocess import Block, Preprocess
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 

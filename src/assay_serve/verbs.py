@@ -137,11 +137,11 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         wanted = f"expected an int > 0 or auto, got {batch_size}"
         raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
     with show_loading():
+        from assay.run.predictor import read_predictor
         from assay.task.language_modelling import Sampling
         from assay_lab.after_test import set_threshold
         from assay_serve.predict import check_name, check_prompts
         from assay_serve.predict import predict as predict_inputs
-        from assay_serve.predictor import read_predictor
 
         if out is not None:
             check_name(out)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import math
+import os
 import sys
 import warnings
 from collections.abc import Mapping
@@ -15,7 +17,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
-from assay.errors import AssayError, describe_error, write_failure
+from assay.errors import AssayError, Pruned, describe_error, write_failure
+from assay.record.run_record import TRIAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +32,9 @@ log = logging.getLogger("assay")
 _TRAIN = "train/"
 
 
-class Pruned(Exception):  # noqa: N818 - it is not an error
-    """The pruner of the study ended the run."""
-
-    def __init__(self, monitor: str, value: float, where: str) -> None:
-        super().__init__(f"pruned at {where}: {monitor} was {value:.6g}")
+def make_pruning() -> Pruning | None:
+    """The callback of a run that is a trial of a study; None for any other run."""
+    return Pruning(**json.loads(os.environ[TRIAL])) if TRIAL in os.environ else None
 
 
 @final
@@ -97,7 +98,7 @@ class Pruning(Callback):
             ends = trainer.strategy.broadcast(ends)
         if ends:
             where = f"epoch {epoch + 1}" if by_epoch else f"step {trainer.global_step}"
-            self._end = Pruned(self.monitor, value, where)
+            self._end = Pruned(f"pruned at {where}: {self.monitor} was {value:.6g}")
 
     def _should_prune(self, value: float, step: int) -> bool:
         if self._unreachable:

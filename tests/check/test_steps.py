@@ -19,6 +19,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
 from assay.assemble.run_length import RunLength
+from assay.check.report import Memory
 from assay.check.values import LIMITS
 from assay.compose.compose import compose, job_config
 from assay.compose.recipe import settle_recipe
@@ -27,7 +28,7 @@ from assay.errors import ConfigError
 from assay_explain.listing import list_options
 from assay_prove.optimization import Curve, follow_lr, lr_curve, unfinished_schedule_warnings
 from assay_prove.prove import Prover
-from assay_prove.step import Memory, batch_sizes, check_capacity
+from assay_prove.step import batch_sizes, check_capacity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

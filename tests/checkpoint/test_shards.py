@@ -21,9 +21,9 @@ from assay.checkpoint import checkpoint_file
 from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint, read_checkpoint, write
 from assay.errors import AssayError
 from assay.files.checksum import seal_json
+from assay.run.predictor import read_weights
 from assay_cluster import shard_writer
 from assay_cluster.shard_writer import ShardWriter
-from assay_serve.predictor import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

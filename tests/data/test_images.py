@@ -34,7 +34,7 @@ from assay.data.picture_cache import FileScan, read_bytes, scan_images
 from assay.data.samples import Samples, Stream
 from assay.data.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import DataError
-from assay_serve.preprocess import Preprocess
+from assay.run.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from tests.interrupting import STATE, digest, outcome
 
 import assay
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
+from assay.run.predictor import read_weights
 from assay_serve.evaluate import evaluate
-from assay_serve.predictor import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from tests.forks import Forks
 
 from assay.checkpoint.checkpoint_file import find_newest_checkpoint
 from assay.record.run_directory import remove_unfinished_files
-from assay_serve.predictor import read_weights
+from assay.run.predictor import read_weights
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from assay.record.run_record import RunRecord
-from assay.run.child_process import run_again
 from assay.run.resume import resume
 from assay_lab import reproduce as reproduce_module
+from assay_lab.run_again import run_again
 
 if TYPE_CHECKING:
     from pathlib import Path

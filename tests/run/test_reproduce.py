@@ -26,8 +26,8 @@ from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
 from assay.files.checksum import seal_json, seal_yaml
 from assay.record.run_record import RunRecord
-from assay.run.child_process import _check_origin
 from assay_lab.reproduce import Reproduction, causes, differences, first_value, reproduce
+from assay_lab.run_again import _check_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -309,7 +309,7 @@ def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_pat
         while not forks.has_ended() and not children:
             for one in psutil.Process(forks.pid).children(recursive=True):
                 with suppress(psutil.Error):  # git has ended
-                    children += [one] if "assay.run.child_process" in one.cmdline() else []
+                    children += [one] if "assay_lab.run_again" in one.cmdline() else []
             time.sleep(0.01)
         [command] = psutil.Process(forks.pid).children()
         command.send_signal(getattr(signal, name))

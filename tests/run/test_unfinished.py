@@ -15,11 +15,11 @@ from tests.conftest import unchanged_process
 
 import assay
 from assay.record.run_record import RunRecord
+from assay.run.predictor import checkpoint_path, read_predictor
 from assay.run.saved_config import describe_ending
 from assay_serve.evaluate import evaluate
 from assay_serve.export.export import export
 from assay_serve.predict import predict
-from assay_serve.predictor import checkpoint_path, read_predictor
 
 if TYPE_CHECKING:
     from pathlib import Path

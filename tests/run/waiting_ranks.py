@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from assay import process
-from assay.run.train import launch
 from assay_cluster.gang import Gang
+from assay_cluster.processes import launch
 from assay_cluster.world import World
 
 RANK = """import os, pathlib, signal, socket, sys, time

@@ -54,7 +54,7 @@ def nested(key: str, target: Any) -> Any:
         *("torch.load", "torch.hub.load", "torch.os.system", "torch.nn", "torch", "numpy.load"),
         *("joblib.load", "pandas.read_pickle", "hydra.utils.get_method"),
         *("lightning.pytorch.cli.LightningCLI", "lightning.fabric.utilities.cloud_io._load"),
-        *("assay.run.train.train", "assay_serve.predictor.load", "assay.cli.app.main"),
+        *("assay.run.train.train", "assay.run.predictor.load", "assay.cli.app.main"),
         *("assay.files.atomic.write_text", "torch.nn.modules._functions.x"),
         *("torch.nn.Linear.__init__", "torch.nn..Linear", ".torch.nn.Linear", "torch.nn.Linear()"),
         *("torch.nn.Lıneаr", "torch/nn/Linear", "Net", "my_project.Net"),

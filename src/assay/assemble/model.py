@@ -17,6 +17,7 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, DataError
 from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA, adapted_names, merge
+from assay.layer_depth import repeated_blocks
 from assay.targets.resolve import resolve_class
 from assay.task.task import LOGIT_KINDS, LOSS_KINDS
 from assay.task.task_of import task_of
@@ -210,8 +211,6 @@ def check_model(config: DictConfig, model: nn.Module) -> None:
 
 def equal_blocks(model: nn.Module) -> list[nn.Module]:
     """Repeated blocks of a model of which another one has as many parameters, of the same shapes."""
-    from assay_cluster.fsdp2 import repeated_blocks
-
     blocks = list(repeated_blocks(model))
     kinds = [(type(block), *(parameter.shape for parameter in block.parameters())) for block in blocks]
     return [block for block, kind in zip(blocks, kinds, strict=True) if kinds.count(kind) > 1]

@@ -20,7 +20,45 @@ if TYPE_CHECKING:
     import lightning as L
 
     from assay.terminal import Console
-    from assay_prove.step import Step
+
+
+@final
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on the device at the fullest moment of a step.
+
+    Attributes:
+        weights: Parameters and buffers.
+        gradients: One for each trainable parameter.
+        optimizer: What the optimizer keeps.
+        activations: What is left of the peak: outputs kept for the backward pass, and passing values.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def peak(self) -> int:
+        """All of it."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """What a step comes to.
+
+    Attributes:
+        outputs: Shape of the model's outputs.
+        flops: Of forward and backward of one batch, counting a multiplication and an addition as two.
+        memory: At its peak, which is the sum of its parts.
+    """
+
+    outputs: tuple[int, ...]
+    flops: int
+    memory: Memory
 
 
 @final

@@ -24,8 +24,8 @@ from omegaconf import OmegaConf
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, open_atomic, sync_directory
 from assay.files.checksum import SUFFIX, content_sums, describe_damage, sum_path, write_sums
+from assay.rooms import entries
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
-from assay_cluster.shards import Shards, assemble, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -266,7 +266,10 @@ class CheckpointFile(CheckpointIO):
         del weights_only
         self._writer.wait()
         self._raise()
-        return assemble(load_verified(_local_path(path), map_location), Path(path))
+        checkpoint = load_verified(_local_path(path), map_location)
+        for shards in entries("shards"):
+            checkpoint = shards.assemble(checkpoint, Path(path))
+        return checkpoint
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a checkpoint and its sum, after what was saved before is on disk."""
@@ -488,8 +491,8 @@ def _progress(path: Path) -> tuple[tuple[int, ...], dict[str, Any]]:
     if reason := describe_damage(path):
         raise AssayError(f"{path} {reason}")
     loaded = read_checkpoint(path, mmap=True)
-    if (shards := Shards.of(loaded, path)) is not None:
-        verify(path, shards)
+    for shards in entries("shards"):
+        shards.verify_shards(loaded, path)
     try:
         loop = loaded.get("loops", {}).get("fit_loop", {})
         batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from assay.cli.check import check
 from assay.cli.documents import Problem, print_problem
-from assay.cli.rm import rm
 from assay.cli.train import resume, train
 from assay.cli.verb import overrides_help, verb
 from assay.process import COLLECT
@@ -40,7 +39,6 @@ _TITLES = ("Train", "Look", "Compare", "Use", "Project")
 VERBS: Verbs = {
     "Train": {"train": train, "resume": resume},
     "Look": {"check": check},
-    "Compare": {"rm": rm},
 }
 
 

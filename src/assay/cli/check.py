@@ -10,7 +10,7 @@ import typer
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
 from assay.errors import ConfigError
-from assay.rooms import entry
+from assay.rooms import entries, entry
 
 
 def check(
@@ -40,7 +40,7 @@ def check(
 
         checker = Checker(config_dir, curve=plot is not None or not document.as_json)
         job = checker.job(typed)
-        import assay_prove.prove  # noqa: F401 - torch and Lightning, which take seconds
+        entries("prove")  # torch and Lightning, which take seconds
 
     report = checker.report(job)
     document.say("check", report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,8 @@ from assay.cli.verb import ConfigDir, Overrides, show_loading
 from assay.errors import ConfigError
 from assay.quoting import command
 from assay.record.run_directory import JOURNAL
-from assay.rooms import entry
+from assay.rooms import entries, entry
 from assay.terminal import Console, printable
-from assay_cluster.world import take_world
 
 if TYPE_CHECKING:
     from assay.run.result import RunResult
@@ -63,18 +62,25 @@ def train(
     if multirun or is_multirun(typed, config_dir):
         entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
         return
-    world = take_world()
+    world = _take_world()
     with show_loading():
         from assay.check.checker import Checker
 
         checker = Checker(config_dir)
         job = checker.job(typed) if world is None else None
-        from assay.run.train import train_job, train_together
+        from assay.run.train import train_job
 
     if world is not None:
-        _end_run(document, train_together(world, checker, typed, raise_errors=document.debug))
+        together = entry("processes", "", "a job in several processes")
+        _end_run(document, together.train_together(world, checker, typed, raise_errors=document.debug))
     elif job is not None:
         _end_run(document, train_job(job, checker.check(job), raise_errors=document.debug))
+
+
+def _take_world() -> Any:
+    """Who this process is among those of one job; None where it was started alone."""
+    worlds = (take_world() for take_world in entries("world"))
+    return next((world for world in worlds if world is not None), None)
 
 
 def _print_config(
@@ -117,7 +123,7 @@ def resume(
         return
     from assay.record.run_record import RunRecord
 
-    world = take_world()
+    world = _take_world()
     if world is None:
         RunRecord.load(run)  # a mistyped directory costs no wait
     if config_dir is not None or failed:
@@ -128,10 +134,10 @@ def resume(
         )
     with show_loading():
         from assay.run.resume import resume as go_on
-        from assay.run.resume import resume_together
 
     if world is not None:
-        _end_run(document, resume_together(world, run, changes or [], raise_errors=document.debug))
+        together = entry("processes", "", "a run in several processes")
+        _end_run(document, together.resume_together(world, run, changes or [], raise_errors=document.debug))
         return
     result = go_on(run, changes or [], raise_errors=document.debug)
     if result.status == "finished" and result.reason:

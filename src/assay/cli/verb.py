@@ -132,9 +132,14 @@ def report_errors(
 ) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through."""
     remember_secrets(overrides or [])
-    with _print_error(debug), print_document(as_json, debug) as document, raise_on_signals(), _keep_ctrl_c():
-        with name_source(overrides, config_dir) if overrides is not None else nullcontext():
-            yield document
+    with (
+        _print_error(debug),
+        print_document(as_json, debug) as document,
+        raise_on_signals(),
+        _keep_ctrl_c(),
+        name_source(overrides, config_dir) if overrides is not None else nullcontext(),
+    ):
+        yield document
 
 
 @contextmanager

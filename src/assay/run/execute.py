@@ -25,7 +25,7 @@ from assay.assemble.node import score_directions, score_shares
 from assay.assemble.trainer_options import is_sharded
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
-from assay.errors import AssayError, NonFiniteError
+from assay.errors import AssayError, NonFiniteError, Pruned
 from assay.files.checksum import describe_damage, sha256
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
@@ -37,12 +37,11 @@ from assay.record.log_file import FILE, log_file
 from assay.record.run_directory import hash_files
 from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
+from assay.rooms import entries
 from assay.run import kept_predictions
+from assay.run.encoder_file import write_encoder
 from assay.run.result import print_and_log, print_start
 from assay.task.task_of import task_of
-from assay_lab.after_test import add_baseline, add_threshold
-from assay_serve.encoder_file import write_encoder
-from assay_sweep.pruning import Pruned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,10 +61,19 @@ _LACKS = "could not complete the run record"
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 
 
-def log_results(
-    trainer: L.Trainer, metrics: Mapping[str, float], predictions: StoredPredictions | None
+def warn_of_useless_model(
+    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
 ) -> None:
+    """Put into a record what the test says of a model that is of no use."""
+    del assembly
+    record.warnings = kept_predictions.warnings_of(predictions and predictions.at(record.threshold))
+    for warning in record.warnings:
+        log.warning("%s", warning)
+
+
+def log_results(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Log scores that only predictions tell."""
+    trainer = assembly.trainer
     loggers = [logger for logger in trainer.loggers if not isinstance(logger, RunCSV)]
     if not loggers or predictions is None or not len(predictions.keys):
         return  # the scores come with intervals, which take half a second
@@ -73,7 +81,7 @@ def log_results(
         f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', score.name).strip('_')}": score.value
         for score in task_of(predictions.task).scores(predictions)
     }
-    unlogged = {name: value for name, value in scores.items() if name not in metrics}
+    unlogged = {name: value for name, value in scores.items() if name not in record.metrics}
     for logger in loggers:
         logger.log_metrics(unlogged, trainer.global_step)
         logger.save()
@@ -243,13 +251,9 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         if trainer.is_global_zero:
             not_kept = "what was predicted is not kept"
             predictions = _try(record, not_kept, kept_predictions.write, assembly, keep, run_dir)
-            _try(record, "could not choose a threshold", add_threshold, assembly, record, predictions)
-            decided = predictions and predictions.at(record.threshold)
-            record.warnings = _try(record, _LACKS, kept_predictions.warnings_of, decided) or []
-            for warning in record.warnings:
-                log.warning("%s", warning)
-            _try(record, "could not compute the baseline", add_baseline, assembly, record, predictions)
-            _try(record, _LACKS, log_results, trainer, record.metrics, predictions)
+            for add in (*entries("after_test"), warn_of_useless_model, log_results):
+                message = f"could not {add.__name__.replace('_', ' ')}"
+                _try(record, message, add, assembly, record, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from assay.assemble.assembly import Assembly
     from assay.record.run_record import Cause, Status
-    from assay_serve.predictor import Predictor
+    from assay.run.predictor import Predictor
 
 
 @final
@@ -86,7 +86,7 @@ class RunResult:
         Raises:
             AssayError: As for `assay.load`.
         """
-        from assay_serve.predictor import load
+        from assay.run.predictor import load
 
         with provide_objects(self._objects):
             return load(self.run_dir, trusted_packages=self._trusted)

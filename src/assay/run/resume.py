@@ -34,13 +34,11 @@ from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
-from assay.run.train import begin_segment, follow, prove, result_of, run_parts, write_run
-from assay.targets.allowed_targets import read_trusted_packages
+from assay.run.train import begin_segment, prove, result_of, run_parts, write_run
 from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console
-from assay_cluster.gang import Plan, run_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,8 +47,6 @@ if TYPE_CHECKING:
 
     from assay.assemble.assembly import Assembly
     from assay.run.result import RunResult
-    from assay_cluster.gang import Gang
-    from assay_cluster.world import World
 
 
 _FIXED = (
@@ -256,7 +252,7 @@ def resume(
     trusted_packages: Sequence[str] = (),
     said: frozenset[tuple[str, str]] = frozenset(),
     raise_errors: bool = True,
-    gang: Gang | None = None,
+    gang: Any = None,
 ) -> RunResult:
     """Go on with a run that was interrupted, or train a finished one longer."""
     refuse_foreign_ranks()
@@ -264,7 +260,7 @@ def resume(
     RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
     check_links(run_dir)
     with lock_run(run_dir):
-        record, job = _read_job(run_dir, overrides, trusted_packages, said)
+        record, job = read_job(run_dir, overrides, trusted_packages, said)
         # Before the checkpoint is opened: a mistyped length would make that look damaged.
         check_signatures(job.config, sorted({key.partition(".")[0] for key in job.changed}))
         check_trainer(job.config)
@@ -276,9 +272,10 @@ def resume(
             return _continue_run(job, record, entry, raise_errors=raise_errors, gang=gang)
 
 
-def _read_job(
+def read_job(
     run_dir: Path, overrides: Sequence[str], trusted_packages: Sequence[str], said: frozenset[tuple[str, str]]
 ) -> tuple[RunRecord, Change]:
+    """Read a run's record, and the job that it goes on with."""
     record = RunRecord.load(run_dir)
     trusted = (*trusted_packages, *typed_packages(overrides))
     config = read_config(run_dir, trusted, must_be_whole=True)
@@ -287,22 +284,8 @@ def _read_job(
     return record, job
 
 
-def resume_together(
-    world: World, run: str | Path, overrides: Sequence[str] = (), **options: Any
-) -> RunResult | int:
-    """Go on with a run as one of several processes, of which the first one leads."""
-    trusted = options.get("trusted_packages", ())
-    said = options.get("said", frozenset())
-
-    def prepare() -> Plan:
-        record, job = _read_job(Path(run), overrides, trusted, said)
-        return Plan(job.config, read_trusted_packages(job.config), {"run": record.run_id})
-
-    return run_together(world, prepare, lambda gang: resume(run, overrides, gang=gang, **options), follow)
-
-
 def _continue_run(
-    job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool, gang: Gang | None
+    job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool, gang: Any
 ) -> RunResult:
     here, patch = begin_segment()
     last = segments(record)[-1]

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
-import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import pandas as pd
 import torch
-from omegaconf import open_dict
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
@@ -25,40 +21,31 @@ from assay.assemble.assembly import assemble
 from assay.assemble.model import check_declared
 from assay.assemble.node import build
 from assay.assemble.trainer import check_distinct_state_keys, gpu_names, silence_lightning
-from assay.assemble.trainer_options import RUN_ID, num_local_processes
-from assay.check.checker import Checker, check_job
+from assay.assemble.trainer_options import num_local_processes
+from assay.check.checker import Checker, check_job, make_prover
 from assay.checkpoint.checkpoint_file import weights_sha256
 from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
-from assay.errors import AssayError, ConfigError, explain_write_errors
+from assay.errors import ConfigError, explain_write_errors
 from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
 from assay.files.symlinks import open_append
-from assay.loop.stop_on_signal import StoppedBySignal
-from assay.process import run_children
 from assay.quoting import quote_letters
-from assay.record.log_file import FILE, log_file
+from assay.record.log_file import FILE
 from assay.record.provenance import describe_segment
 from assay.record.run_directory import create_run_directory, refuse_existing, remove_unfinished_files
 from assay.record.run_lock import lock_run
-from assay.record.run_record import TRIAL, RunRecord, now, signal_name
+from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
-from assay.rooms import name_source
+from assay.rooms import entries, entry, name_source
 from assay.run.execute import (
     execute,
-    fit_and_test,
     fit_threads,
-    note_exit,
-    stop_on_signals,
     use_threads,
 )
 from assay.run.result import RunResult, print_warnings
-from assay.run.saved_config import interpolations, read_config
+from assay.run.saved_config import interpolations
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import TARGET, current_objects, kind_of, object_kinds, placeholder, provide_objects
-from assay_cluster.gang import Failure, Gang, Plan, run_together
-from assay_cluster.world import GANG, QUIET, World, find_world, interface_towards
-from assay_prove.prove import Prover
-from assay_sweep.pruning import Pruned, Pruning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -202,7 +189,7 @@ def train_job(
     *,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
-    gang: Gang | None = None,
+    gang: Any = None,
 ) -> RunResult:
     """Train, test and record one composed experiment."""
     with use_threads(fit_threads(proof)):
@@ -218,7 +205,8 @@ def train_job(
 def prove(config: DictConfig, overrides: Sequence[str]) -> Proof:
     """Check a job that was read from a run directory."""
     check_job(config)
-    return Prover().prove(config, overrides)
+    proof: Proof = make_prover().prove(config, overrides)
+    return proof
 
 
 def run_job(
@@ -232,7 +220,7 @@ def run_job(
     config_dir: str = "",
     data_sha256: str = "",
     micro_batch: Mapping[str, int] | None = None,
-    gang: Gang | None = None,
+    gang: Any = None,
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that."""
     run_dir = Path(config.run_dir)
@@ -289,7 +277,7 @@ def run_parts(
     *,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
-    gang: Gang | None = None,
+    gang: Any = None,
 ) -> RunResult:
     """Train in this process, or in several; `opened` writes the run directory once the parts are built."""
     run_dir = Path(config.run_dir)
@@ -304,14 +292,12 @@ def run_parts(
         )
     if gang is not None or num_local_processes(config) > 1:
         build(config, "data").prepare_data()  # once, before several processes need it
-        with (
-            opened(to_resolved_dict(config), None),
-            nullcontext(gang) if gang is not None else Gang(World(), "node") as gang_here,
-        ):
-            _train_in_gang(config, gang_here, report.warnings)
+        processes = entry("processes", "trainer.devices", "a job on several devices")
+        with opened(to_resolved_dict(config), None):
+            processes.train_in_gang(config, gang, report.warnings)
         return result_of(run_dir)
     with silence_lightning():
-        assembly = _assemble_job(config, datamodule=proof.datamodule, trainer=proof.trainer)
+        assembly = assemble_job(config, datamodule=proof.datamodule, trainer=proof.trainer)
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         assembly.callbacks.extend(callbacks)
@@ -327,11 +313,13 @@ def run_parts(
     return result_of(run_dir, assembly)
 
 
-def _assemble_job(config: DictConfig, **options: Any) -> Assembly:
-    """The objects of a job; of one that is a trial of a study, with what reports to it."""
+def assemble_job(config: DictConfig, **options: Any) -> Assembly:
+    """The objects of a job, with the callbacks that rooms add, such as one for a trial of a study."""
     assembly = assemble(config, **options)
-    if TRIAL in os.environ:
-        assembly.callbacks.insert(0, Pruning(**json.loads(os.environ[TRIAL])))
+    for make in entries("callbacks"):
+        callback = make()
+        if callback is not None:
+            assembly.callbacks.insert(0, callback)
     return assembly
 
 
@@ -346,163 +334,6 @@ def write_run(
             if patch:
                 write_text(run_dir / name, patch)
         record.save(run_dir)
-
-
-def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
-    """One rank of a distributed job, in a process of its own; the run directory is there already."""
-    config = read_config(run_dir, trusted_packages)
-    world = find_world() or World()
-    with Gang(world, timeout_s=config.trainer.get("timeout_s")) as gang:
-        return _train_rank(config, gang)
-
-
-def _train_rank(config: DictConfig, gang: Gang) -> int:
-    run_dir = Path(config.run_dir)
-    first = gang.world.rank == 0
-    record = RunRecord.load(run_dir)
-    if first:
-        gang.on_end = partial(_note_failure, run_dir, gang.on_end)
-    try:
-        with lock_run(run_dir, shared=True), silence_lightning():
-            assembly = _assemble_job(config, prepare=False)
-            if first:
-                write_run(run_dir, assembly.plain, record, {}, hint="")
-                execute(assembly, record, run_dir, raise_errors=False, find_cause=gang.report)
-            else:
-                with stop_on_signals(assembly):
-                    fit_and_test(assembly, record, run_dir)
-    except (StoppedBySignal, Pruned):
-        return 0  # as all others do: one that fails would have the launcher end the rest
-    except Exception as error:
-        cause = gang.report(error)
-        if first:
-            record.failed_by(cause)
-            record.save(run_dir)
-        return getattr(cause, "exit_code", 1)
-    return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
-
-
-def _note_failure(run_dir: Path, also: Callable[[Failure], None], failure: Failure) -> None:
-    """Say in the record that another process has failed, when this one hangs and is about to be ended."""
-    record = RunRecord.load(run_dir)
-    if record.status == "running":
-        record.failed_by(failure.error())
-        record.save(run_dir)
-    also(failure)
-
-
-def _train_in_gang(config: DictConfig, gang: Gang, warnings: Sequence[str]) -> None:
-    """Run a job on the processes of a gang; say in the record how it ended where no rank could."""
-    run_dir = Path(config.run_dir)
-    with log_file(run_dir / FILE):
-        for warning in warnings:
-            log.warning("%s", warning)
-    error: BaseException | None
-    try:
-        number = num_local_processes(config) if gang.kind == "node" else 1
-        gang.call(run_dir, number=number, threads=torch.get_num_threads())
-        end = _run_ranks(config, gang, number, torch.get_num_threads())
-        error = gang.error()
-    except (AssayError, KeyboardInterrupt) as stopped:
-        end = ""
-        error = stopped
-    record = RunRecord.load(run_dir)
-    if record.status == "running":
-        if end.startswith("SIG"):
-            record.interrupted_by(end)
-        elif isinstance(error, KeyboardInterrupt):
-            note_exit(error, record)
-        elif error is not None:
-            record.failed_by(error)
-        record.save(run_dir)
-
-
-def follow(gang: Gang, plan: Plan) -> int:
-    """Do this process's share of a job whose run directory rank 0 writes; return the job's exit code."""
-
-    def prepare(run_dir: Path) -> None:
-        if gang.world.local_rank == 0:
-            build(read_config(run_dir, plan.trusted), "data").prepare_data()
-
-    call = gang.follow(prepare)
-    if call is None:
-        return gang.wait_for_end()
-    config = read_config(Path(call["run_dir"]), plan.trusted)
-    with open_dict(config):
-        config.run_dir = call["run_dir"]
-    end = _run_ranks(config, gang, int(call["number"]), int(call["threads"]))
-    return 1 if end == "failed" else gang.wait_for_end()
-
-
-def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str:
-    """Run this process's ranks, itself where it is to be one; return how they ended."""
-    run_dir = Path(config.run_dir)
-    trusted = read_trusted_packages(config)
-    # Between the ranks of one machine it has no say: they would listen to a network for nothing.
-    interface = str(config.trainer.get("interface") or "") if gang.world.nodes > 1 else ""
-    torch.set_num_threads(threads)
-    if gang.kind == "node":
-        return launch(run_dir, gang, number, trusted, interface)
-    if not {"OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"} & {*os.environ}:
-        torch.set_num_threads(max(1, threads // gang.world.local_size))
-    world = replace(gang.world, serves=False)
-    os.environ.update(_rank_environment(world, torch.get_num_threads(), interface))
-    return "failed" if _train_rank(config, gang) else "finished"
-
-
-def launch(
-    run_dir: Path, gang: Gang, number: int, trusted_packages: Sequence[str] = (), interface: str = ""
-) -> str:
-    """Run a job on several processes of this node and wait for them; when one dies, the others are ended."""
-    world = gang.world
-    # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [sys.executable, "-P", "-m", "assay.run.child_process", "rank", str(run_dir), *trusted_packages]
-    # The cores are shared evenly.
-    threads = max(1, torch.get_num_threads() // number)
-    ranks = [
-        replace(
-            world,
-            rank=world.rank * number + local_rank,
-            size=world.size * number,
-            local_rank=local_rank,
-            local_size=number,
-            serves=False,
-        )
-        for local_rank in range(number)
-    ]
-    environments = [_rank_environment(rank, threads, interface) for rank in ranks]
-
-    def report_exit(index: int, code: int) -> None:
-        ended = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        who = f"rank {ranks[index].rank} of {ranks[index].size} on {gang.host}"
-        gang.fail(Failure(who, f"its process {ended}"))
-
-    codes, stopped = run_children(
-        ((command, {**os.environ, **environment}) for environment in environments), report_exit
-    )
-    return stopped or ("failed" if any(codes) else "finished")
-
-
-def _rank_environment(world: World, threads: int, interface: str) -> Mapping[str, str]:
-    """What tells a process that it is a rank, in the words of torch's own launcher."""
-    environment = {
-        GANG: world.to_json(),
-        "OMP_NUM_THREADS": str(threads),
-        QUIET[0]: os.environ.get(*QUIET),
-        "RANK": str(world.rank),
-        "LOCAL_RANK": str(world.local_rank),
-        "GROUP_RANK": str(world.node),
-        "WORLD_SIZE": str(world.size),
-        "LOCAL_WORLD_SIZE": str(world.local_size),
-        "MASTER_ADDR": world.address,
-        "MASTER_PORT": str(world.port),
-    }
-    # By these Lightning and torch know that the ranks are started already, and the store is there.
-    environment |= {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
-    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        environment[name] = interface or os.environ.get(name) or interface_towards(world.address)
-    return {name: value for name, value in environment.items() if value}
 
 
 def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
@@ -524,21 +355,3 @@ def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
         _objects=current_objects(),
         _trusted=read_trusted_packages(assembly.config) if assembly else (),
     )
-
-
-def train_together(
-    world: World, checker: Checker, overrides: Sequence[str], *, raise_errors: bool
-) -> RunResult | int:
-    """Train as one of several processes: all compose the job, the first one checks and records it."""
-    job: Job
-
-    def prepare() -> Plan:
-        nonlocal job
-        job = checker.job(overrides)
-        config = job.to_config()
-        return Plan(config, read_trusted_packages(config))
-
-    def lead(gang: Gang) -> RunResult:
-        return train_job(job, checker.check(job), raise_errors=raise_errors, gang=gang)
-
-    return run_together(world, prepare, lead, follow)

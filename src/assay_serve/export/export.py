@@ -24,11 +24,11 @@ from assay.data.tabular.table_encoder import category_texts
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
+from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.targets.external_values import check_addresses
 from assay.targets.optional_packages import require
 from assay.targets.trust import trust
 from assay_lab.after_test import set_threshold
-from assay_serve.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay_serve.export.exportable import (
     Original,
     missing_numbers,

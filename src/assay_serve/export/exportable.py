@@ -26,10 +26,10 @@ from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
 from assay.quoting import reads_as_number
 from assay.record.run_record import RunRecord
+from assay.run.predictor import read_predictor, source_info
 from assay.run.saved_config import read_config
 from assay.task.predictions import ClassPredictions, Scored, labels_on
 from assay.task.task_of import task_of
-from assay_serve.predictor import read_predictor, source_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from assay.data.tabular.table_encoder import Column
-    from assay_serve.predictor import Predictor
+    from assay.run.predictor import Predictor
 
 
 MISSING = -2

@@ -11,8 +11,8 @@ import pandas as pd
 from assay.data.tokenizer import PAD
 from assay.quoting import command
 from assay.record.scores import describe_threshold, format_score
+from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown, printable
-from assay_serve.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay_serve.export.exportable import NO_CLASS, missing_numbers
 
 if TYPE_CHECKING:

@@ -139,9 +139,9 @@ def _prepare(job_spec: JobSpec) -> None:
 def _run(job_spec: JobSpec) -> RunResult | int:
     """Run a job, or go on with it; as one of several nodes' processes together with the others."""
     from assay.config.serialize import from_text
-    from assay.run.train import follow
     from assay.targets.allowed_targets import read_trusted_packages
     from assay_cluster.gang import Plan, run_together
+    from assay_cluster.processes import follow
 
     config = from_text(job_spec.config)
     world = take_world()

@@ -283,7 +283,7 @@ def run_directories() -> Iterator[Case]:
         yield Case(f"run/load-{name}", ("evil_run",), files, "load")
         yield Case(f"run/teacher-{name}", teacher, files)
     yield experiment("run/load-as-loss", {"loss": load}, files=run_directory(SYSTEM))
-    other = {"model": {**load, "_target_": "assay_serve.predictor.load"}}
+    other = {"model": {**load, "_target_": "assay.run.predictor.load"}}
     yield experiment("run/load-by-another-name", other, files=run_directory(SYSTEM))
     arrays = {"arrays/inputs.npy": "!npy", "arrays/targets.npy": "!npy"}
     for root in ("evil.npy", "arrays"):

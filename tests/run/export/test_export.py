@@ -29,6 +29,7 @@ from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
+from assay.run.predictor import Predictor
 from assay.terminal import escape_markdown
 from assay_serve.export.export import (
     export,
@@ -37,7 +38,6 @@ from assay_serve.export.export import (
 )
 from assay_serve.export.exportable import Encode, Exportable, Original, table_inputs, trace, traceable
 from assay_serve.export.model_card import MARK
-from assay_serve.predictor import Predictor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 import assay
 from assay.data.tabular.table_encoder import Column
 from assay.errors import AssayError
+from assay.run.predictor import Predictor
 from assay_serve.export.export import export, open_onnx, write_onnx
 from assay_serve.export.exportable import Encode
 from assay_serve.predict import predict
-from assay_serve.predictor import Predictor
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import torch
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tokenizer import Tokenizer
 from assay.errors import AssayError
-from assay_serve.encoder_file import (
+from assay.run.encoder_file import (
     FILE,
     TOKENIZER_FILE,
     read_encoder,

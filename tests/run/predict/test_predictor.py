@@ -20,20 +20,20 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError, DataError
+from assay.run.preprocess import Preprocess, to_training_dtype
 from assay.run.result import print_run
 from assay.task.predictions import (
     ClassPredictions,
 )
 from assay.terminal import Console
 from assay_serve.predict import predict
-from assay_serve.preprocess import Preprocess, to_training_dtype
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Train, Trained
 
-    from assay_serve.predictor import Predictor
+    from assay.run.predictor import Predictor
 
 
 def loaded(run: Trained) -> Predictor:

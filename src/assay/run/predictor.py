@@ -25,13 +25,13 @@ from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord
+from assay.run.encoder_file import read_encoder
+from assay.run.preprocess import Preprocess
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.objects import provide_objects
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
 from assay.task.predictions import ClassPredictions, ReconstructionPredictions
 from assay.task.task_of import custom_output_kind, task_of
-from assay_serve.encoder_file import read_encoder
-from assay_serve.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ class Predictor(nn.Module):
         """The prediction of one sample, or the predictions of several.
 
         Args:
-            raw: As `assay_serve.preprocess.Preprocess` takes it; of a language model one text or more.
+            raw: As `assay.run.preprocess.Preprocess` takes it; of a language model one text or more.
             sampling: `temperature`, `top_k`, `max_tokens` and `seed` of a language model, see
                 `assay.task.language_modelling.Sampling`.
 
@@ -294,7 +294,7 @@ def load(
         map_location: Where to put the weights; by default the device that `device=auto` would choose.
         trusted_packages: Packages of your own that the run's config may name, besides those of the project in
             the current directory. What the run itself trusted does not count.
-        raw_input: Return an `assay_serve.predictor.Predictor`, which takes what a user has, prepares it
+        raw_input: Return an `assay.run.predictor.Predictor`, which takes what a user has, prepares it
             as the run did when it evaluated, and gives a typed prediction. Otherwise the bare model, which
             takes what the run's module got from its data, in training mode: so a config gets it
             (`model._target_=assay.load`), whose data normalises by itself.

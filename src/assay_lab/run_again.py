@@ -1,15 +1,14 @@
-"""Processes of their own: a rank of a distributed job, and a finished run that is trained once more."""
+"""A finished run that is trained once more, in a process of its own."""
 
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
-from assay.process import STOP_SIGNALS, end_with_parent
+from assay.process import end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,20 +18,6 @@ CODE = "code"
 """Folder of the code of the run, where that is not the checkout's."""
 REFUSED = "refused.json"
 """Message and hint of the error that kept the run from beginning."""
-
-
-def run_rank(run_dir: str, *trusted: str) -> None:
-    """Run the job of a directory, as one of several processes."""
-    try:
-        from assay.run.train import run_rank as run
-
-        code = run(Path(run_dir), trusted)
-    except KeyboardInterrupt:  # at once: the launcher ends the others, who would wait for this one
-        code = 130
-    finally:  # all is written, also where Lightning has called exit; what is left is Python's own end
-        for number in STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-    sys.exit(code)
 
 
 def run_again(run_dir: str, again: str, *trusted: str) -> None:
@@ -83,14 +68,6 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
             raise AssayError(message, hint=f"uninstall {name}, or install the version of the run")
 
 
-def main() -> None:
-    """Be the process that the first word on the command line names."""
-    end_with_parent()
-    if sys.argv[1] == "rank":
-        run_rank(*sys.argv[2:])
-    else:
-        run_again(*sys.argv[2:])
-
-
 if __name__ == "__main__":
-    main()
+    end_with_parent()
+    run_again(*sys.argv[1:])
