@@ -224,7 +224,7 @@ def describe_error(error: BaseException) -> str:
 @functools.cache
 def _installed() -> tuple[Path, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return (Path(__file__).parent, *(Path(sysconfig.get_path(name)).resolve() for name in names))
+    return (Path(__file__).parents[1], *(Path(sysconfig.get_path(name)).resolve() for name in names))
 
 
 @functools.lru_cache(maxsize=1024)

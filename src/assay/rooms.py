@@ -43,8 +43,8 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
         "assay_project.verbs:VERBS",
     ),
     "after_test": (
-        "assay_lab.after_test:choose_threshold",
-        "assay_lab.after_test:score_baseline",
+        "assay_serve.threshold:choose_threshold",
+        "assay_lab.baseline:score_baseline",
     ),
     "callbacks": ("assay_sweep.pruning:make_pruning",),
     "completion": ("assay_explain.listing:shell_completion",),

@@ -46,7 +46,7 @@ from assay.targets.external_values import check_addresses
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
 from assay.task.task_of import task_of
-from assay_lab.after_test import describe_scores
+from assay_serve.threshold import describe_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

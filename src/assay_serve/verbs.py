@@ -139,9 +139,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     with show_loading():
         from assay.run.predictor import read_predictor
         from assay.task.language_modelling import Sampling
-        from assay_lab.after_test import set_threshold
         from assay_serve.predict import check_name, check_prompts
         from assay_serve.predict import predict as predict_inputs
+        from assay_serve.threshold import set_threshold
 
         if out is not None:
             check_name(out)

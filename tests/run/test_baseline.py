@@ -29,7 +29,8 @@ from assay.errors import ConfigError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.run import execute
-from assay_lab.after_test import advise, best_threshold
+from assay_lab.baseline import advise
+from assay_serve.threshold import best_threshold
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,6 +21,7 @@ from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
 from assay.record.run_record import no_run_error
+from assay.rooms import ROOMS
 from assay.record.scores import BASELINES
 from assay.targets.annotation import as_typed, check_value
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay")
+_LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay", *ROOMS)
 MICRO_BATCH = "trainer.micro_batch"
 WHOLE_BATCH = f"{MICRO_BATCH}=null"
 

@@ -27,7 +27,6 @@ LEAVES = tuple(
         "augment",
         "callbacks",
         "data",
-        "device",
         "finetune",
         "logger",
         "loss",
@@ -48,6 +47,7 @@ PLACES = (
         for name in ("callbacks", "loggers", "strategies", "plugins", "profilers", "accelerators")
     ),
     *LEAVES,
+    "assay_cluster.fsdp2",
 )
 """Where the classes lie that a config may name."""
 

@@ -22,6 +22,7 @@ from assay.config.tree import join_key, split_key
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError, describe_error
 from assay.paths import COMMAND_LINE, PROJECT, project_conf
+from assay.rooms import ROOMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,9 +37,9 @@ VALUES = "trusted_values"
 _FILE = "project.yaml"
 _PERSONAL = re.compile(r"\$\{(run_dir|name|seed|(oc\.env|now|short_id):[^${}]*)\}")
 _NAME = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
-_NOBODYS_OWN = frozenset(
+_LIBRARIES = frozenset(
     (
-        *("assay", "cloudpickle", "dill", "hydra", "hydra_plugins", "importlib_metadata"),
+        *("assay", *ROOMS, "cloudpickle", "dill", "hydra", "hydra_plugins", "importlib_metadata"),
         *("joblib", "lightning", "lightning_fabric", "lightning_utilities", "matplotlib", "numpy"),
         *("omegaconf", "pandas", "pip", "pkg_resources", "psutil", "pyarrow"),
         *("pytorch_lightning", "rich", "safetensors", "scipy", "setuptools", "sklearn"),
@@ -194,7 +195,7 @@ def is_library(name: str) -> bool:
     (True, True, False)
     """
     root = name.partition(".")[0]
-    return root in sys.stdlib_module_names or root in _NOBODYS_OWN
+    return root in sys.stdlib_module_names or root in _LIBRARIES
 
 
 def settle_trust(config: DictConfig, trusted: Trust) -> None:

@@ -28,7 +28,6 @@ from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.targets.external_values import check_addresses
 from assay.targets.optional_packages import require
 from assay.targets.trust import trust
-from assay_lab.after_test import set_threshold
 from assay_serve.export.exportable import (
     Original,
     missing_numbers,
@@ -39,6 +38,7 @@ from assay_serve.export.exportable import (
     unknown_code,
 )
 from assay_serve.export.model_card import MARK, Agreement, Exported, describe, model_card
+from assay_serve.threshold import set_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
