@@ -21,8 +21,8 @@ from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
 from assay.record.run_record import no_run_error
-from assay.rooms import ROOMS
 from assay.record.scores import BASELINES
+from assay.rooms import ROOMS
 from assay.targets.annotation import as_typed, check_value
 
 if TYPE_CHECKING:
