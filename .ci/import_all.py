@@ -4,8 +4,14 @@ import importlib
 import pkgutil
 
 import assay
+from assay.rooms import ROOMS
 
-modules = [module.name for module in pkgutil.walk_packages(assay.__path__, "assay.")]
+packages = [importlib.import_module(name) for name in ("assay", *ROOMS)]
+modules = [
+    module.name
+    for package in packages
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
 for name in modules:
     if name != "assay.__main__":
         importlib.import_module(name)

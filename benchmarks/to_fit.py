@@ -23,7 +23,7 @@ from assay.cli.app import main as run_command
 if TYPE_CHECKING:
     from types import FrameType
 
-PACKAGE = str(Path(assay.__file__).parent)
+PACKAGE = str(Path(assay.__file__).parents[1])
 ANONYMOUS = frozenset({"<module>", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
@@ -41,7 +41,7 @@ def count_calls(overrides: list[str]) -> Counter[tuple[str, str]]:
             return
         code = frame.f_code
         is_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_name not in ANONYMOUS
-        if code.co_filename.startswith(PACKAGE) and is_function:
+        if code.co_filename.startswith(f"{PACKAGE}/assay") and is_function:
             calls[code.co_filename, code.co_qualname] += 1
         if code.co_name == "fit" and code.co_filename.endswith("trainer/trainer.py"):
             sys.setprofile(None)

@@ -97,7 +97,7 @@ def describe_group(group: str, options: list[Option]) -> str:
         lines += [f"## `{typed}`", option.description, f"```yaml\n{body}\n```"]
         targets = [name for name in dict.fromkeys(find_targets(yaml.safe_load(text))) if name != "???"]
         lines += [f"- {describe_target(name)}" for name in targets]
-        classes.update(dict.fromkeys(name for name in targets if re.match(r"assay\.\w+\.", name)))
+        classes.update(dict.fromkeys(name for name in targets if re.match(r"assay\w*\.\w+\.", name)))
     lines += ["## Classes"] if classes else []
     lines += [f"::: {name}" for name in classes]
     return re.sub(r"\n\n- ", "\n- ", "\n\n".join(lines)).replace("```\n- ", "```\n\n- ") + "\n"
@@ -119,7 +119,7 @@ def describe_target(name: str) -> str:
     found = getattr(importlib.import_module(module), attribute)
     sentence = re.split(r"(?<=[.:])\s|\n\n", inspect.getdoc(found) or "")[0]
     plain = re.sub(r":\w+:`~?([^`<]*?)(?: <[^>]*>)?`", r"`\1`", " ".join(sentence.split())).strip(" :`_")
-    shown = f"[`{name}`][{name}]" if name.startswith("assay.") else f"`{name}`"
+    shown = f"[`{name}`][{name}]" if name.startswith("assay") else f"`{name}`"
     return f"{shown}: {plain}" if plain else shown
 
 

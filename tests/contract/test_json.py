@@ -21,14 +21,18 @@ from assay.errors import AssayError, ConfigError
 from assay.process import STOP_SIGNALS
 from assay.record.run_record import Status, exit_code
 
-CLI = Path(__file__).parents[2] / "src" / "assay" / "cli"
+SRC = Path(__file__).parents[2] / "src"
 
 
 def said() -> set[str]:
     """The kinds that the verbs say, in their source."""
     calls = [
         node
-        for path in CLI.glob("*.py")
+        for path in (
+            *SRC.glob("assay/cli/*.py"),
+            *SRC.glob("*/verbs.py"),
+            SRC / "assay_sweep" / "multirun.py",
+        )
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say"
     ]

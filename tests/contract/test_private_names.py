@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SRC = Path(__file__).parents[2] / "src" / "assay"
+SRC = Path(__file__).parents[2] / "src"
 LIBRARIES = (
     *("lightning.pytorch", "lightning.fabric", "torchmetrics", "torch.optim", "torch.utils.data"),
     *("optuna", "hydra", "omegaconf"),
@@ -130,10 +130,15 @@ def test_they_are_still_there(used: dict[str, str]) -> None:
 
 
 ELSEWHERE = {
-    "callbacks/pruning.py": {"_study_id"},  # Optuna's
-    "loop/carried_state.py": {"_get_closed_form_lr", "_last_lr", "_schedulers", "_step_count"},  # torch's
-    "check/step.py": {"_indices", "_scaled_dot_product_flash_attention_for_cpu"},  # torch's
-    "check/callbacks.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
+    "assay_sweep/pruning.py": {"_study_id"},  # Optuna's
+    "assay/loop/carried_state.py": {
+        "_get_closed_form_lr",
+        "_last_lr",
+        "_schedulers",
+        "_step_count",
+    },  # torch's
+    "assay_prove/step.py": {"_indices", "_scaled_dot_product_flash_attention_for_cpu"},  # torch's
+    "assay/check/callbacks.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
 }
 
 

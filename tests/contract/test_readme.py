@@ -128,6 +128,7 @@ def test_file_map_names_what_there_is() -> None:
     there = [path for path in listed if (ROOT / path).exists()]
     top = {path.split("/")[0] for path in there} - {"src"}
     rooms = {path.split("/")[2] for path in there if path.startswith("src/assay/")}
+    rooms |= {path.split("/")[1] for path in there if path.startswith("src/assay_")}
     expected = {path for path in top if not path.startswith(".") and not path.endswith(".md")}
     expected |= {path for path in rooms if not path.endswith(("__init__.py", "py.typed"))}
     assert file_map() == expected

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from assay.paths import CONF_DIR
+from assay.rooms import ROOMS
 
 ROOT = Path(__file__).parents[2]
 RUN = "from assay.cli.app import main; main()"
@@ -61,16 +62,16 @@ def elsewhere(tmp_path: Path) -> Path:
 def test_every_config_and_every_module_is_inside(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-    package = ROOT / "src" / "assay"
     configs = {f"assay/conf/{path.relative_to(CONF_DIR).as_posix()}" for path in CONF_DIR.rglob("*.yaml")}
-    modules = {f"assay/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
+    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     assert len(configs) > 100
     assert configs <= inside
     assert modules <= inside
     assert "assay/py.typed" in inside
     assert "assay/COMMIT" in inside
     assert "assay_report/templates/base.html" in inside
-    others = {name for name in inside if not name.startswith("assay/") and ".dist-info/" not in name}
+    packages = tuple(f"{name}/" for name in ("assay", *ROOMS))
+    others = {name for name in inside if not name.startswith(packages) and ".dist-info/" not in name}
     assert not others, "tests and benchmarks are not shipped"
 
 

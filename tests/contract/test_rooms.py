@@ -1,0 +1,102 @@
+"""The core trains, resumes and loads without any one of the rooms beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.rooms import ROOMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SRC = Path(__file__).parents[2] / "src"
+WITHOUT = """
+import contextlib, importlib, json, os, sys
+import lightning.pytorch, pandas, sklearn.datasets, torch, torchmetrics  # once for all rooms
+
+def call(*words):
+    from assay.cli.app import main
+    sys.argv = ["assay", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, f"{words} ended with {end.code}"
+
+def live_without(source, folder, src):
+    os.chdir(folder)
+    sys.path[:] = [src, *(path for path in sys.path if path != source)]
+    words = ["data=wine", "model=mlp", "device=cpu", "hydra.run.dir=run"]
+    call("train", *words, "trainer.max_epochs=1")
+    call("resume", "run", "trainer.max_epochs=2")
+    import assay
+    answer = assay.load("run")([[13.0, 2, 2.3, 19, 99, 2.3, 2, 0.3, 1.6, 5, 1, 2.6, 740]])
+    assert answer.probabilities.shape == (1, 3)
+    record = json.load(open("run/record.json"))
+    rooms = {name.partition(".")[0] for name in sys.modules if name.startswith("assay_")}
+    print(json.dumps({"status": record["status"], "resumed": len(record["resumed"]), "rooms": sorted(rooms)}))
+
+for line in sys.stdin:
+    source, folder, src = json.loads(line)
+    child = os.fork()
+    if not child:
+        code = 1
+        with open(f"{folder}/log.txt", "w") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            try:
+                live_without(source, folder, src)
+                code = 0
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                if code:
+                    import traceback
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-W", "ignore", "-c", WITHOUT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        yield started
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "all of them"])
+def test_the_core_lives_without(room: str, process: subprocess.Popen[str], tmp_path: Path) -> None:
+    packages = tmp_path / "src"
+    packages.mkdir()
+    missing = ROOMS if room == "all of them" else (room,)
+    for package in {"assay", *ROOMS} - {*missing}:
+        (packages / package).symlink_to(SRC / package)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([str(SRC), str(tmp_path), str(packages)]) + "\n")
+    process.stdin.flush()
+    code = process.stdout.readline().strip()
+    log = (tmp_path / "log.txt").read_text(encoding="utf-8")
+    assert code == "0", log
+    seen = json.loads(log.splitlines()[-1])
+    assert seen["status"] == "finished"
+    assert seen["resumed"] == 1
+    assert not {*seen["rooms"]} & {*missing}, os.linesep.join(seen["rooms"])
+
+
+def test_every_package_is_a_room() -> None:
+    assert {path.name for path in SRC.iterdir() if path.is_dir() and path.name != "assay"} - {
+        "__pycache__"
+    } == {*ROOMS}
