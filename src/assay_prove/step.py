@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -38,7 +38,6 @@ from assay.torch_internals import (
     UnsupportedOperatorException,
     tree_iter,
 )
-from assay_cluster.fsdp2 import FSDP2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -204,7 +203,10 @@ _NEAR = 0.8
 
 def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True) -> list[str]:
     """Refuse a step of so many samples that is far beyond the memory of the device."""
-    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | FSDP2) or trainer.num_nodes > 1:
+    if (
+        not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | ModelParallelStrategy)
+        or trainer.num_nodes > 1
+    ):
         return []  # which may hold a part of it, or be on machines unlike this one
     device = trainer.strategy.root_device
     available = device_memory(device)
