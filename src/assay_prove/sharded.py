@@ -101,7 +101,7 @@ def memory_in_shards(
     mode: FakeTensorMode,
 ) -> Memory:
     """What a step needs on each of several devices, none of which has to be there."""
-    strategy = trainer.strategy
+    strategy: Any = trainer.strategy
     hook = sys.excepthook
     precision = trainer.precision_plugin
     module = build_fake_module(config, model, loss, precision, mode)

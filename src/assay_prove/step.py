@@ -203,10 +203,8 @@ _NEAR = 0.8
 
 def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True) -> list[str]:
     """Refuse a step of so many samples that is far beyond the memory of the device."""
-    if (
-        not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | ModelParallelStrategy)
-        or trainer.num_nodes > 1
-    ):
+    known = (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
+    if not isinstance(trainer.strategy, known) or trainer.num_nodes > 1:
         return []  # which may hold a part of it, or be on machines unlike this one
     device = trainer.strategy.root_device
     available = device_memory(device)

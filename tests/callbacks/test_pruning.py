@@ -19,8 +19,9 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
+from assay.errors import Pruned
 from assay.run.resume import resume
-from assay_sweep.pruning import STUDY, Pruned, Pruning, build_part, open_storage, quiet_optuna
+from assay_sweep.pruning import STUDY, Pruning, build_part, open_storage, quiet_optuna
 
 if TYPE_CHECKING:
     from tests.conftest import Train

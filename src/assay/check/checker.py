@@ -128,7 +128,8 @@ class Checker:
     def _prove_here(self, job: Job) -> Proof:
         if self._prover is None:
             self._prover = make_prover()
-        return self._prover.prove(job.to_config(), job.overrides, curve=self._curve)
+        proof: Proof = self._prover.prove(job.to_config(), job.overrides, curve=self._curve)
+        return proof
 
 
 @final
