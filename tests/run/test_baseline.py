@@ -147,9 +147,9 @@ def test_one_that_fails_is_said_on_the_screen(
     def fail(*_: object) -> None:
         raise ValueError("two test samples have one name")
 
-    monkeypatch.setattr(execute, "add_baseline", fail)
+    monkeypatch.setattr(baseline, "_compare", fail)
     result = trained(tmp_path, "data=iris")
-    note = "could not compute the baseline: ValueError: two test samples have one name"
+    note = "could not score baseline: ValueError: two test samples have one name"
     assert result.baseline == {}
     assert [one for one in result.notes if one.startswith(note)]
     assert note in capsys.readouterr().out
