@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assay.check.report import Report
     from assay.compose.listing import Option
-    from assay.data.picture_cache import CachedPictures
+    from assay.data.image.image_cache import CachedPictures
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MARK = "<!-- from the classes: python -m tests.contract.json_page -->\n"

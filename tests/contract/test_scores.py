@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  
 from tests.command import documented, typed
 
 from assay.analysis.objective import format_score
-from assay.data.shown_samples import eval_samples
+from assay.data.core.rendering import eval_samples
 from assay.record import predictions_file
 from assay.report.page import Cards, Note, Table
 from assay.report.run_page import run_page

@@ -20,11 +20,9 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.data_module import DataModule
-from assay.data.digits import Digits
-from assay.data.loaders import MemoryLoader, StreamLoader
-from assay.data.samples import Samples, Stream
-from assay.data.shown_samples import (
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import MemoryLoader, StreamLoader
+from assay.data.core.rendering import (
     RenderedSample,
     eval_samples,
     feature_names,
@@ -32,8 +30,10 @@ from assay.data.shown_samples import (
     show,
     show_test_samples,
 )
-from assay.data.subset import Subset
-from assay.data.transforms import Transforms
+from assay.data.core.samples import Samples, Stream
+from assay.data.core.subset import Subset
+from assay.data.core.transforms import Transforms
+from assay.data.image.digits import Digits
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import yaml
 from assay.build.assembly import add_spec, open_data, open_declared
 from assay.build.model import check_declared
 from assay.compose.compose import compose, job_config
-from assay.data.source_files import SourcePath, check_path
-from assay.data.source_info import SourceInfo, info_of
+from assay.data.core.source_files import SourcePath, check_path
+from assay.data.core.source_info import SourceInfo, info_of
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
@@ -101,7 +101,8 @@ def check_argument(target: str, argument: str, path: str) -> None:
 
 
 TABLE, FOLDER, ARRAYS = (
-    f"assay.data.{name}" for name in ("table.Table", "image_folder.ImageFolder", "arrays.Arrays")
+    f"assay.data.{name}"
+    for name in ("table.table.Table", "image.image_folder.ImageFolder", "core.arrays.Arrays")
 )
 
 

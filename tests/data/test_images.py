@@ -19,9 +19,11 @@ from PIL import Image, ImageOps
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data import picture_cache
-from assay.data.image_folder import ImageFolder
-from assay.data.images import (
+from assay.data.core.samples import Samples, Stream
+from assay.data.image import image_cache
+from assay.data.image.image_cache import FileScan, read_bytes, scan_images
+from assay.data.image.image_folder import ImageFolder
+from assay.data.image.images import (
     as_tensor,
     choose_size,
     has_too_many_bad,
@@ -30,9 +32,7 @@ from assay.data.images import (
     upright_size,
     verify,
 )
-from assay.data.picture_cache import FileScan, read_bytes, scan_images
-from assay.data.samples import Samples, Stream
-from assay.data.segmentation_folder import SegmentationFolder, read_mask
+from assay.data.image.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import DataError
 from assay.run.preprocess import Preprocess
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
@@ -119,9 +119,9 @@ def test_auto_decodes_once_what_has_one_size_and_fits(
 ) -> None:
     write(tmp_path, {"a": 2, "b": 2})
     needed = 4 * 4 * 3 * 6 * 8
-    monkeypatch.setattr("assay.data.images.free_memory", lambda: needed)
+    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed)
     assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
-    monkeypatch.setattr("assay.data.images.free_memory", lambda: needed + 4)
+    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed + 4)
     assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Samples)
 
 
@@ -426,8 +426,8 @@ def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int
 def test_a_changed_pixel_is_other_data(
     tmp_path: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(picture_cache, "_FEW", 0)  # what was found is remembered
-    monkeypatch.setattr(picture_cache, "_SETTLED", 0.0)
+    monkeypatch.setattr(image_cache, "_FEW", 0)  # what was found is remembered
+    monkeypatch.setattr(image_cache, "_SETTLED", 0.0)
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
     root = tmp_path / "pictures"
     (root / "a").mkdir(parents=True)
@@ -524,7 +524,7 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
         read.append(path)
         return read_bytes(path)
 
-    monkeypatch.setattr(picture_cache, "read_bytes", noted)
+    monkeypatch.setattr(image_cache, "read_bytes", noted)
     assert scan_images(root, paths, verify) == first
     assert read == [paths[33]]
     read.clear()

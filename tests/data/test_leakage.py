@@ -15,11 +15,11 @@ from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn s
     load_wine,
 )
 
-from assay.data.bundled import Bundled
-from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.subset import find_copies, leave_out_copies
-from assay.data.table import Table
-from assay.data.tabular.column_kind import split_hints
+from assay.data.core.samples import Samples, Stream, Unfitted
+from assay.data.core.subset import find_copies, leave_out_copies
+from assay.data.table.bundled import Bundled
+from assay.data.table.column_kind import split_hints
+from assay.data.table.table import Table
 from assay.errors import DataError
 from assay.quoting import format_override
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 ROWS = {"train": np.array([0, 1, 2]), "val": np.array([3]), "test": np.array([4, 5])}
 TARGETS = torch.tensor([0, 1, 0, 1, 0, 0])

@@ -19,18 +19,18 @@ from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 import assay
-import assay.data.subset
+import assay.data.core.subset
 from assay.config.yaml_file import load_mapping
-from assay.data import placement
-from assay.data import placement as module
-from assay.data.batch_order import BatchOrder
-from assay.data.data_module import DataModule
-from assay.data.loaders import MemoryLoader, StreamLoader, input_of
-from assay.data.normalize import Normalize
-from assay.data.placement import Placement, Prepared, device_memory, free_memory
-from assay.data.samples import Samples, Stream
-from assay.data.subset import Subset
-from assay.data.transforms import Transforms
+from assay.data.core import placement
+from assay.data.core import placement as module
+from assay.data.core.batch_order import BatchOrder
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import MemoryLoader, StreamLoader, input_of
+from assay.data.core.normalize import Normalize
+from assay.data.core.placement import Placement, Prepared, device_memory, free_memory
+from assay.data.core.samples import Samples, Stream
+from assay.data.core.subset import Subset
+from assay.data.core.transforms import Transforms
 from assay.errors import AssayError, DataError
 from assay.splitmix import mix
 from assay.task.task_of import task_of

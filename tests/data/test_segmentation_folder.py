@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from assay.data.digits_segmentation import DigitsSegmentation
-from assay.data.images import read_image
-from assay.data.samples import Samples, Stream
-from assay.data.segmentation_folder import SegmentationFolder, decode_mask, find_classes, read_mask
+from assay.data.core.samples import Samples, Stream
+from assay.data.image.digits_segmentation import DigitsSegmentation
+from assay.data.image.images import read_image
+from assay.data.image.segmentation_folder import SegmentationFolder, decode_mask, find_classes, read_mask
 from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED
 

@@ -27,12 +27,12 @@ from tests.interrupting import Interrupt, outcome
 
 import assay
 from assay.compose.compose import compose
-from assay.data.batch_order import BatchOrder
-from assay.data.data_module import DataModule
-from assay.data.image_shards import ImageShards
-from assay.data.loaders import StreamLoader
-from assay.data.shard_files import ShardReader
-from assay.data.table_shards import TableShards
+from assay.data.core.batch_order import BatchOrder
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import StreamLoader
+from assay.data.shards.image_shards import ImageShards
+from assay.data.shards.shard_files import ShardReader
+from assay.data.shards.table_shards import TableShards
 from assay.errors import AssayError, DataError
 from assay.report.data_page import survey_data
 from assay.run.evaluate import evaluate

@@ -23,20 +23,20 @@ from sklearn.linear_model import LinearRegression, LogisticRegression  # type: i
 from torch.utils.data import Dataset, IterableDataset
 from torchvision import datasets  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.arrays import Arrays
-from assay.data.bundled import Bundled
-from assay.data.custom import Custom
-from assay.data.samples import Samples, Stream
-from assay.data.source_files import read_header
-from assay.data.synthetic import Synthetic
-from assay.data.torchvision_images import TorchvisionImages
+from assay.data.core.arrays import Arrays
+from assay.data.core.custom import Custom
+from assay.data.core.samples import Samples, Stream
+from assay.data.core.source_files import read_header
+from assay.data.core.synthetic import Synthetic
+from assay.data.image.torchvision_images import TorchvisionImages
+from assay.data.table.bundled import Bundled
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 
 class Own(Dataset[Any]):

@@ -24,11 +24,11 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
 from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.data_module import DataModule
-from assay.data.samples import Samples, Unfitted
-from assay.data.spec import FittedPreprocessing, Spec
-from assay.data.splits import Splits, read_for_model, read_splits
-from assay.data.subset import (
+from assay.data.core.data_module import DataModule
+from assay.data.core.samples import Samples, Unfitted
+from assay.data.core.spec import FittedPreprocessing, Spec
+from assay.data.core.splits import Splits, read_for_model, read_splits
+from assay.data.core.subset import (
     Split,
     cut_fold,
     divide,
@@ -39,7 +39,7 @@ from assay.data.subset import (
     parse_times,
     values_of,
 )
-from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.table.table_encoder import TableEncoder
 from assay.errors import DataError
 
 RNG = np.random.default_rng(0)

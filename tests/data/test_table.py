@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder  # type: ignore[import-untyped]  # ships no types
 
-from assay.data.samples import Samples
-from assay.data.shown_samples import sample_names
-from assay.data.table import Table, TableTargets
-from assay.data.tabular.table_file import table_chunks
+from assay.data.core.rendering import sample_names
+from assay.data.core.samples import Samples
+from assay.data.table.table import Table, TableTargets
+from assay.data.table.table_file import table_chunks
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 RNG = np.random.default_rng(0)
 

@@ -14,12 +14,12 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.loaders import input_statistics, target_statistics
-from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, TargetScale, statistics
-from assay.data.samples import Samples, Stream
-from assay.data.splits import read_splits
-from assay.data.subset import Split, Subset
-from assay.data.transforms import (
+from assay.data.core.loaders import input_statistics, target_statistics
+from assay.data.core.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, TargetScale, statistics
+from assay.data.core.samples import Samples, Stream
+from assay.data.core.splits import read_splits
+from assay.data.core.subset import Split, Subset
+from assay.data.core.transforms import (
     Transforms,
     chain_of,
     configured_scale,

@@ -21,7 +21,7 @@ import assay
 from assay.build.assembly import open_data
 from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options
-from assay.data.samples import Unfitted
+from assay.data.core.samples import Unfitted
 from assay.record import predictions_file
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export, open_onnx

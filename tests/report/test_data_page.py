@@ -16,9 +16,9 @@ from PIL import Image
 from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.command import documented, typed
 
-from assay.data.data_module import DataModule
-from assay.data.samples import Samples, Stream
-from assay.data.table import Table
+from assay.data.core.data_module import DataModule
+from assay.data.core.samples import Samples, Stream
+from assay.data.table.table import Table
 from assay.report.data_page import (
     ColumnSurvey,
     SubsetSurvey,

@@ -15,7 +15,7 @@ from tests.interrupting import Interrupt, outcome
 import assay
 from assay.compose.compose import compose
 from assay.compose.listing import list_options
-from assay.data.placement import Prepared
+from assay.data.core.placement import Prepared
 from assay.errors import AssayError
 from assay.run.resume import resume
 

@@ -21,7 +21,7 @@ MOST = 500e6
 SCRIPT = """
 import json, resource, sys
 import assay, lightning, torch, torchvision
-import assay.run.train, assay.run.execute, assay.data.image_shards, assay.run.after_test
+import assay.run.train, assay.run.execute, assay.data.shards.image_shards, assay.run.after_test
 import pandas, sklearn.model_selection
 def resident(name):
     with open("/proc/self/status") as file:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_diabetes
 
-from assay.data.samples import Samples
+from assay.data.core.samples import Samples
 from my_project.ordinal import Ordinal
 
 

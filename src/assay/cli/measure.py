@@ -110,8 +110,8 @@ def cache(
     gigabytes.
     """
     with show_loading():
-        from assay.data.picture_cache import clear_cache, list_cached
-        from assay.data.source_files import cache_folder
+        from assay.data.core.source_files import cache_folder
+        from assay.data.image.image_cache import clear_cache, list_cached
     from assay.quoting import format_bytes
 
     files = list_cached() if action == "ls" else clear_cache()

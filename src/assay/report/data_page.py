@@ -15,14 +15,14 @@ from rich.markup import escape
 
 from assay.build.assembly import add_spec, open_data
 from assay.build.node import build
-from assay.data.data_module import DataModule
-from assay.data.loaders import KeyedDataset, input_of
-from assay.data.samples import Samples, Unfitted, subset_of
-from assay.data.shown_samples import RenderedSample, show, show_augmented
-from assay.data.subset import COPIES, hash_rows, hash_samples
-from assay.data.tabular.amount import TIME, is_amount, parse_amounts, parse_times
-from assay.data.tabular.column_kind import is_number
-from assay.data.transforms import Transforms
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import KeyedDataset, input_of
+from assay.data.core.rendering import RenderedSample, show, show_augmented
+from assay.data.core.samples import Samples, Unfitted, subset_of
+from assay.data.core.subset import COPIES, hash_rows, hash_samples
+from assay.data.core.transforms import Transforms
+from assay.data.table.amount import TIME, is_amount, parse_amounts, parse_times
+from assay.data.table.column_kind import is_number
 from assay.errors import AssayError, DataError, explain_write_errors
 from assay.quoting import format_number, join_first, pluralize
 from assay.report.page import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.compose.compose import Job
-    from assay.data.subset import Subset
+    from assay.data.core.subset import Subset
     from assay.terminal import Console
 
     _Samples = list[tuple[str, str, RenderedSample]]

@@ -13,11 +13,11 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from assay.analysis.objective import describe_baseline
 from assay.config.serialize import drop_override, value_of
-from assay.data.data_module import DataModule
-from assay.data.loaders import KeyedDataset
-from assay.data.samples import Samples
-from assay.data.shown_samples import eval_samples, sample_names
-from assay.data.subset import blocks
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import KeyedDataset
+from assay.data.core.rendering import eval_samples, sample_names
+from assay.data.core.samples import Samples
+from assay.data.core.subset import blocks
 from assay.errors import ConfigError
 from assay.module import Module
 from assay.quoting import repeat_command
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.build.assembly import Assembly
-    from assay.data.subset import Subset
+    from assay.data.core.subset import Subset
     from assay.record.run_record import RunRecord
     from assay.run.predictor import Predictor
     from assay.task.predictions import StoredPredictions

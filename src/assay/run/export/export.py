@@ -13,15 +13,15 @@ from omegaconf.errors import ConfigAttributeError
 
 from assay.build.assembly import open_data
 from assay.build.node import build
-from assay.data.data_module import DataModule
-from assay.data.loaders import KeyedDataset, input_of
-from assay.data.normalize import stored_type
-from assay.data.placement import padded_length
-from assay.data.samples import Samples, subset_of
-from assay.data.source_info import info_of
-from assay.data.tabular.amount import TIME, format_amount, is_amount
-from assay.data.tabular.table_encoder import category_texts
-from assay.data.transforms import Transforms
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import KeyedDataset, input_of
+from assay.data.core.normalize import stored_type
+from assay.data.core.placement import padded_length
+from assay.data.core.samples import Samples, subset_of
+from assay.data.core.source_info import info_of
+from assay.data.core.transforms import Transforms
+from assay.data.table.amount import TIME, format_amount, is_amount
+from assay.data.table.table_encoder import category_texts
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
 from assay.run.after_test import set_threshold
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
-    from assay.data.tabular.table_encoder import Column
+    from assay.data.table.table_encoder import Column
 
     Outputs = dict[str, NDArray[Any]]
     _Run = Callable[[Mapping[str, NDArray[Any]]], Outputs]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import pandas as pd
 
 from assay.analysis.objective import describe_threshold, format_score
-from assay.data.tokenizer import PAD
+from assay.data.text.tokenizer import PAD
 from assay.quoting import command
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.run.export.exportable import NO_CLASS, missing_numbers
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.data.tabular.table_encoder import Column
+    from assay.data.table.table_encoder import Column
     from assay.run.export.exportable import Original
 
 MARK = "<!-- Written by assay export, which replaces it. -->"
