@@ -20,6 +20,7 @@ from assay.data.core.subset import find_copies, leave_out_copies
 from assay.data.table.bundled import Bundled
 from assay.data.table.column_kind import split_hints
 from assay.data.table.table import Table
+from assay.data.text.text_table import TextTable
 from assay.errors import DataError
 from assay.quoting import format_override
 
@@ -82,7 +83,7 @@ def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[
     frame = pd.DataFrame({"text": texts, "kind": ["a", "b"] * 40})
     for count, is_told in ((80, True), (60, False)):
         frame[:count].to_csv(tmp_path / f"{count}.csv", index=False)
-        data = data_module(Table(str(tmp_path / f"{count}.csv"), "kind", text="text"))
+        data = data_module(TextTable(str(tmp_path / f"{count}.csv"), "kind", "text"))
         data.setup()
         rows = data.splits.rows
         near = sum((row + 60 if row < 60 else row - 60) in set(rows["train"]) for row in rows["test"])
@@ -98,7 +99,7 @@ def test_texts_of_signs_alone_are_copies_of_their_like_only(
     frame = pd.DataFrame({"text": texts, "kind": ["a", "b"] * 30})
     frame.to_csv(tmp_path / "signs.csv", index=False)
     split = {"val": 0.1, "test": 0.2, "dedup": True}
-    data = data_module(Table(str(tmp_path / "signs.csv"), "kind", text="text"), split=split)
+    data = data_module(TextTable(str(tmp_path / "signs.csv"), "kind", "text"), split=split)
     data.setup()
     assert sum(map(len, data.splits.rows.values())) == 60
     assert not [note for note in data.notes if "also in training" in note]
@@ -112,7 +113,7 @@ def test_many_copies_of_a_text_are_left_out_at_once(
     pd.DataFrame({"text": texts, "kind": ["a", "b"] * 15_000}).to_csv(tmp_path / "ok.csv", index=False)
     split = {"val": 0.1, "test": 0.2, "dedup": True}
     with pytest.raises(DataError, match="0 training sample"):
-        data_module(Table(str(tmp_path / "ok.csv"), "kind", text="text"), split=split).setup()
+        data_module(TextTable(str(tmp_path / "ok.csv"), "kind", "text"), split=split).setup()
 
 
 def visits(count: int = 900) -> pd.DataFrame:

@@ -15,8 +15,10 @@ from sklearn.preprocessing import LabelEncoder, OneHotEncoder  # type: ignore[im
 
 from assay.data.core.rendering import sample_names
 from assay.data.core.samples import Samples
-from assay.data.table.table import Table, TableTargets
+from assay.data.table.table import Table
 from assay.data.table.table_file import table_chunks
+from assay.data.table.table_targets import TableTargets
+from assay.data.text.text_table import TextTable
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -363,9 +365,9 @@ TEXTS = pd.DataFrame(
 )
 
 
-def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> Table:
+def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> TextTable:
     frame.to_csv(path := folder / "texts.csv", index=False)
-    return Table(str(path), "kind", text="words", **options)
+    return TextTable(str(path), "kind", "words", **options)
 
 
 def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
     from assay.data.core.batch_order import BatchOrder
     from assay.data.core.placement import Placement
-    from assay.data.core.samples import IndexedDataset
+    from assay.data.core.samples import IndexedDataset, TrainStream
     from assay.data.core.splits import Splits
     from assay.data.core.transforms import Scale
     from assay.data.core.types import Pair, Size
-    from assay.data.shards.shard_stream import ShardStream
 
     Position = Callable[[], Size]
 
@@ -103,7 +102,7 @@ class StreamLoader(SubsetLoader):
 
     def __init__(
         self,
-        data: Subset | ShardStream,
+        data: Subset | TrainStream,
         order: BatchOrder,
         position: Position,
         transforms: Transforms | None = None,
@@ -228,7 +227,7 @@ class _Several(list[Any]):
 class _Chunks(Dataset[Any]):
     """Batches of a stream that follow each other in one window, by (epoch, first, count)."""
 
-    def __init__(self, stream: ShardStream, transforms: Transforms, order: BatchOrder) -> None:
+    def __init__(self, stream: TrainStream, transforms: Transforms, order: BatchOrder) -> None:
         self._stream = stream
         self._transforms = transforms
         self._order = order

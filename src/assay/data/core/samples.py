@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.data.core.batch_order import BatchOrder
+    from assay.data.core.transforms import Transforms
+    from assay.data.core.types import Pair, Rows
     from assay.task.task import Task
 
 
@@ -158,6 +161,32 @@ class Unfitted:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+
+class TrainStream(Protocol):
+    """Training samples that are never all in memory, in an order that is a function of (seed, epoch)."""
+
+    num_samples: int
+    class_counts: tuple[int, ...]
+    """Of each class; empty where there are none."""
+    digest: str
+    """SHA-256 of the contents."""
+    row_bytes: int
+    """Of a sample before it is decoded."""
+
+    def steps_per_window(self, order: BatchOrder) -> int:
+        """Batches of all ranks together whose samples are drawn from one window."""
+        ...
+
+    def rows(self, order: BatchOrder, epoch: int, first: int, count: int = 1) -> Rows:
+        """Numbers of the samples that make up batches."""
+        ...
+
+    def batches(
+        self, order: BatchOrder, epoch: int, first: int, count: int, transforms: Transforms
+    ) -> list[Pair]:
+        """Batches of this rank that lie in one window."""
+        ...
 
 
 class Source(Protocol):

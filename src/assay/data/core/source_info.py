@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from dataclasses import dataclass
@@ -12,9 +13,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from assay.data.core.source_files import TABLE_FILE, NoArrayError, SourcePath, read_array, read_header
-from assay.errors import AssayError
 from assay.task.reconstruction import Reconstruction
-from assay.task.task_of import TASKS, infer_task
+from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,34 +54,6 @@ def info_of(source: object) -> SourceInfo:
         source = getattr(sys.modules.get(module), name, None)
     info = getattr(source, "info", None)
     return info if isinstance(info, SourceInfo) else SourceInfo()
-
-
-def _find_table_task(source: dict[str, Any]) -> str:
-    """By the target's columns; empty where they cannot be read, which reading the data reports."""
-    if source.get("target") is None and source.get("text") is None:  # texts are not reconstructed
-        return Reconstruction.name
-    if not (names := _target_names(source)):
-        return ""
-    from assay.data.table.column_kind import parse_targets, task_of_columns
-    from assay.data.table.table_file import FILE_OPTIONS, read_table  # pandas takes half a second to import
-
-    if source.get("label_separator") is not None:
-        return TASKS["multilabel"].name
-    options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
-    try:
-        frame = read_table(str(source["path"]), columns=names, **options)
-        parse_targets(frame, names, {})
-        return task_of_columns(frame, names)[0]
-    except (AssayError, LookupError, TypeError, ValueError):
-        return ""
-
-
-def _target_names(source: dict[str, Any]) -> list[str]:
-    """Columns to predict; none where these or the file are not known."""
-    target = source.get("target")
-    if not isinstance(target, str | list) or "???" in (source.get("path"), target):
-        return []
-    return [target] if isinstance(target, str) else [str(name) for name in target]
 
 
 def are_vectors(source: dict[str, Any]) -> bool:
@@ -139,32 +111,15 @@ def _folders_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
 
 
-def _find_shards_task(source: dict[str, Any]) -> str:
-    """By the target's columns and, where it is a class, by how many there are."""
-    if source.get("target") is None:
-        return Reconstruction.name
-    if not (names := _target_names(source)):
-        return ""
-    from assay.data.shards.shard_files import USUAL_TARGETS, ShardReader, find_column
-    from assay.data.table.column_kind import task_of_columns
-
-    try:
-        reader = ShardReader(str(source.get("path")))
-        task = TASKS["multiclass"]
-        if "image" in source:
-            names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
-        else:
-            task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
-        num_classes = len(reader.count_classes(names[0])) if task.by_class else 0
-        return infer_task(is_real=False, num_columns=1, num_classes=num_classes) if num_classes else task.name
-    except (AssayError, LookupError, TypeError, ValueError):
-        return ""
+def _imported(module: str) -> Callable[[dict[str, Any]], str]:
+    """The function `find_task` of a room, which imports pandas: half a second."""
+    return lambda source: str(importlib.import_module(module).find_task(source))
 
 
-_OF_TABLES = (
-    *("features", "exclude", "keep", "max_categories", "positive"),
-    *("tokenizer", "vocab_size", "max_length", "lowercase"),
-)
+_FILES_OF_TABLES = (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE))
+_find_table_task = _imported("assay.data.table.table_file")
+_find_shards_task = _imported("assay.data.shards.shard_files")
+_OF_TABLES = ("features", "exclude", "keep", "max_categories", "positive")
 _BUILT_IN = {
     "assay.data.core.arrays.Arrays": SourceInfo(
         (SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),),
@@ -184,7 +139,7 @@ _BUILT_IN = {
     ),
     "assay.data.text.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
     "assay.data.table.table.Table": SourceInfo(
-        (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE)),
+        _FILES_OF_TABLES,
         _find_table_task,
         "table",
         has_encoder=True,
@@ -196,6 +151,13 @@ _BUILT_IN = {
         "table",
         has_encoder=True,
         learned=_OF_TABLES,
+    ),
+    "assay.data.text.text_table.TextTable": SourceInfo(
+        _FILES_OF_TABLES,
+        _find_table_task,
+        "table",
+        has_encoder=True,
+        learned=("tokenizer", "vocab_size", "max_length", "lowercase", "positive"),
     ),
     "assay.data.text.text_files.TextFiles": SourceInfo(
         (SourcePath("root", "a folder of text files, or one such file", "file or folder"),),

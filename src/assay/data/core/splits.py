@@ -36,10 +36,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.core.samples import Encoder, Source, Stream
+    from assay.data.core.samples import Encoder, Source, Stream, TrainStream
     from assay.data.core.spec import FittedPreprocessing
     from assay.data.core.types import Rows
-    from assay.data.shards.shard_stream import ShardStream
     from assay.task.task import Task
 
     Data = Samples | Stream | Unfitted
@@ -116,7 +115,7 @@ class Splits:
     raw: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
-    stream: ShardStream | None = None
+    stream: TrainStream | None = None
 
     @property
     def num_train(self) -> int:
@@ -286,7 +285,7 @@ def read_splits(
     return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), target_names, stream)
 
 
-def _check_stream(stream: ShardStream | None, split: Split, thin_classes: float | None) -> None:
+def _check_stream(stream: TrainStream | None, split: Split, thin_classes: float | None) -> None:
     chosen = {"data.split.folds": split.folds, "data.split.dedup": split.dedup or None}
     for key, value in {**chosen, "data.thin_classes": thin_classes}.items():
         if stream is not None and value is not None:

@@ -18,9 +18,13 @@ import msgspec
 import numpy as np
 
 from assay.data.core.source_files import cache_folder
-from assay.errors import DataError
+from assay.data.table.column_kind import task_of_columns
+from assay.data.table.table_file import from_arrow, settle, target_names
+from assay.errors import AssayError, DataError
 from assay.files.atomic import write_text
 from assay.files.checksum import digest_of, is_json_intact, seal_json
+from assay.task.reconstruction import Reconstruction
+from assay.task.task_of import TASKS, infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -400,8 +404,6 @@ class ShardReader:
         blocks = self.spread(most)
         each = -(-most // max(1, len(blocks)))
         chosen = [(at, np.arange(min(each, self.rows[at]))) for at in blocks]
-        from assay.data.table.table_file import from_arrow, settle
-
         return settle(from_arrow(self.read_all(chosen, columns), plain=columns))
 
     def _open(self, at: int) -> Any:
@@ -476,3 +478,22 @@ def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) ->
 
 USUAL_PICTURES = (PICTURE, "img", "picture", "jpg", "png")
 USUAL_TARGETS = ("label", "labels", "cls", "class", "target")
+
+
+def find_task(source: dict[str, Any]) -> str:
+    """By the target's columns and, where it is a class, by how many there are."""
+    if source.get("target") is None:
+        return Reconstruction.name
+    if not (names := target_names(source)):
+        return ""
+    try:
+        reader = ShardReader(str(source.get("path")))
+        task = TASKS["multiclass"]
+        if "image" in source:
+            names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
+        else:
+            task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
+        num_classes = len(reader.count_classes(names[0])) if task.by_class else 0
+        return infer_task(is_real=False, num_columns=1, num_classes=num_classes) if num_classes else task.name
+    except (AssayError, LookupError, TypeError, ValueError):
+        return ""

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from assay.data.core.samples import TrainStream
 from assay.data.core.subset import SUBSET_WORDS, SUBSETS, parse_subsets
 from assay.data.core.transforms import stack
 from assay.data.shards.shard_files import ShardReader
@@ -146,7 +147,7 @@ def _subset_of_name(name: str) -> int:
 
 
 @final
-class ShardStream:
+class ShardStream(TrainStream):
     """The training rows of a data set in shards, never more than a window of which is in memory.
 
     Attributes:

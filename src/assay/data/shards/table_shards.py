@@ -14,17 +14,10 @@ from assay.data.core.samples import Unfitted
 from assay.data.core.source_info import info_of
 from assay.data.shards.shard_stream import ShardSource
 from assay.data.table.column_kind import choose_features
-from assay.data.table.table import (
-    TableTargets,
-    choose_task,
-    class_columns,
-    column_options,
-    declared_categories,
-    learned_features,
-    read_columns,
-)
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import FILE_OPTIONS, from_arrow, settle
+from assay.data.table.table_source import column_options, declared_categories, learned_features, read_columns
+from assay.data.table.table_targets import TableTargets, choose_task, class_columns
 from assay.errors import DataError
 from assay.task.task_of import infer_task, task_of
 

@@ -22,16 +22,27 @@ from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.core.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.table.column_kind import is_category, is_nested, is_number, is_text, join_names, kind_of
+from assay.data.table.column_kind import (
+    is_category,
+    is_nested,
+    is_number,
+    is_text,
+    join_names,
+    kind_of,
+    parse_targets,
+    task_of_columns,
+)
 from assay.data.table.table_encoder import (
     TRUTH_VALUES,
     category_texts,
     check_trained_columns,
     use_decimal_point,
 )
-from assay.errors import DataError
+from assay.errors import AssayError, DataError
 from assay.quoting import format_override, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
+from assay.task.reconstruction import Reconstruction
+from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -711,3 +722,28 @@ def _read_csv_frames(path: Path, texts: Strings, size: int, options: Options) ->
                 _check_widths(path, key, options)
                 is_checked = True
             yield frame
+
+
+def find_task(source: dict[str, Any]) -> str:
+    """By the target's columns; empty where they cannot be read, which reading the data reports."""
+    if source.get("target") is None and source.get("text") is None:  # texts are not reconstructed
+        return Reconstruction.name
+    if not (names := target_names(source)):
+        return ""
+    if source.get("label_separator") is not None:
+        return TASKS["multilabel"].name
+    options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
+    try:
+        frame = read_table(str(source["path"]), columns=names, **options)
+        parse_targets(frame, names, {})
+        return task_of_columns(frame, names)[0]
+    except (AssayError, LookupError, TypeError, ValueError):
+        return ""
+
+
+def target_names(source: dict[str, Any]) -> list[str]:
+    """Columns to predict; none where these or the file are not known."""
+    target = source.get("target")
+    if not isinstance(target, str | list) or "???" in (source.get("path"), target):
+        return []
+    return [target] if isinstance(target, str) else [str(name) for name in target]
