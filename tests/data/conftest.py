@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.data.core.data_module import DataModule
-from assay.data.core.samples import Samples, Stream, Unfitted
+from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from assay.data.image import image_cache
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Given = Mapping[str, Samples | Stream | Unfitted]
+Given = Mapping[str, Samples]
 
 
-class GivenSource:
+class GivenSource(Source):
     """A source of samples made by the test."""
 
     def __init__(self, subsets: Given, task: str, class_names: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ from tests.mounting import room_for
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.functional import pil_to_tensor  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.core.samples import Stream
+from assay.data.core.samples import Samples
 from assay.data.image import image_cache
 from assay.data.image.image_cache import list_cached, read_bytes
 from assay.data.image.image_folder import ImageFolder
@@ -118,7 +118,7 @@ def test_sets_of_several_sizes_and_missing_files(root: Path, cache: Path, reads:
     assert len(reads) == 1 + COUNT, "all are tried once"
     (root / "a" / "gone.png").unlink()
     Image.fromarray(np.zeros((5, 5, 3), np.uint8)).save(root / "c" / "9999.png")
-    assert isinstance(ImageFolder(str(root)).read()["all"], Stream)
+    assert not ImageFolder(str(root)).read()["all"].in_memory
     assert len(list_cached()) == 1, "that of before"
 
 

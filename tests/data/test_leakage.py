@@ -15,11 +15,12 @@ from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn s
     load_wine,
 )
 
-from assay.data.core.samples import Samples, Stream, Unfitted
-from assay.data.core.subset import find_copies, leave_out_copies
+from assay.data.core.copies import find_copies, leave_out_copies
+from assay.data.core.samples import Samples
 from assay.data.table.bundled import Bundled
 from assay.data.table.column_kind import split_hints
 from assay.data.table.table import Table
+from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.text_table import TextTable
 from assay.errors import DataError
 from assay.quoting import format_override
@@ -47,10 +48,10 @@ ROW_NAMES = [f"row {row}" for row in range(6)]
 FILES = [f"f{row}.png" for row in range(6)]
 
 
-def table(values: torch.Tensor, targets: torch.Tensor) -> Unfitted:
+def table(values: torch.Tensor, targets: torch.Tensor) -> Samples:
     frame = pd.DataFrame(values.numpy(), columns=["a", "b"])
     frame["c"] = frame.a.map({1.0: "x", 3.0: None, 5.0: "z"})
-    return Unfitted(frame, targets, cast("Any", None))
+    return Samples(frame, targets, encoder=TableEncoder())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def table(values: torch.Tensor, targets: torch.Tensor) -> Unfitted:
         (Samples(VALUES, TARGETS), ROW_NAMES),
         (Samples(VALUES.bfloat16().reshape(6, 1, 2).transpose(1, 2), TARGETS), ROW_NAMES),
         (Samples(torch.zeros(6, 1), TARGETS, names=FILES, hashes=list("abcbab")), FILES),
-        (Stream(cast("Any", None), TARGETS, names=FILES, hashes=list("abcbab")), FILES),
+        (Samples(cast("Any", None), TARGETS, names=FILES, hashes=list("abcbab")), FILES),
     ],
 )
 def test_copies_are_counted(data: Any, names: list[str]) -> None:
@@ -213,7 +214,8 @@ def test_a_period_is_a_time_where_a_group_has_several_and_ordinary_columns_are_p
 
 def test_copies_are_left_out_of_training_alone() -> None:
     for data in (table(VALUES, TARGETS), Samples(VALUES, TARGETS)):
-        rows, told = leave_out_copies({"train": data}, ROWS)
+        rows = dict(ROWS)
+        told = leave_out_copies({"train": data}, rows)
         assert rows["train"].tolist() == [2]
         assert {name: rows[name].tolist() for name in ("val", "test")} == {"val": [3], "test": [4, 5]}
         assert "2 of 3 training samples" in told

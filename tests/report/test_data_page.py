@@ -17,7 +17,7 @@ from sklearn.datasets import load_sample_images  # type: ignore[import-untyped] 
 from tests.command import documented, typed
 
 from assay.data.core.data_module import DataModule
-from assay.data.core.samples import Samples, Stream
+from assay.data.core.samples import Samples
 from assay.data.table.table import Table
 from assay.report.data_page import (
     ColumnSurvey,
@@ -55,10 +55,10 @@ class Given:
 
     task, class_names = "multiclass", ("a", "b")
 
-    def __init__(self, parts: Mapping[str, Samples | Stream]) -> None:
+    def __init__(self, parts: Mapping[str, Samples]) -> None:
         self._parts = parts
 
-    def read(self) -> Mapping[str, Samples | Stream]:
+    def read(self) -> Mapping[str, Samples]:
         return self._parts
 
 

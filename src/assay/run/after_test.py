@@ -16,7 +16,6 @@ from assay.config.serialize import drop_override, value_of
 from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import KeyedDataset
 from assay.data.core.rendering import eval_samples, sample_names
-from assay.data.core.samples import Samples
 from assay.data.core.subset import blocks
 from assay.errors import ConfigError
 from assay.module import Module
@@ -258,7 +257,7 @@ def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
     subset = data.ready_subset(name, "eval")
     positions = torch.arange(len(subset.rows))
     if name != "test":
-        streamed = not isinstance(subset.data, Samples)
+        streamed = not subset.data.in_memory
         most = min(_MOST_STREAMED if streamed else _MOST_ROWS, max(1, _MOST_VALUES // data.spec.num_features))
         positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[:most]
     rows = subset.rows[positions]
@@ -278,7 +277,7 @@ def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
 
 
 def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
-    if isinstance(subset.data, Samples):
+    if subset.data.in_memory:
         yield from blocks(subset.data.inputs, rows)
         return
     dataset = KeyedDataset(subset.data, subset.transforms, 0)

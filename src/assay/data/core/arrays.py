@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from assay.data.core.source_files import NoArrayError, check_path, read_array
 from assay.data.core.source_info import info_of
 from assay.errors import DataError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Arrays:
+class Arrays(Source):
     """Inputs and targets saved with `numpy.save` or `numpy.savez`.
 
     Nothing is copied or converted that need not be: inputs keep their type, and .npy files are mapped into

@@ -9,7 +9,8 @@ import torch
 from PIL.Image import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.core.samples import LazyDataset, Stream
+from assay.data.core.samples import LazyDataset, Samples
+from assay.data.core.source import Source
 from assay.errors import DataError, user_frame
 from assay.task.task_of import task_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Custom:
+class Custom(Source):
     """A `torch.utils.data.Dataset` with `__len__` and `__getitem__`, read one by one in worker processes.
 
     A sample is a tuple `(input, target)` or a mapping such as `{"data": …, "label": …}`. Inputs may be
@@ -70,7 +71,7 @@ class Custom:
         self._keys = input_key, target_key
         self.split_columns: Mapping[str, str] = {}
 
-    def read(self) -> Mapping[str, Stream]:
+    def read(self) -> Mapping[str, Samples]:
         """The subsets given, streamed."""
         subsets = {}
         for subset, dataset in self._datasets.items():
@@ -80,7 +81,7 @@ class Custom:
             values = {name: getattr(dataset, name, None) for name in self.split_columns.values()}
             known = {name: value for name, value in values.items() if value is not None}
             identity = f"{type(dataset).__qualname__} {len(pairs)}"
-            subsets[subset] = Stream(pairs, targets, identity, split_values=known)
+            subsets[subset] = Samples(pairs, targets, identity, split_values=known)
         if not self.class_names and not self._task.has_real_targets:
             classes = getattr(self._datasets["train"], "classes", None)
             if classes is None:

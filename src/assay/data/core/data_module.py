@@ -15,8 +15,9 @@ from assay.data.core.loaders import MemoryLoader, StreamLoader, input_statistics
 from assay.data.core.normalize import Normalize, input_dtype
 from assay.data.core.options import check_limits
 from assay.data.core.placement import Placement, Prepared
-from assay.data.core.samples import Samples
+from assay.data.core.source import with_defaults
 from assay.data.core.spec import StaticSpec
+from assay.data.core.split import Split
 from assay.data.core.splits import (
     Splits,
     check_inputs,
@@ -25,7 +26,7 @@ from assay.data.core.splits import (
     read_splits,
     request_split_columns,
 )
-from assay.data.core.subset import Split, Subset
+from assay.data.core.subset import Subset
 from assay.data.core.transforms import Transforms, chain_of, check_scale, configured_scale, pretrained_scale
 from assay.errors import DataError
 from assay.task.task_of import task_of
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.core.samples import Encoder, Source
+    from assay.data.core.samples import Encoder
+    from assay.data.core.source import Source
     from assay.data.core.spec import FittedPreprocessing, Spec
     from assay.data.core.types import Pair, Size
 
@@ -57,7 +59,7 @@ class DataModule(L.LightningDataModule):
         global_batch_size: Training samples a batch over all devices, which then has the same samples on any
             number of them; in place of `batch_size`.
         eval_batch_size: Validation and test samples a batch and device.
-        split: How samples are divided, see `assay.data.core.subset.Split`.
+        split: How samples are divided, see `assay.data.core.split.Split`.
         transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
             training subset's own statistics; those of 1,024 samples where it is streamed or transformed),
             `auto` (those that the model's pretrained weights know, else `data`), `imagenet`, null, or a
@@ -122,7 +124,7 @@ class DataModule(L.LightningDataModule):
         pretrained_inputs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.source = source
+        self.source = with_defaults(source)
         self.split = Split(**split)
         sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
         sizes |= {} if global_batch_size is None else {"global_batch_size": global_batch_size}
@@ -139,15 +141,16 @@ class DataModule(L.LightningDataModule):
         self.thin_classes = thin_classes
         self.seed = seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
-        if any(self._transforms.values()) and getattr(source, "auto_size", False):
-            source.auto_size = False  # type: ignore[attr-defined]  # the transforms give them a size
+        if any(self._transforms.values()) and self.source.auto_size:
+            self.source.auto_size = False  # the transforms give them a size
         self._task = task
         self._standardize_targets = standardize_targets
         if task is not None:
             task_of(task)
         if pretrained_inputs and "tokenizer" in pretrained_inputs:
-            if (texts := getattr(source, "text_encoder", None)) is not None:
-                texts.use(*(pretrained_inputs[key] for key in ("tokenizer", "padding", "source")))
+            if self.source.text_encoder is not None:
+                options = (pretrained_inputs[key] for key in ("tokenizer", "padding", "source"))
+                self.source.text_encoder.use(*options)
             pretrained_inputs = None
         self._normalize = transform.get("normalize")
         self._pretrained = pretrained_inputs
@@ -169,7 +172,7 @@ class DataModule(L.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Download; Lightning calls this on one process of a machine."""
-        getattr(self.source, "prepare", lambda: None)()
+        self.source.prepare()
 
     def setup(self, stage: str | None = None) -> None:
         """Read the source and divide it; the second call does nothing."""
@@ -207,20 +210,25 @@ class DataModule(L.LightningDataModule):
         if splits.task.reconstructs:
             target_mean = mean
             target_std = std
-        known = {key: getattr(self.source, key, None) for key in ("image_size", "max_value")}
-        known["train_shape"] = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
-        scales = {"target_mean": target_mean, "target_std": target_std}
-        self.spec = splits.describe(first, mean, std, **scales, **known)
+        self.spec = splits.describe(
+            first,
+            mean,
+            std,
+            target_mean=target_mean,
+            target_std=target_std,
+            image_size=self.source.image_size,
+            max_value=self.source.max_value,
+            train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
+        )
 
     def _read(self, split: Split, **options: Any) -> Splits:
         return read_splits(self.source, split, self.thin_classes, asked=self._task, **options)
 
     def setup_for(self, trained: FittedPreprocessing, subset: str = "", digest: str = "") -> None:
         """Read the source for a trained model; nothing is learned from the samples."""
-        if hasattr(self.source, "fitted"):
+        if self.source.info.has_encoder:
             self.source.fitted = trained.encoder
-        if hasattr(self.source, "known_labels"):
-            self.source.known_labels = trained.spec.class_names
+        self.source.known_labels = trained.spec.class_names
         with torch.random.fork_rng(devices=[]):
             splits = read_for_model(
                 self.source, self.split, partial(self._read, trained=trained), digest=digest, whole=not subset
@@ -235,8 +243,7 @@ class DataModule(L.LightningDataModule):
                 raise DataError(
                     f"data: the source has no {self.tested} subset", hint="choose another one: --split train"
                 )
-            if isinstance(samples := splits.data[self.tested], Samples):
-                check_inputs(self.tested, samples)
+            check_inputs(self.tested, splits.data[self.tested])
             trained.check(self._first(self.tested, "eval"))
 
     def subset(self, name: str, chain: str = "") -> Subset:
@@ -256,7 +263,6 @@ class DataModule(L.LightningDataModule):
     @property
     def notes(self) -> tuple[str, ...]:
         """Decisions of the source and the loading, one sentence each; available after `setup()`."""
-        source = getattr(self.source, "notes", ())
         remainder = self.spec.num_train % (self.batch_size * self._world_size()) * self._drops_last()
         varies = ", other ones in each epoch" if self.shuffle else ""
         left_out = (
@@ -266,7 +272,9 @@ class DataModule(L.LightningDataModule):
         if self.splits.stream is None and self._global_batch_size is None:
             left_out += "; data.drop_last=false trains them too"
         lacking = [note for subset in ("val", "test") for note in self.splits.note_lacking(subset)]
-        notes = (*source, *self.splits.notes, *lacking, *self._scale_notes)
+        encoder = self.source.text_encoder
+        texts = () if encoder is None else encoder.notes
+        notes = (*self.source.notes, *texts, *self.splits.notes, *lacking, *self._scale_notes)
         return (*notes, left_out) if remainder else notes
 
     @property
@@ -367,7 +375,7 @@ class DataModule(L.LightningDataModule):
 
     def _loader(self, name: str, *, train: bool = False) -> MemoryLoader | StreamLoader:
         subset = self.ready_subset(name, "train" if train else "eval")
-        lengths = subset.data.lengths if isinstance(subset.data, Samples) else None
+        lengths = subset.data.lengths
         weights = None
         if train and self.balance == "sampler":  # one over how many samples each one's class has
             targets = subset.data.targets[subset.rows]
@@ -375,7 +383,7 @@ class DataModule(L.LightningDataModule):
         lengths = None if lengths is None else lengths[subset.rows]
         order = self._order(len(subset.rows), train=train, lengths=lengths, weights=weights)
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
-        if isinstance(subset.data, Samples) and not one_by_one:
+        if subset.data.in_memory and not one_by_one:
             prepare = None if subset.transforms else partial(self.prepare_batch, dtype=self.dtype)
             key = id(subset.data), prepare and self.dtype
             if key not in self._placements:

@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from typing_extensions import override
 
 from assay.data.core.normalize import statistics
-from assay.data.core.samples import Samples, Stream
 from assay.data.core.subset import Subset, blocks
 from assay.data.core.transforms import Transforms, seed_generators, stack
 from assay.errors import DataError, first_line
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
     from assay.data.core.batch_order import BatchOrder
     from assay.data.core.placement import Placement
-    from assay.data.core.samples import IndexedDataset, TrainStream
+    from assay.data.core.samples import Samples
+    from assay.data.core.source import TrainStream
     from assay.data.core.splits import Splits
     from assay.data.core.transforms import Scale
     from assay.data.core.types import Pair, Size
@@ -165,8 +165,8 @@ def ignore_stop_signals(worker: int) -> None:
 class KeyedDataset(Dataset[Any]):
     """Reads and transforms the sample of a key (epoch, row, index in the source)."""
 
-    def __init__(self, data: Samples | Stream, transforms: Transforms, seed: int) -> None:
-        self._dataset: IndexedDataset = data.dataset if isinstance(data, Stream) else data
+    def __init__(self, data: Samples, transforms: Transforms, seed: int) -> None:
+        self._samples = data
         self._transforms = transforms
         self._seed = seed
 
@@ -176,7 +176,7 @@ class KeyedDataset(Dataset[Any]):
         draw = (self._seed, epoch, index)
         try:
             seed_generators(draw)
-            sample = self._dataset[row]
+            sample = self._samples[row]
             if not self._transforms:
                 return sample
             inputs, targets, *extra = sample.values() if isinstance(sample, dict) else sample
@@ -257,7 +257,7 @@ _MOST_AT_ONCE = 32
 def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iterator[Tensor]:
     """Inputs of samples drawn at random, as the subset's loader would give them."""
     chosen = torch.randperm(len(subset.rows), generator=torch.Generator().manual_seed(seed))[:count]
-    if isinstance(subset.data, Stream) and subset.data.unlike:
+    if subset.data.unlike:
         unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
         chosen = torch.cat([unlike, chosen])
     keys = zip(subset.rows[chosen].tolist(), subset.keys[chosen].tolist(), strict=True)
@@ -297,7 +297,7 @@ def input_statistics(
         return scale
     if not (first.is_floating_point() or first.dtype == torch.uint8):
         return (), ()
-    if isinstance(subset.data, Samples) and not subset.transforms:
+    if subset.data.in_memory and not subset.transforms:
         return statistics(blocks(subset.data.inputs, subset.rows))
     return statistics(preview(subset, _SAMPLES, seed, num_workers))
 

@@ -42,7 +42,7 @@ def sample_names(data: DataModule) -> list[str]:
 def feature_names(data: DataModule) -> Strings:
     """What each value of a flat input is called; empty where that is unknown."""
     encoded: Strings = getattr(data.encoder, "feature_names", ())
-    names: Strings = getattr(data.splits.data[data.tested], "columns", ())
+    names: Strings = data.splits.data[data.tested].columns
     return encoded or names
 
 
@@ -52,7 +52,7 @@ def show_test_samples(data: DataModule, positions: Sequence[int]) -> list[Render
     if (pieces := getattr(data.encoder, "pieces", None)) is not None:
         targets = splits.targets(data.tested)[torch.as_tensor(positions)]
         return [RenderedSample(None, {TOKENS: pieces(tokens)}) for tokens in targets.tolist()]
-    columns = getattr(splits.data[data.tested], "columns", ())
+    columns = splits.data[data.tested].columns
     subset = data.ready_subset(data.tested, "eval")
     return show(subset, positions, data.seed, splits.raw.get(data.tested), columns)
 

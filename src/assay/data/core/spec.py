@@ -10,7 +10,7 @@ import msgspec
 import torch
 
 from assay.data.core.normalize import stored_type
-from assay.data.core.samples import Samples, Unfitted
+from assay.data.core.samples import Samples
 from assay.errors import DataError
 from assay.task.language_modelling import encode_run_lengths
 from assay.task.predictions import parse_heads
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.core.samples import Source, Stream
+    from assay.data.core.source import Source
     from assay.data.core.types import Strings
-
-    _Data = Samples | Stream | Unfitted
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ _AboveZero = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 
 
 @final
-class StaticSpec(msgspec.Struct, forbid_unknown_fields=True):
+class StaticSpec(msgspec.Struct, forbid_unknown_fields=True, dict=True):
     """Stands in for a source while a job is checked; takes no memory for the inputs.
 
     Attributes:
@@ -193,7 +191,9 @@ class FittedPreprocessing:
     encoder: Any = None
     notes: list[str] = field(default_factory=list)
 
-    def adapt(self, source: Source, given: Mapping[str, _Data], asked: str | None = None) -> dict[str, _Data]:
+    def adapt(
+        self, source: Source, given: Mapping[str, Samples], asked: str | None = None
+    ) -> dict[str, Samples]:
         """The subsets of a source with the run's classes and encoder in place of their own."""
         task = task_of(asked or source.task)
         trained_task = task_of(self.spec.task)
@@ -231,15 +231,15 @@ class FittedPreprocessing:
             name: self._with_encoder(replace(data, targets=targets[name])) for name, data in given.items()
         }
 
-    def _with_encoder(self, data: _Data) -> _Data:
-        if not isinstance(data, Unfitted):
+    def _with_encoder(self, data: Samples) -> Samples:
+        if data.encoder is None:
             return data
         if self.encoder is None:
             raise DataError(
                 "data: got a table of raw columns, but the model was trained on an array of numbers",
                 hint="give data of the kind that the run was trained on",
             )
-        self.notes.extend(getattr(self.encoder, "unknown", lambda _: ())(data.raw))
+        self.notes.extend(self.encoder.unknown(data.raw))
         return replace(data, encoder=self.encoder)
 
     def _renumber_heads(self, names: Strings, targets: Mapping[str, Tensor]) -> dict[str, Tensor]:

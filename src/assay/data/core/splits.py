@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 
+from assay.data.core.copies import find_copies, note_ignored_columns
 from assay.data.core.normalize import have_same_scaling, stored_type
-from assay.data.core.samples import Samples, Unfitted
 from assay.data.core.source_info import info_of
 from assay.data.core.spec import Spec
-from assay.data.core.subset import (
-    SUBSETS,
-    Split,
-    blocks,
-    divide,
-    find_copies,
-    long_tail,
-    note_ignored_columns,
-    note_small_classes,
-)
+from assay.data.core.split import SUBSETS, Split, divide, long_tail, note_small_classes
+from assay.data.core.subset import blocks
 from assay.errors import DataError
 from assay.quoting import join_first
 from assay.task.classification import Multilabel
@@ -36,12 +28,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.core.samples import Encoder, Source, Stream, TrainStream
+    from assay.data.core.samples import Encoder, Samples
+    from assay.data.core.source import Source, TrainStream
     from assay.data.core.spec import FittedPreprocessing
     from assay.data.core.types import Rows
     from assay.task.task import Task
 
-    Data = Samples | Stream | Unfitted
     Numbers = tuple[float, ...]
 
 
@@ -75,15 +67,14 @@ def request_split_columns(source: Source, split: Split) -> None:
             f"{key}={name}: this source divides its texts itself; its samples are not independent",
             hint=f"{key}=null fold=null; data.source.split_by sets how they are divided",
         )
-    if hasattr(source, "split_columns"):
-        source.split_columns = split.columns
+    source.split_columns = split.columns
 
 
 def read_for_model(
     source: Source, split: Split, read: Callable[..., Splits], *, digest: str, whole: bool
 ) -> Splits:
     """Read a source and divide it as its run did, or take other samples as a whole."""
-    joins = whole and bool(getattr(source, "divides", False))
+    joins = whole and source.divides
     request_split_columns(source, split)
     try:
         splits = read(split=split)
@@ -94,8 +85,7 @@ def read_for_model(
         request_split_columns(source, replace(split, group=None, time=None, column=None))
         is_other = True
     if is_other:
-        if hasattr(source, "divides"):
-            source.divides = False
+        source.divides = False
         splits = read(split=split)
     if split.folds and splits.digest != digest:  # folds of other samples are of no use
         splits = read(split=replace(split, folds=None, fold=None))
@@ -109,7 +99,7 @@ class Splits:
 
     task: Task
     class_names: tuple[str, ...]
-    data: Mapping[str, Samples | Stream]
+    data: Mapping[str, Samples]
     rows: Mapping[str, Rows]
     encoder: Encoder | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
@@ -139,7 +129,7 @@ class Splits:
             )
         shape = self.data["train"].targets.shape[1:]
         for subset, data in self.data.items():
-            if isinstance(data, Samples) and (subset == "train" or data is not self.data["train"]):
+            if subset == "train" or data is not self.data["train"]:
                 check_inputs(subset, data)
             if data.targets.shape[1:] != shape:
                 raise DataError(
@@ -171,8 +161,8 @@ class Splits:
             task=self.task.name,
             input_shape=tuple(first.shape[1:]),
             input_dtype=stored_type(first.dtype),
-            vocab_size=getattr(self.data["train"], "vocab_size", 0),
-            token_bytes=getattr(self.data["train"], "token_bytes", ""),
+            vocab_size=self.data["train"].vocab_size,
+            token_bytes=self.data["train"].token_bytes,
             **sizes,
             class_names=self.class_names,
             target_names=self.target_names,
@@ -208,7 +198,7 @@ def _labels(source: Source, task: Task, targets: Tensor) -> Rows | None:
     if not task.by_class or targets.ndim > 1:
         return None
     labels: Rows = targets.numpy()
-    return 1 - labels if getattr(source, "is_reversed", False) else labels
+    return 1 - labels if source.is_reversed else labels
 
 
 def read_splits(
@@ -222,33 +212,34 @@ def read_splits(
 ) -> Splits:
     """Read a source and divide what it does not come divided."""
     parts = dict(source.read())
-    stream = getattr(source, "stream", None)
+    stream = source.stream
     _check_stream(stream, split, thin_classes)
     _check_subsets(parts)
+    class_names = tuple(source.class_names)
     if trained is not None:
         parts = trained.adapt(source, parts, asked)
+        class_names = trained.spec.class_names
     task = source_task = _task_of(source, None if asked else trained)
-    class_names = trained.spec.class_names if trained else tuple(source.class_names)
+    notes: list[str] = []
     if asked is not None:
         task = _replace_task(source_task, asked)
         parts = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in parts.items()}
-        class_names = class_names if next(iter(parts.values())).targets.ndim == 1 else ()
+        if next(iter(parts.values())).targets.ndim > 1:
+            class_names = ()
+    if task is not source_task:
+        use = "it does not see the targets"
+        if class_names:
+            use = f"its {len(class_names)} classes are used for validation only"
+        notes.append(f"data.task={task.name}: learned from the inputs alone; {use}")
     for subset, data in parts.items():
         task.check(subset, data.targets, class_names)
     undivided = "all" in parts
     training = parts.pop("all" if undivided else "train")
     labels = _labels(source, source_task, training.targets)
-    try:
-        # The source has divided a stream itself.
-        rows, notes = divide(training, parts, split if stream is None else Split(0, 0), labels)
-    except DataError:
-        if trained is None:
-            raise
-        # They cannot be the run's own: too few, or without the columns that those were divided by.
-        rows = {subset: np.arange(len(data)) for subset, data in parts.items()}
-        rows["train"] = np.arange(len(training))
-        rows = {subset: rows.get(subset, np.arange(0)) for subset in SUBSETS}
-        notes = []
+    # The source has divided a stream itself.
+    drawn = split if stream is None else Split(0, 0)
+    rows, decisions = _divide(training, parts, drawn, labels, is_other=trained is not None)
+    notes += decisions
     if split.folds:
         parts.pop("test", None)
     if thin_classes is not None:
@@ -258,31 +249,60 @@ def read_splits(
                 hint="data.thin_classes=null",
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
-    if task is not source_task:
-        use = f"its {len(class_names)} classes are used for validation only"
-        use = use if class_names else "it does not see the targets"
-        notes.insert(0, f"data.task={task.name}: learned from the inputs alone; {use}")
     all_data = {"train": training, **parts}
     if compare and trained is None:
-        names = class_names[::-1] if getattr(source, "is_reversed", False) else class_names
-        if labels is not None and names:
-            notes += note_small_classes(labels, names, rows, all_data, split)
-        notes += find_copies(all_data, rows)
-        notes += note_ignored_columns(training, all_data, rows, folds=bool(split.folds))
+        names = class_names[::-1] if source.is_reversed else class_names
+        notes += _compare(all_data, rows, split, labels, names)
     encoded = _encode(all_data, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in SUBSETS}
     if trained and undivided:
         shared["all"] = encoded["train"]
         rows["all"] = np.arange(len(training))
-    encoder = training.encoder if isinstance(training, Unfitted) else getattr(source, "fitted", None)
     # A baseline is fitted to texts; of other data only the test is shown.
-    wants_all = bool(trained or stream) or getattr(shared["train"], "vocab_size", 0) > 0
-    shown = rows if wants_all else ("test",)
-    frames: dict[str, Any] = {name: getattr(all_data.get(name, training), "raw", None) for name in shown}
-    raw = {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")}
-    targets = getattr(source, "targets", ()) if task.has_real_targets else ()
-    target_names = tuple(map(str, targets)) if isinstance(targets, list | tuple) else ()
-    return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), target_names, stream)
+    wants_all = bool(trained or stream) or shared["train"].vocab_size > 0
+    frames = {name: all_data.get(name, training).raw for name in (rows if wants_all else ("test",))}
+    return Splits(
+        task,
+        class_names,
+        shared,
+        rows,
+        source.fitted if training.encoder is None else training.encoder,
+        {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")},
+        tuple(notes),
+        tuple(source.targets) if task.has_real_targets else (),
+        stream,
+    )
+
+
+def _divide(
+    training: Samples, others: Mapping[str, Samples], split: Split, labels: Rows | None, *, is_other: bool
+) -> tuple[dict[str, Rows], list[str]]:
+    """Divide the samples; other ones than those of the run are taken whole where that is impossible."""
+    try:
+        return divide(training, others, split, labels)
+    except DataError:
+        if not is_other:
+            raise
+        # They are too few, or without the columns that the run's own were divided by.
+        given = {"train": training, **others}
+        return {name: np.arange(len(given[name]) if name in given else 0) for name in SUBSETS}, []
+
+
+def _compare(
+    all_data: Mapping[str, Samples],
+    rows: Mapping[str, Rows],
+    split: Split,
+    labels: Rows | None,
+    class_names: tuple[str, ...],
+) -> list[str]:
+    """Notes on what the subsets lack, and on what they share."""
+    notes = []
+    if labels is not None and class_names:
+        notes += note_small_classes(labels, class_names, rows, all_data, split)
+    notes += find_copies(all_data, rows)
+    if drawn := [name for name in ("test", "val") if name not in all_data and len(rows[name])]:
+        notes += note_ignored_columns(all_data["train"], drawn[0], rows, folds=bool(split.folds))
+    return notes
 
 
 def _check_stream(stream: TrainStream | None, split: Split, thin_classes: float | None) -> None:
@@ -312,25 +332,23 @@ def _replace_task(current: Task, asked: str) -> Task:
     return task
 
 
-def _encode(subsets: Mapping[str, Data], train: Rows | None) -> dict[str, Samples | Stream]:
-    encoded: dict[str, Samples | Stream] = {}
+def _encode(subsets: Mapping[str, Samples], train: Rows | None) -> dict[str, Samples]:
+    encoded: dict[str, Samples] = {}
     for subset, data in subsets.items():  # the training subset comes first
-        if not isinstance(data, Unfitted):
+        encoder = data.encoder
+        if encoder is None:
             encoded[subset] = data
             continue
-        encoder = data.encoder
         if subset == "train" and train is not None:
             encoder.fit(data.raw, train)
         inputs = encoder.transform(data.raw)
-        vocab_size = getattr(encoder, "vocab_size", 0)
+        vocab_size = encoder.vocab_size
         lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
-        encoded[subset] = Samples(
-            inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
-        )
+        encoded[subset] = replace(data, inputs=inputs, vocab_size=vocab_size, lengths=lengths, encoder=None)
     return encoded
 
 
-def _check_subsets(parts: Mapping[str, Data]) -> None:
+def _check_subsets(parts: Mapping[str, Samples]) -> None:
     """Refuse unknown subset names, empty subsets, and subsets whose inputs and targets differ in number."""
     if ("all" in parts) == ("train" in parts) or not {*parts} <= {"all", "train", "val", "test"}:
         raise DataError(
@@ -342,7 +360,7 @@ def _check_subsets(parts: Mapping[str, Data]) -> None:
         name = describe_subset(subset)
         if not num_targets:
             raise DataError(f"data: {name} has no samples", hint="add some, or do not name it in data.source")
-        num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
+        num_inputs = len(data.inputs)
         if num_inputs != num_targets:
             raise DataError(
                 f"data: {name} has {num_inputs} inputs and {num_targets} targets",
@@ -351,7 +369,9 @@ def _check_subsets(parts: Mapping[str, Data]) -> None:
 
 
 def check_inputs(subset: str, data: Samples) -> None:
-    """Refuse inputs without a feature dimension, and values that are not finite."""
+    """Refuse inputs in memory without a feature dimension, and values that are not finite."""
+    if not data.in_memory:
+        return
     if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
         raise DataError(
             f"data: expected inputs [N, features] or [N, channels, …], got {list(data.inputs.shape)} in the "

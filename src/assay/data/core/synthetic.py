@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, final
 import torch
 
 from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from assay.errors import check_numbers
 from assay.task.task_of import task_of
 
@@ -18,7 +19,7 @@ _BLOCK = 1024
 
 
 @final
-class Synthetic:
+class Synthetic(Source):
     """Classes with a random mean each, plus Gaussian noise.
 
     A sample is its class's mean; of a multilabel task the sum of the means of its labels (each on in three of

@@ -6,13 +6,14 @@ import torch
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 @final
-class Digits:
+class Digits(Source):
     """1,797 images of handwritten digits, 8×8 pixels of 17 grey levels, 10 classes.
 
     The test set of the UCI "Optical Recognition of Handwritten Digits" data, as scikit-learn bundles it.

@@ -8,6 +8,7 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images  # type: ignore[import-untyped]  # it ships no types
 
 from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ _COLUMNS = {"train": (0.0, 0.6), "val": (0.6, 0.8), "test": (0.8, 1.0)}
 
 
 @final
-class DigitsSegmentation:
+class DigitsSegmentation(Source):
     """scikit-learn's digits, scaled up, on darkened crops of its photographs `china.jpg` and `flower.jpg`.
 
     Each picture has one or two digits in a light colour of their own, which may cover each other. Class 0 is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import compress
@@ -19,7 +19,8 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.core.placement import free_memory
-from assay.data.core.samples import LazyDataset, Samples, Stream
+from assay.data.core.samples import LazyDataset, Samples
+from assay.data.core.source import Source
 from assay.data.core.source_files import check_path
 from assay.data.image.image_cache import FileScan, can_cache, decode_once, read_bytes, scan_files, scan_images
 from assay.errors import DataError, check_numbers
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from torch import Tensor
-
-    from assay.data.core.source_info import SourceInfo
 
 
 Size = tuple[int, int] | None
@@ -246,7 +245,7 @@ class Picture(NamedTuple):
     mask: str = ""
 
 
-class PictureFolder(ABC):
+class PictureFolder(Source):
     """Reads the pictures of a folder: at once where they have one size and memory allows, else one by one.
 
     Attributes:
@@ -257,7 +256,6 @@ class PictureFolder(ABC):
         notes: What was left out or decided, a sentence each; there after `read()`.
     """
 
-    info: ClassVar[SourceInfo]
     bytes_per_target: ClassVar = 0
     """Of a pixel, where targets are as large as pictures."""
 
@@ -277,7 +275,7 @@ class PictureFolder(ABC):
         self.max_value = parse_max_value(max_value)
         self.mode = mode
         self.class_names = tuple[str, ...]()
-        self.notes = tuple[str, ...]()
+        self.notes: tuple[str, ...] = ()
         self._root = Path(root)
         self._in_memory = in_memory
         self._on_bad = on_bad
@@ -315,7 +313,7 @@ class PictureFolder(ABC):
         """What stands for the contents of pictures and targets."""
         return "\n".join(f"{one.name} {look.sha256}" for one, look in zip(pictures, looks, strict=True))
 
-    def read(self) -> Mapping[str, Samples | Stream]:
+    def read(self) -> Mapping[str, Samples]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
         self.notes = ()
         check_path(self._root, self.info.paths[0], "data.source.root")
@@ -346,7 +344,7 @@ class PictureFolder(ABC):
             raise DataError(message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto")
         if images is not None and not all(good):
             images = images[torch.tensor(good)]
-        subsets: dict[str, Samples | Stream] = {}
+        subsets: dict[str, Samples] = {}
         start = 0
         for subset, some in listed.items():
             chosen = [picture for picture in some if picture.name not in problems]
@@ -358,7 +356,7 @@ class PictureFolder(ABC):
 
     def _subset(
         self, subset: str, pictures: Sequence[Picture], looks: Sequence[FileScan], images: Tensor | None
-    ) -> Samples | Stream:
+    ) -> Samples:
         targets = self._targets(subset, pictures, images)
         identity = self._identity(pictures, looks)
         names = [picture.name for picture in pictures]
@@ -370,7 +368,7 @@ class PictureFolder(ABC):
         # Some pictures of each size, where there are several.
         sizes = {} if self.image_size else {look.size: position for position, look in enumerate(looks)}
         unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
-        return Stream(files, targets, identity, unlike, names, hashes=hashes)
+        return Samples(files, targets, identity, names, hashes=hashes, unlike=unlike)
 
     def _note(self, note: str) -> None:
         self.notes += (f"data.source.root={self._root}: {note}",)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 import torch
 
 from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from assay.data.core.source_info import info_of
 from assay.errors import DataError
 
@@ -21,7 +22,7 @@ class _Reader(Protocol):
 
 
 @final
-class TorchvisionImages:
+class TorchvisionImages(Source):
     """A data set that torchvision holds in memory, in its official training and test subsets.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from assay.data.core.samples import LazyDataset, Stream
+from assay.data.core.samples import LazyDataset, Samples
 from assay.data.core.source_info import info_of
 from assay.data.image.images import (
     ImageSize,
@@ -97,7 +97,7 @@ class ImageShards(ShardSource):
         return [self._column, self._label], [self._label]
 
     @override
-    def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Stream]:
+    def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Samples]:
         counts = self._count_classes(self._label, sampled)
         values = sorted(counts, key=str if len({*map(type, counts)}) > 1 else None)
         self.class_names = self._name_classes(values)
@@ -117,7 +117,7 @@ class ImageShards(ShardSource):
             targets = self._targets(table)
             reader = partial(self._read_sample, numbers, contents if name == "train" else None, targets)
             names = [*map(str, numbers)]
-            subsets[name] = Stream(LazyDataset(len(names), reader), targets, names=names)
+            subsets[name] = Samples(LazyDataset(len(names), reader), targets, names=names)
         return subsets
 
     def _name_classes(self, values: Sequence[Any]) -> tuple[str, ...]:

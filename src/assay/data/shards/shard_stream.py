@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from assay.data.core.samples import TrainStream
-from assay.data.core.subset import SUBSET_WORDS, SUBSETS, parse_subsets
+from assay.data.core.source import Source, TrainStream
+from assay.data.core.split import SUBSET_WORDS, SUBSETS, parse_subsets
 from assay.data.core.transforms import stack
 from assay.data.shards.shard_files import ShardReader
 from assay.data.table.column_kind import check_columns
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.batch_order import BatchOrder
-    from assay.data.core.samples import Stream, Unfitted
+    from assay.data.core.samples import Samples
     from assay.data.core.transforms import Transforms
     from assay.data.core.types import Pair, Rows, Size, Strings
 
@@ -262,7 +262,7 @@ class ShardStream(TrainStream):
         return [(inputs[at : at + size], targets[at : at + size]) for at in range(0, len(inputs), size)]
 
 
-class ShardSource(ABC):
+class ShardSource(Source):
     """Reads the index, and a sample of each subset; the training rows come as a stream.
 
     Attributes:
@@ -286,7 +286,7 @@ class ShardSource(ABC):
         self._window = window
         self.task: str = "multiclass"
         self.class_names = tuple[str, ...]()
-        self.notes = tuple[str, ...]()
+        self.notes: tuple[str, ...] = ()
         self.split_columns: Mapping[str, str] = {}
 
     @abstractmethod
@@ -294,14 +294,14 @@ class ShardSource(ABC):
         """The columns that are read of training rows, and of those that are evaluated on."""
 
     @abstractmethod
-    def _make_subsets(self, sampled: Mapping[str, tuple[Any, Rows]]) -> Mapping[str, Stream | Unfitted]:
+    def _make_subsets(self, sampled: Mapping[str, tuple[Any, Rows]]) -> Mapping[str, Samples]:
         """The subsets, given rows of each and their numbers."""
 
     @abstractmethod
     def _decode(self, table: Any, numbers: Rows) -> tuple[Any, Tensor]:
         """Inputs, as one tensor or as a list, and targets of rows."""
 
-    def read(self) -> Mapping[str, Stream | Unfitted]:
+    def read(self) -> Mapping[str, Samples]:
         """A sample of the training rows, which stand for them all, and the subsets that are evaluated on."""
         self._reader = reader = ShardReader(self._path)
         for key, name in self.split_columns.items():

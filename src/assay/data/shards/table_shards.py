@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from typing_extensions import override
 
-from assay.data.core.samples import Unfitted
+from assay.data.core.samples import Samples
 from assay.data.core.source_info import info_of
 from assay.data.shards.shard_stream import ShardSource
 from assay.data.table.column_kind import choose_features
@@ -101,7 +101,7 @@ class TableShards(ShardSource):
         return chosen, chosen
 
     @override
-    def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
+    def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Samples]:
         frames = {name: self._frame(*rows) for name, rows in sampled.items()}
         train = frames["train"]
         self.task = choose_task(self._asked, train, self.targets)[0]
@@ -135,7 +135,7 @@ class TableShards(ShardSource):
             if name == "train" and task_of(self.task).has_real_targets:
                 self._encoded.encode(frame)  # refuses numbers that 32 bits cannot tell apart
             raw = frame[self._features.names].reset_index(drop=True)
-            subsets[name] = Unfitted(raw, targets, encoder, [*map(str, frame.index)])
+            subsets[name] = Samples(raw, targets, names=[*map(str, frame.index)], encoder=encoder)
         return subsets
 
     def _frame(self, table: Any, numbers: Rows) -> Frame:

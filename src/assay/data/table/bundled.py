@@ -6,6 +6,7 @@ import torch
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from assay.task.multitask import Multitask
 from assay.task.predictions import name_outputs
 from assay.task.task_of import task_of
@@ -23,7 +24,7 @@ _TASKS: dict[str, str] = {
 
 
 @final
-class Bundled:
+class Bundled(Source):
     """A small table that comes with scikit-learn.
 
     Args:

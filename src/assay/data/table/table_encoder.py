@@ -105,6 +105,8 @@ class TableEncoder:
     them. What is learned is plain data (`as_plain`), so that it can be kept and applied to new rows.
     """
 
+    vocab_size = 0
+
     def __init__(
         self,
         impute: bool = False,

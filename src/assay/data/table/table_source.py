@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from assay.data.core.samples import Unfitted
-from assay.data.core.subset import SUBSET_WORDS
+from assay.data.core.samples import Samples
+from assay.data.core.source import Source
+from assay.data.core.split import SUBSET_WORDS
 from assay.data.table.amount import TIME, is_amount
 from assay.data.table.column_kind import (
     ColumnOptions,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from assay.data.core.types import Bools, Frame, Strings, Values
 
 
-class TableSource:
+class TableSource(Source):
     """Reads the rows of one or two table files; see `assay.data.table.table.Table`."""
 
     def __init__(
@@ -79,7 +80,7 @@ class TableSource:
         codes = AUTO if codes == AUTO else as_names(codes)
         self.file_options = {**file_options, "na_values": codes}
         self._asked_of_columns = replace(columns, na_values=() if codes == AUTO else codes)
-        self.targets = columns.targets
+        self.targets: list[str] = columns.targets
         if task != "auto" and task_of(task).learns_from_inputs == bool(self.targets):
             expected = "null" if self.targets else "the name of a column"
             raise ValueError(f"target={','.join(self.targets)}: expected {expected} for task={task!r}")
@@ -95,19 +96,14 @@ class TableSource:
         self.is_reversed = False
         self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = ()
-        self._notes: list[str] = []
+        self.notes: list[str] = []
         self.split_columns: Mapping[str, str] = {}
         self.text_encoder: Any = None
         self.fitted: Any = None
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was decided about the rows and columns and became of the texts, a sentence each."""
-        return (*self._notes, *(self.text_encoder.notes if self.text_encoder is not None else ()))
-
-    def read(self) -> Mapping[str, Unfitted]:
+    def read(self) -> Mapping[str, Samples]:
         """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""
-        self._notes = []
+        self.notes = []
         if self._label_separator is not None:
             self.targets = [self._label_column]  # an earlier reading has put labels in its place
         encoder = self.fitted or self.text_encoder
@@ -123,7 +119,7 @@ class TableSource:
             asked_task = None if self._asked == "auto" else task_of(self._asked)
             may_be_real = asked_task is None or asked_task.has_real_targets or asked_task.has_heads
             for frame in frames.values() if may_be_real and self._label_separator is None else ():
-                self._notes += parse_targets(frame, self.targets, forms)
+                self.notes += parse_targets(frame, self.targets, forms)
             self.task = self._find_task(first)
         except DataError as error:
             problem = error
@@ -139,7 +135,7 @@ class TableSource:
             options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
             # What is wrong with them and with the target is told together.
             chosen = choose_features(first, options, path, [] if problem is None else [problem])
-            self._notes += chosen.notes
+            self.notes += chosen.notes
             encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
             encoder.target_forms = forms
             if is_csv(path):
@@ -158,7 +154,7 @@ class TableSource:
         classes = {name: all_targets[name].unique().tolist() for name in names}
         positive = self._positive if self.fitted is None else None  # else classes go by their names
         targets = TableTargets(self.task, self.targets, classes, positive)
-        self._notes += targets.notes
+        self.notes += targets.notes
         self.class_names = targets.class_names
         self.is_reversed = targets.is_reversed
         named = (*self.split_columns.values(), *hints)
@@ -168,14 +164,16 @@ class TableSource:
             times = {name: self._as_times(frame[name]) for name in named if name in frame}
             # Numbers of the rows in their file, where some were left out.
             rows = [] if frame.index[-1] == len(frame) - 1 else list(map(str, frame.index))
-            subsets[subset] = Unfitted(raw, targets.encode(frame), encoder, rows, times, hints)
+            subsets[subset] = Samples(
+                raw, targets.encode(frame), encoder=encoder, names=rows, split_values=times, split_hints=hints
+            )
         return subsets
 
     def _read_subset(self, subset: str, path: str, texts: Strings) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _path_option(subset)
         categories = self._asked_of_columns.categories
-        frame = read_table(path, option, **self.file_options, texts=categories, notes=self._notes)
+        frame = read_table(path, option, **self.file_options, texts=categories, notes=self.notes)
         dialect = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {dialect[key]!r}"
@@ -183,7 +181,7 @@ class TableSource:
             if self.file_options[key] == AUTO and dialect[key] != plain
         ]
         if unusual:
-            self._notes.append(f"{path}: {' and '.join(unusual)} found")
+            self.notes.append(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         rows = drop_missing_targets(frame, self.targets) if self._impute else frame
         for name in rows.columns if len(rows) < len(frame) else ():
@@ -198,7 +196,7 @@ class TableSource:
             )
         if number := len(frame) - len(rows):
             subject = f"{pluralize(number, 'row')} of {len(frame):,} without a target"
-            self._notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
+            self.notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
         for name in self.targets:
             if (wrong := _missing(rows[name])).any():
                 mend = "data.source.missing=impute, or " if rows[name].isna().any() else ""
@@ -225,7 +223,7 @@ class TableSource:
             subject = describe_subset(subset)
             raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
         if number := int(blank.sum()):
-            self._notes.append(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
+            self.notes.append(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
         return frame[~blank]
 
     def _describe_gaps(self, subset: str, frame: Frame, chosen: Features) -> None:
@@ -238,7 +236,7 @@ class TableSource:
         }
         filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
         rows = np.logical_or.reduce([*missing.values()]).sum()
-        self._notes.append(
+        self.notes.append(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
             f"values, which are filled in: {join_names(filled)}; data.source.missing=error refuses them"
         )
@@ -260,7 +258,7 @@ class TableSource:
                 raise DataError(f"{key}: {name!r} is the target", hint="name another column")
             if options.features is None and name not in (*options.keep, *options.exclude):
                 split_names.append(name)
-                self._notes.append(
+                self.notes.append(
                     f"{key}={name}: it divides the samples and is not a feature; to use it as one as well: "
                     + format_override("data.source.keep", [name])
                 )
@@ -279,7 +277,7 @@ class TableSource:
                 names.append(name)
                 use = format_override("data.split.column", name)
                 keep = format_override("data.source.keep", [*asked.keep, name])
-                self._notes.append(
+                self.notes.append(
                     f"left out of the features: {name}, which says {join_first(sorted(words))}; to divide "
                     f"the samples by it: {use}; as a feature: {keep}"
                 )
@@ -330,9 +328,9 @@ class TableSource:
             if not mark:
                 raise
             raise DataError(error.message, hint=f"{error.hint}; for {labels}") from error
-        self._notes += [note] if note else []
+        self.notes += [note] if note else []
         if mark and task_of(task).by_class:
-            self._notes.append(f"the target {self.targets[0]!r} seems to have {labels}")
+            self.notes.append(f"the target {self.targets[0]!r} seems to have {labels}")
         if task_of(task).by_class and len(self.targets) > 1:
             raise DataError(
                 f"data.source.target: {len(self.targets)} columns for a {task} task, which has one",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, final
 import pandas as pd
 import torch
 
-from assay.data.core.samples import Unfitted
+from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from assay.data.core.source_info import info_of
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import DataError
@@ -44,7 +45,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @final
-class StdlibDocs:
+class StdlibDocs(Source):
     """Some 5,000 documentation strings of modules, classes and functions; 8 topics to tell them by.
 
     The same ones for the same version of Python. Each text is there once: one that occurs in several topics
@@ -79,12 +80,7 @@ class StdlibDocs:
         )
         self.fitted: TextEncoder | None = None
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What became of the texts, a sentence each."""
-        return self.text_encoder.notes
-
-    def read(self) -> Mapping[str, Unfitted]:
+    def read(self) -> Mapping[str, Samples]:
         """All texts, to be encoded once the training rows are known."""
         frame = pd.DataFrame(list(find_docstrings()), columns=["topic", "text"])
         words = frame["text"].map(lambda text: " ".join(text.split()).casefold())
@@ -96,7 +92,7 @@ class StdlibDocs:
                 hint="use a Python with its standard library, or your own texts: data=text_table",
             )
         labels = torch.tensor([self.class_names.index(topic) for topic in frame.pop("topic")])
-        return {"all": Unfitted(frame, labels, self.fitted or self.text_encoder)}
+        return {"all": Samples(frame, labels, encoder=self.fitted or self.text_encoder)}
 
 
 def find_docstrings() -> Iterator[tuple[str, str]]:

@@ -14,9 +14,10 @@ import torch
 from typing_extensions import override
 
 from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from assay.data.core.source_files import check_path
 from assay.data.core.source_info import info_of
-from assay.data.core.subset import SUBSETS
+from assay.data.core.split import SUBSETS
 from assay.data.text.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError, check_numbers
 from assay.quoting import pluralize
@@ -137,7 +138,7 @@ _FEW_FILES = 10
 
 
 @final
-class TextFiles:
+class TextFiles(Source):
     """Texts as windows of L tokens; what is to be predicted is each next token.
 
     All texts of a subset are joined in the order of their names, id 0 after each. Windows do not overlap, so

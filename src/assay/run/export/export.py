@@ -17,7 +17,7 @@ from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import KeyedDataset, input_of
 from assay.data.core.normalize import stored_type
 from assay.data.core.placement import padded_length
-from assay.data.core.samples import Samples, subset_of
+from assay.data.core.source import subset_of
 from assay.data.core.source_info import info_of
 from assay.data.core.transforms import Transforms
 from assay.data.table.amount import TIME, format_amount, is_amount
@@ -333,7 +333,7 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     name = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
     subset = datamodule.subset(name)
     data = subset.data
-    input_bytes = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
+    input_bytes = data.inputs[0].nbytes if data.in_memory else 1 << 18
     most = min(_MOST, max(_BATCH, _MOST_BYTES // input_bytes))
     positions = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most)).round().long()
     changed = original.record.data_sha256 not in ("", datamodule.digest())
@@ -344,12 +344,12 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
         num_odd = len(rows_of_file) - len(positions)
         return CheckSamples(list(_cut(rows_of_file)), name, note, num_odd)
     rows = subset.rows[positions]
-    if isinstance(data, Samples) and data.lengths is not None:  # from short to long: batches differ in length
+    if data.lengths is not None:  # from short to long: batches differ in length
         rows = rows[data.lengths[rows].argsort(stable=True)]
     dataset: Any = _unscaled(original, name) or KeyedDataset(data, Transforms(), 0)
     keyed = isinstance(dataset, KeyedDataset)
     inputs = [input_of(dataset[(0, row, row) if keyed else row]) for row in rows.tolist()]
-    if isinstance(data, Samples) and stored_type(data.inputs.dtype) == "int64":
+    if data.in_memory and stored_type(data.inputs.dtype) == "int64":
         inputs = [tensor.long() for tensor in inputs]
     one_shape = len({tensor.shape for tensor in inputs}) == 1
     raw = list(_cut(torch.stack(inputs))) if one_shape else [tensor[None] for tensor in inputs]
@@ -388,7 +388,7 @@ def _unscaled(original: Original, name: str) -> Any:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})
-    return subset_of(build(config, "data.source").read(), name).dataset
+    return subset_of(build(config, "data.source").read(), name).inputs
 
 
 def _cut(samples: Any) -> Iterator[Any]:
