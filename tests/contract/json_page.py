@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assay.check.report import Report
     from assay.compose.listing import Option
-    from assay.data.image.image_cache import CachedPictures
+    from assay.data.image.image_cache import CachedImages
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MARK = "<!-- from the classes: python -m tests.contract.json_page -->\n"
@@ -188,12 +188,12 @@ class Cache:
     Attributes:
         folder: Where they lie.
         num_bytes: Of all of them.
-        files: One for each folder of pictures; of `clear`, what was removed.
+        files: One for each folder of images; of `clear`, what was removed.
     """
 
     folder: Path
     num_bytes: int
-    files: Sequence[CachedPictures]
+    files: Sequence[CachedImages]
 
 
 @final

@@ -54,4 +54,4 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(image_cache, "_FEW", 0)
     monkeypatch.setattr(image_cache, "_SETTLED", -1e6)
-    return tmp_path / "cache" / "pictures"
+    return tmp_path / "cache" / "images"

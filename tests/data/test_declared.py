@@ -149,10 +149,10 @@ def test_what_a_source_declares_is_known_before_its_class_is_imported(path: Path
 
 
 def test_a_custom_source_declares_itself_by_its_attribute_info() -> None:
-    assert info_of(_Pictures()).raw_input == "pictures"
+    assert info_of(_Pictures()).raw_input == "images"
     assert info_of(f"{_Pictures.__module__}._Pictures").paths[0].argument == "folder"
     assert info_of("nobody.Knows") == info_of(None) == SourceInfo()
 
 
 class _Pictures:
-    info = SourceInfo((SourcePath("folder", "a folder of pictures"),), raw_input="pictures")
+    info = SourceInfo((SourcePath("folder", "a folder of pictures"),), raw_input="images")

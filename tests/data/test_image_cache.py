@@ -213,7 +213,7 @@ def test_a_cache_that_cannot_be_written_costs_a_line(root: Path, cache: Path, tm
         samples: Any = source.read()["all"]
         assert torch.equal(samples.inputs, expected(root))
         [said] = source.notes
-        assert "decoded pictures are not kept for the next job: " in said
+        assert "decoded images are not kept for the next job: " in said
         assert note in said
 
     with room_for(1000):
@@ -263,7 +263,7 @@ def test_it_is_listed_and_cleared_while_a_job_reads(root: Path, cache: Path) -> 
     assert f"{root}: 60 of 9×7 (RGB)" in typed("cache").stdout
     (cache / f".{'0' * 32}.pixels.0123456789ab.tmp").touch()
     _, document = documented("cache", "clear")
-    assert [file["num_pictures"] for file in document["files"]] == [COUNT]
+    assert [file["num_images"] for file in document["files"]] == [COUNT]
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
     assert torch.equal(mapped.inputs, expected(root))
     assert typed("cache", "ls").stdout.count("\n") == 1

@@ -132,7 +132,7 @@ def test_images_of_several_sizes(tmp_path: Path, data_module: Callable[..., Data
     scaled = ImageFolder(str(tmp_path), image_size=(4, 5)).read()["all"]
     assert scaled.in_memory
     assert scaled.inputs.shape == (20, 3, 4, 5)
-    with pytest.raises(DataError, match=r"in_memory=true: the pictures .* have several sizes"):
+    with pytest.raises(DataError, match=r"in_memory=true: the images .* have several sizes"):
         ImageFolder(str(tmp_path), in_memory=True).read()
     with pytest.raises(DataError, match="cannot make up one batch") as caught:
         data_module(ImageFolder(str(tmp_path)), transform={"normalize": "data"}).setup()
@@ -189,7 +189,7 @@ def test_sixteen_bits_are_scaled_by_what_the_set_uses(
     data: Any = source.read()["all"]
     assert source.max_value == 4095
     [note] = source.notes
-    assert note.startswith("data.source.max_value=auto: pictures of 16 bits have values up to ")
+    assert note.startswith("data.source.max_value=auto: images of 16 bits have values up to ")
     expected = torch.from_numpy(WIDE[[0, 2, 4, 1, 3, 5]].astype(np.int64) * 255 // 4095)
     for index in range(6):
         sample = data.inputs[index] if in_memory else data.inputs[index][0]
@@ -361,7 +361,7 @@ def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: Any)
         ImageFolder(str(tmp_path), in_memory=in_memory).read()
     message = caught.value.message
     assert message.startswith(
-        f"data.source.root={tmp_path}: {len(BAD)} of {total} pictures cannot be used: b/cut.jpg ("
+        f"data.source.root={tmp_path}: {len(BAD)} of {total} images cannot be used: b/cut.jpg ("
     )
     assert message.endswith("; and 1 more")
     assert all(f"b/{name} (" in message and BAD[name][1] in message for name in sorted(BAD)[:-1])
@@ -373,7 +373,7 @@ def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: Any)
     assert data.in_memory != (in_memory is False)
     samples = data if data.in_memory else data.inputs
     assert torch.equal(samples[4][0], read_image(str(tmp_path / "b" / "01.png")))
-    assert [note for note in source.notes if f"{len(BAD)} of {total} pictures cannot be used" in note]
+    assert [note for note in source.notes if f"{len(BAD)} of {total} images cannot be used" in note]
 
 
 def test_what_is_no_picture_by_its_name_is_said(tmp_path: Path) -> None:
@@ -567,10 +567,10 @@ def paint(path: Path, size: tuple[int, int], mode: str = "RGB", level: int = 90)
     ("sizes", "chosen", "told"),
     [
         ([(20, 30)] * 3, None, ""),
-        ([(20, 30), (24, 36), (24, 36)], (24, 40), "pictures of 2 sizes"),
-        ([(16, 16), (32, 32)], (24, 24), "pictures of 2 sizes are scaled to 24×24 (height × width)"),
-        ([(600, 800)] * 2, (168, 224), "pictures are scaled to 168×224"),
-        ([(1, 3), (3, 1)], (8, 8), "pictures of 2 sizes"),
+        ([(20, 30), (24, 36), (24, 36)], (24, 40), "images of 2 sizes"),
+        ([(16, 16), (32, 32)], (24, 24), "images of 2 sizes are scaled to 24×24 (height × width)"),
+        ([(600, 800)] * 2, (168, 224), "images are scaled to 168×224"),
+        ([(1, 3), (3, 1)], (8, 8), "images of 2 sizes"),
     ],
 )
 def test_the_size(

@@ -208,7 +208,7 @@ def coloured(root: Path) -> None:
 
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda root: (root / "masks" / "my photo 3.png").unlink(), "no mask my photo 3.png in masks"),
-    "another size": (small, "its mask has 5×8 pixels, the picture 6×8"),
+    "another size": (small, "its mask has 5×8 pixels, the image 6×8"),
     "unknown value": (
         strange,
         "its mask has the value 7, which is not a class; others: data.source.values=",
@@ -220,7 +220,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "broken picture": (
         lambda root: (root / "images" / "my photo 3.PNG").write_bytes(b"x"),
-        "the picture: it is not an image",
+        "the image: it is not an image",
     ),
 }
 
@@ -233,7 +233,7 @@ def test_a_bad_pair_is_named_or_left_out(root: Path, kind: str, in_memory: bool)
     names: Any = {"class_names": ["a", "b", "c"], "in_memory": in_memory}
     with pytest.raises(DataError) as caught:
         SegmentationFolder(str(root), **names).read()
-    assert f"1 of 8 pictures cannot be used: images/my photo 3.PNG ({why}" in caught.value.message
+    assert f"1 of 8 images cannot be used: images/my photo 3.PNG ({why}" in caught.value.message
     assert "data.source.on_bad=skip" in caught.value.hint
     source = SegmentationFolder(str(root), **names, on_bad="skip")
     [kept] = source.read().values()
@@ -252,7 +252,7 @@ def test_a_mask_without_a_picture_is_said(root: Path) -> None:
     mask(1).save(root / "masks" / "lonely.png")
     source = SegmentationFolder(str(root))
     source.read()
-    assert "masks without a picture are left out: lonely" in source.notes[0]
+    assert "masks without an image are left out: lonely" in source.notes[0]
 
 
 @pytest.mark.parametrize("make", ["", "images", "images masks", "train/images"])

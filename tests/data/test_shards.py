@@ -381,7 +381,7 @@ def test_a_tar_that_ends_early_or_lacks_a_label_is_named(tmp_path: Path, cache: 
     assert not list(cache.rglob("shards/*.json"))
     with tarfile.open(tmp_path / "part-1.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("1.png"))
-    with pytest.raises(DataError, match=r"expected pictures with a .cls or .json file beside each; 1 lacks"):
+    with pytest.raises(DataError, match=r"expected images with a .cls or .json file beside each; 1 lacks"):
         ShardReader(str(tmp_path))
 
 

@@ -120,7 +120,7 @@ def cache(
     removed = "" if action == "ls" else " removed"
     lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
     for file in files:
-        size = f"{file.num_pictures:,} of {file.size[0]}×{file.size[1]} ({file.form})"
+        size = f"{file.num_images:,} of {file.size[0]}×{file.size[1]} ({file.form})"
         used = f"last used {file.used[:16].replace('T', ' ')} UTC"
         lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
     print_lines(document.console, lines)

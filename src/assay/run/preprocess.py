@@ -118,7 +118,7 @@ class Preprocess(nn.Module):
         self._decoding: Decoding | None = None
         """How the run's source decodes pictures; None where they are no pictures."""
         raw_input = info_of(source).raw_input
-        if raw_input == "pictures":
+        if raw_input == "images":
             self._decoding = source.decoding
         elif len(raw_shape) == 3 and spec.get("input_dtype") == "uint8" and raw_shape[0] in _MODE_OF:
             self._decoding = _MODE_OF[raw_shape[0]], None, None

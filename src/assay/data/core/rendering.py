@@ -1,4 +1,4 @@
-"""Samples rendered for people: a picture, or a row of named values."""
+"""Samples rendered for people: an image, or a row of named values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def show_test_samples(data: DataModule, positions: Sequence[int]) -> list[Render
 TOKENS = "tokens"
 """The column of a text, token by token."""
 _LARGEST = 128
-"""Pixels along the longer side, beyond which a picture is made smaller."""
+"""Pixels along the longer side, beyond which an image is made smaller."""
 _MOST_COLUMNS = 1000
 _LONGEST_TEXT = 400
 
@@ -80,9 +80,9 @@ def show(
     samples = _read(subset, positions, seed)
     inputs = [input_of(sample) for sample in samples]
     targets = [_target_of(sample) for sample in samples]
-    pictures = _pictures(inputs) if raw is None else [None] * len(inputs)
+    images = _pictures(inputs) if raw is None else [None] * len(inputs)
     rows = [_row(one, columns) for one in inputs] if raw is None else _rows(raw.iloc[list(positions)])
-    return [RenderedSample(*one) for one in zip(pictures, rows, targets, strict=True)]
+    return [RenderedSample(*one) for one in zip(images, rows, targets, strict=True)]
 
 
 def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
@@ -110,12 +110,12 @@ def show_augmented(
         torch.manual_seed(seed)
         targets = subset.data.targets[subset.rows[list(positions)]]
         restored = normalize.denormalize(augment(inputs, targets)[0])
-    pictures = zip(_pictures(list(restored)), restored, strict=True)
-    return [RenderedSample(picture, None if picture else _row(one, ())) for picture, one in pictures]
+    images = zip(_pictures(list(restored)), restored, strict=True)
+    return [RenderedSample(picture, None if picture else _row(one, ())) for picture, one in images]
 
 
 def show_pairs(given: Tensor, returned: Tensor, columns: Strings) -> list[RenderedSample]:
-    """Samples beside what a model made of them: pictures side by side, rows with a column for each."""
+    """Samples beside what a model made of them: images side by side, rows with a column for each."""
     both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
     shown = []
     for pair, picture in zip(both, _pictures([_beside(pair) for pair in both]), strict=True):
@@ -128,7 +128,7 @@ def show_pairs(given: Tensor, returned: Tensor, columns: Strings) -> list[Render
 
 
 def _beside(pair: Tensor) -> Tensor:
-    """Two pictures `[C, H, W]` with a line of their mean between them; anything else as it is."""
+    """Two images `[C, H, W]` with a line of their mean between them; anything else as it is."""
     if pair.ndim != 4:
         return pair
     line = pair.mean().expand(*pair.shape[1:3], max(1, pair.shape[3] // 16))

@@ -157,13 +157,13 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where indices and decoded pictures are kept: `ASSAY_CACHE`, or in the user's folder for caches."""
+    """Where indices and decoded images are kept: `ASSAY_CACHE`, or in the user's folder for caches."""
     named = os.environ.get("ASSAY_CACHE")
     return Path(named).expanduser().absolute() if named else user_cache_path("assay")
 
 
 def cache_limit() -> float:
-    """Bytes that decoded pictures may take there: `ASSAY_CACHE_GB`, or 20 GB."""
+    """Bytes that decoded images may take there: `ASSAY_CACHE_GB`, or 20 GB."""
     text = os.environ.get("ASSAY_CACHE_GB") or "20"
     with suppress(ValueError):
         if float(text) >= 0:

@@ -29,7 +29,7 @@ class SourceInfo:
         paths: Arguments that name files and folders, checked before anything is read.
         find_task: Finds the task by a look at the data, given the config node; None: not known before it is
             read. Must not import torch.
-        raw_input: What `predict` and exported models take beside tensors: `pictures` (the source has
+        raw_input: What `predict` and exported models take beside tensors: `images` (the source has
             attribute `decoding`), `arrays` (`input_names`, `layout` and `in_layout()`), or rows
             of a `table` (`file_options` and `targets`).
         has_encoder: Whether a run keeps what was learned from the training subset to encode its inputs.
@@ -39,7 +39,7 @@ class SourceInfo:
 
     paths: tuple[SourcePath, ...] = ()
     find_task: Callable[[dict[str, Any]], str] | None = None
-    raw_input: Literal["", "arrays", "pictures", "table"] = ""
+    raw_input: Literal["", "arrays", "images", "table"] = ""
     has_encoder: bool = False
     divides_itself: bool = False
     learned: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def info_of(source: object) -> SourceInfo:
 
 
 def are_vectors(source: dict[str, Any]) -> bool:
-    """Whether arrays hold numbers by sample and feature, or series by channel; bytes may be pictures."""
+    """Whether arrays hold numbers by sample and feature, or series by channel; bytes may be images."""
     is_arrays = info_of(str(source.get("_target_"))).raw_input == "arrays"
     header = _header_of(source, "inputs") if is_arrays else None
     if header is None or source.get("layout") is not None:
@@ -127,15 +127,15 @@ _BUILT_IN = {
         "arrays",
     ),
     "assay.data.image.image_folder.ImageFolder": SourceInfo(
-        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),), _find_folder_task, "pictures"
+        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),), _find_folder_task, "images"
     ),
     "assay.data.shards.image_shards.ImageShards": SourceInfo(
         (SourcePath("path", "a folder of .tar or .parquet files", "file or folder", or_url=True),),
         _find_shards_task,
-        "pictures",
+        "images",
     ),
     "assay.data.image.segmentation_folder.SegmentationFolder": SourceInfo(
-        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),), raw_input="pictures"
+        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),), raw_input="images"
     ),
     "assay.data.text.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
     "assay.data.table.table.Table": SourceInfo(

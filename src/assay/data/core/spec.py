@@ -56,8 +56,8 @@ class Spec:
         target_mean: What the targets of a regression are standardised with, a value per target, or a
             reconstruction, a value per channel or feature; empty: not at all.
         target_std: As `target_mean`.
-        image_size: Height and width that the source scales pictures to; None where it does not.
-        max_value: What the source scales pictures of 16 bits by; None where it does not.
+        image_size: Height and width that the source scales images to; None where it does not.
+        max_value: What the source scales images of 16 bits by; None where it does not.
     """
 
     task: str

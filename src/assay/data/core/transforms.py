@@ -94,17 +94,17 @@ class Transforms:
     def _apply_jointly(self, inputs: Tensor, masks: Tensor) -> Pair:
         # What a transform fills in, whatever number that is, is not one of the classes.
         lifted = tv_tensors.Mask(masks.to(torch.int32) + _LIFT)
-        picture, mask = self._apply((tv_tensors.Image(inputs), lifted))
-        if not isinstance(mask, tv_tensors.Mask) or mask.shape[-2:] != picture.shape[-2:]:
+        image, mask = self._apply((tv_tensors.Image(inputs), lifted))
+        if not isinstance(mask, tv_tensors.Mask) or mask.shape[-2:] != image.shape[-2:]:
             raise DataError(
                 f"data.transform: {', '.join(type(step).__name__ for step in self.transforms)} make a "
-                f"picture {list(picture.shape)} with a {type(mask).__name__} {list(mask.shape)}; expected a "
+                f"image {list(image.shape)} with a {type(mask).__name__} {list(mask.shape)}; expected a "
                 "Mask of the same height and width",
                 hint="take transforms of torchvision.transforms.v2, without ToPureTensor, which change both",
             )
         mask = mask.as_subclass(torch.Tensor)
         mask = torch.where(mask < _LIFT, IGNORED, mask - _LIFT).to(masks.dtype)
-        return picture.as_subclass(torch.Tensor), mask
+        return image.as_subclass(torch.Tensor), mask
 
     def _apply(self, inputs: Any) -> Any:
         for transform, key in zip(self.transforms, self.keys, strict=True):

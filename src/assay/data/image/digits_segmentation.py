@@ -28,13 +28,13 @@ _COLUMNS = {"train": (0.0, 0.6), "val": (0.6, 0.8), "test": (0.8, 1.0)}
 class DigitsSegmentation(Source):
     """scikit-learn's digits, scaled up, on darkened crops of its photographs `china.jpg` and `flower.jpg`.
 
-    Each picture has one or two digits in a light colour of their own, which may cover each other. Class 0 is
+    Each image has one or two digits in a light colour of their own, which may cover each other. Class 0 is
     the photograph, and each digit is a class. The subsets share neither digits nor places of photographs.
 
     Args:
         num_samples: Of training, validation and test.
         digits: Those that are used, in the order of their classes.
-        size: Height and width of a picture.
+        size: Height and width of an image.
         seed: Of what is put where.
 
     Raises:
@@ -76,7 +76,7 @@ class DigitsSegmentation(Source):
                 self._scene(draw, images[chosen], classes[chosen], cut)
                 for _ in range(self._num_samples[subset])
             ]
-            inputs = torch.from_numpy(np.stack([picture for picture, _ in scenes])).permute(0, 3, 1, 2)
+            inputs = torch.from_numpy(np.stack([image for image, _ in scenes])).permute(0, 3, 1, 2)
             masks = torch.from_numpy(np.stack([mask for _, mask in scenes]))
             subsets[subset] = Samples(inputs.contiguous(), masks)
         return subsets
@@ -91,7 +91,7 @@ class DigitsSegmentation(Source):
         size = self._size
         photograph = photographs[int(draw.integers(len(photographs)))]
         top, left = (int(draw.integers(length - size + 1)) for length in photograph.shape[:2])
-        picture = 0.6 * photograph[top : top + size, left : left + size]
+        image = 0.6 * photograph[top : top + size, left : left + size]
         mask = np.zeros((size, size), np.uint8)
         for _ in range(draw.integers(1, 3)):
             which = int(draw.integers(len(digits)))
@@ -101,6 +101,6 @@ class DigitsSegmentation(Source):
             row, column = draw.integers(0, size - side + 1, 2)
             area = slice(row, row + side), slice(column, column + side)
             colour = draw.uniform(170, 255, 3)
-            picture[area] = (1 - ink[..., None]) * picture[area] + ink[..., None] * colour
+            image[area] = (1 - ink[..., None]) * image[area] + ink[..., None] * colour
             mask[area] = np.where(ink > _COVERS, classes[which], mask[area])
-        return picture.round().astype(np.uint8), mask
+        return image.round().astype(np.uint8), mask

@@ -51,7 +51,7 @@ class FileScan(NamedTuple):
 def read_bytes(path: str) -> bytes:
     """The contents of a regular file."""
     try:
-        # pathlib takes as long as reading a small picture does.
+        # pathlib takes as long as reading a small image does.
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             raise ValueError("it is not a regular file")
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
@@ -90,7 +90,7 @@ def scan_images(
     """Verify every file, and cache the result for intact files."""
     if len(paths) < _FEW:
         return scan_files(paths, verify)
-    file = cache_folder() / "pictures" / f"{_digest(str(root.resolve()))}.json"
+    file = cache_folder() / "images" / f"{_digest(str(root.resolve()))}.json"
     cached: dict[str, FileScan] = {}
     with suppress(OSError, msgspec.MsgspecError):  # it is recreated
         cached = msgspec.json.decode(file.read_bytes(), type=dict[str, FileScan])
@@ -136,15 +136,15 @@ def _states(root: Path, paths: Strings) -> list[_State]:
     return states
 
 
-# -- decoded pictures ----------------------------------------------------------------------------------
+# -- decoded images ----------------------------------------------------------------------------------
 
 
 @final
 class Decoded(msgspec.Struct, frozen=True):
-    """What a file of decoded pictures holds, written at its end.
+    """What a file of decoded images holds, written at its end.
 
     Attributes:
-        root: Folder of the pictures.
+        root: Folder of the images.
         form: How they were decoded.
         shape: `[N, C, H, W]`, uint8.
         states: Of the files when they were decoded.
@@ -166,7 +166,7 @@ _SUFFIX = ".pixels"
 
 
 def can_cache(paths: Strings, num_bytes: int) -> bool:
-    """Whether decoding these files takes so long, and so little room, that the pictures are kept."""
+    """Whether decoding these files takes so long, and so little room, that the images are kept."""
     if not paths or num_bytes > cache_limit():
         return False
     return len(paths) >= _FEW or sum(state.num_bytes for state in _states(Path(), paths)) >= _SMALL
@@ -181,7 +181,7 @@ def decode_once(
     *,
     scaled: bool = False,
 ) -> tuple[Tensor, list[FileScan]]:
-    """Map the decoded pictures of a folder; the first process that asks decodes them, others wait for it.
+    """Map the decoded images of a folder; the first process that asks decodes them, others wait for it.
 
     Args:
         root: The folder.
@@ -198,7 +198,7 @@ def decode_once(
     states = _states(root, paths)
     names = (state.name for state in states)
     name = _digest("\n".join((PIL.__version__, torchvision.__version__, known, form, str(shape), *names)))
-    file = cache_folder() / "pictures" / f"{name}{_SUFFIX}"
+    file = cache_folder() / "images" / f"{name}{_SUFFIX}"
     digest = _digest("\n".join(state.text for state in states))
     mapped = _map(file, digest, shape)
     if mapped is None:
@@ -258,7 +258,7 @@ def _map_privately(file: Path, shape: tuple[int, int, int, int]) -> Tensor:
 
 
 def _map(file: Path, states: str, shape: tuple[int, int, int, int]) -> tuple[Tensor, list[FileScan]] | None:
-    """Decoded pictures, where they are there, this user's, whole, and those of the files as they are."""
+    """Decoded images, where they are there, this user's, whole, and those of the files as they are."""
     with suppress(OSError, ValueError):  # numpy's own, where it was replaced by a shorter one meanwhile
         meta = read_meta(file)
         if meta is None or (meta.states, meta.shape) != (states, shape):
@@ -272,7 +272,7 @@ def _map(file: Path, states: str, shape: tuple[int, int, int, int]) -> tuple[Ten
 
 
 def read_meta(file: Path) -> Decoded | None:
-    """The end of a file of decoded pictures; None where it is not whole, or another user's.
+    """The end of a file of decoded images; None where it is not whole, or another user's.
 
     Raises:
         OSError: It cannot be read.
@@ -298,7 +298,7 @@ def _checksum(pixels: Tensor, looks: list[FileScan]) -> str:
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Decode one set of pictures at a time: each takes all cores."""
+    """Decode one set of images at a time: each takes all cores."""
     if fcntl is None:
         yield
         return
@@ -313,14 +313,14 @@ def _lock(folder: Path) -> Iterator[None]:
 
 @final
 @dataclass(frozen=True)
-class CachedPictures:
-    """Decoded pictures of one folder.
+class CachedImages:
+    """Decoded images of one folder.
 
     Attributes:
         file: That holds them.
-        root: Folder of the pictures.
+        root: Folder of the images.
         form: How they were decoded: mode, and the size they are scaled to.
-        num_pictures: How many.
+        num_images: How many.
         size: Height and width.
         num_bytes: Of the file.
         used: When a job read it last.
@@ -329,28 +329,28 @@ class CachedPictures:
     file: Path
     root: str
     form: str
-    num_pictures: int
+    num_images: int
     size: tuple[int, int]
     num_bytes: int
     used: str
 
 
-def list_cached() -> list[CachedPictures]:
-    """The decoded pictures of the cache, those that were used last first."""
+def list_cached() -> list[CachedImages]:
+    """The decoded images of the cache, those that were used last first."""
     found = []
-    for file in (cache_folder() / "pictures").glob(f"*{_SUFFIX}"):
+    for file in (cache_folder() / "images").glob(f"*{_SUFFIX}"):
         with suppress(OSError):  # another process has removed it
             meta = read_meta(file)
             state = file.stat()
             root, form, shape = (meta.root, meta.form, meta.shape) if meta else ("", "damaged", (0, 0, 0, 0))
             used = datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds")
-            found.append(CachedPictures(file, root, form, shape[0], shape[2:], state.st_size, used))
+            found.append(CachedImages(file, root, form, shape[0], shape[2:], state.st_size, used))
     return sorted(found, key=lambda cached: cached.used, reverse=True)
 
 
-def clear_cache() -> list[CachedPictures]:
-    """Remove all of it; jobs that have mapped pictures keep them."""
-    folder = cache_folder() / "pictures"
+def clear_cache() -> list[CachedImages]:
+    """Remove all of it; jobs that have mapped images keep them."""
+    folder = cache_folder() / "images"
     if folder.is_dir():
         with _lock(folder):
             remove_unfinished(folder, older_than=0.0)

@@ -17,10 +17,10 @@ from assay.data.core.source_info import info_of
 from assay.data.image.images import (
     NO_CLASS,
     SUBSETS,
+    ImageFile,
     ImageSize,
+    ImageSource,
     MaxValue,
-    Picture,
-    PictureFolder,
     list_images,
 )
 from assay.task.classification import Multiclass
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @final
-class ImageFolder(PictureFolder):
+class ImageFolder(ImageSource):
     """`root/<class>/*.jpg`, or with subsets of its own `root/{train,val,test}/<class>/*.jpg`.
 
     The layout of `torchvision.datasets.ImageFolder`. With `classes=False` the images are taken as they lie,
@@ -46,7 +46,7 @@ class ImageFolder(PictureFolder):
     where they are not cached), they are decoded once, by as many threads as there are cores; otherwise they
     are decoded by the loader's worker processes, sample by sample. Either way all files are looked at before
     training, and their SHA-256 is the data's; what was found of 1,000 files or more is kept in the user's
-    cache folder, decoded pictures too.
+    cache folder, decoded images too.
 
     Args:
         root: The folder.
@@ -56,7 +56,7 @@ class ImageFolder(PictureFolder):
         in_memory: `auto` as above; True or False to decide.
         on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out; `auto`
             leaves up to a twentieth of all files out.
-        max_value: Of pictures of 16 bits, the value that becomes 255 of 8 bits; None: 65535; `auto`: the
+        max_value: Of images of 16 bits, the value that becomes 255 of 8 bits; None: 65535; `auto`: the
             largest one of as many bits as the largest value of the folder takes, such as 4095.
         classes: Whether the folders are classes.
 
@@ -82,7 +82,7 @@ class ImageFolder(PictureFolder):
         self.task: str = Multiclass.name if classes else Reconstruction.name
 
     @override
-    def _list(self) -> dict[str, list[Picture]]:
+    def _list(self) -> dict[str, list[ImageFile]]:
         return {subset: self._list_subset(subset, folder) for subset, folder in self._folders().items()}
 
     def _folders(self) -> dict[str, Path]:
@@ -99,14 +99,14 @@ class ImageFolder(PictureFolder):
             )
         return {subset: self._root / subset for subset in SUBSETS if subset in names}
 
-    def _list_subset(self, subset: str, folder: Path) -> list[Picture]:
+    def _list_subset(self, subset: str, folder: Path) -> list[ImageFile]:
         if not self._classes:
             images, others = list_images(folder)
             self._note_others(others)
             if not images:
                 message = f"{folder} contains no images"
                 raise self._error(message, f"expected images ({', '.join(IMG_EXTENSIONS)})")
-            return [self._picture(path) for path in images]
+            return [self._file(path) for path in images]
         try:
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
@@ -123,14 +123,12 @@ class ImageFolder(PictureFolder):
             raise self._error(message, "give train a folder of the same name, or remove this one")
         found = {name: list_images(folder / name) for name in names}
         self._note_others([suffix for _, others in found.values() for suffix in others])
-        return [
-            self._picture(path, self.class_names.index(name)) for name in names for path in found[name][0]
-        ]
+        return [self._file(path, self.class_names.index(name)) for name in names for path in found[name][0]]
 
-    def _picture(self, path: str, label: int = NO_CLASS) -> Picture:
-        prefix = f"{self._root}{os.sep}"  # what pathlib finds out as slowly as a small picture is decoded
+    def _file(self, path: str, label: int = NO_CLASS) -> ImageFile:
+        prefix = f"{self._root}{os.sep}"  # what pathlib finds out as slowly as a small image is decoded
         name = path.removeprefix(prefix) if path.startswith(prefix) else os.path.relpath(path, self._root)
-        return Picture(name.replace(os.sep, "/"), path, label)
+        return ImageFile(name.replace(os.sep, "/"), path, label)
 
     def _note_others(self, suffixes: Strings) -> None:
         if suffixes:
@@ -138,25 +136,25 @@ class ImageFolder(PictureFolder):
             self._note(f"files whose names are not those of images are left out: {counts}")
 
     @override
-    def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
-        labels = {picture.label for picture in pictures}
+    def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
+        labels = {file.label for file in files}
         empty = [name for label, name in enumerate(self.class_names) if label not in labels]
         if empty and subset in ("all", "train"):
             message = f"no image in the folder of class {', '.join(empty[:5])}"
             raise self._error(message, f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})")
-        return _labels(pictures)
+        return _labels(files)
 
     @override
-    def _target_reader(self) -> Callable[[Picture], Tensor]:
+    def _target_reader(self) -> Callable[[ImageFile], Tensor]:
         return _label
 
 
-def _labels(pictures: Sequence[Picture]) -> Tensor:
+def _labels(files: Sequence[ImageFile]) -> Tensor:
     """Class indices int64 `[N]`, or nothing `[N, 0]`."""
-    if pictures and pictures[0].label == NO_CLASS:
-        return torch.zeros(len(pictures), 0, dtype=torch.int64)
-    return torch.tensor([picture.label for picture in pictures], dtype=torch.int64)
+    if files and files[0].label == NO_CLASS:
+        return torch.zeros(len(files), 0, dtype=torch.int64)
+    return torch.tensor([file.label for file in files], dtype=torch.int64)
 
 
-def _label(picture: Picture) -> Tensor:
-    return _labels([picture])[0]
+def _label(file: ImageFile) -> Tensor:
+    return _labels([file])[0]

@@ -1,4 +1,4 @@
-"""Pictures: files decoded and judged, and what sources of picture files have in common."""
+"""Images: files decoded and judged, and what sources of image files have in common."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Decoding = tuple[str, Size, int | None]
 """Mode, size and largest value, as `decode` takes them."""
 MaxValue = int | Literal["auto"] | None
 MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
-"""Pillow's name and the number of channels of each mode that pictures are converted to."""
+"""Pillow's name and the number of channels of each mode that images are converted to."""
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
 """Told by the content, whatever a file is called; Pillow starts other programs for some of the rest."""
 _ORIENTATION = 0x0112
 _MOST_LOOKED_AT = 1000
 _LARGE = 512
 _LONGEST = 224
-"""Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
+"""Headers, and pixels: a side from which on images are scaled, and what it is scaled to."""
 _MOST_VALUES = 65_535
 """The largest value of 16 bits."""
 _WIDE_COLORS = re.compile(r"(RGB[AX]?;16)([BLN])")
@@ -64,14 +64,14 @@ def parse_size(image_size: ImageSize) -> Size:
 
 
 def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | None, str]:
-    """The size that pictures are scaled to where `auto` is asked for, and a sentence on it."""
+    """The size that images are scaled to where `auto` is asked for, and a sentence on it."""
     sizes = set(shapes)
     if not sizes or (len(sizes) == 1 and max(shapes[0]) <= _LARGE):
         return None, ""
     middle = np.median(np.array(shapes), 0)
     scale = min(1.0, _LONGEST / middle.max())
     height, width = (max(8, int(scale * side / 8 + 0.5) * 8) for side in middle)
-    subject = f"pictures of {len(sizes):,} sizes are" if len(sizes) > 1 else "pictures are"
+    subject = f"images of {len(sizes):,} sizes are" if len(sizes) > 1 else "images are"
     return (height, width), (
         f"data.source.image_size=auto: {subject} scaled to {height}×{width} (height × width)"
     )
@@ -86,13 +86,13 @@ def parse_max_value(max_value: MaxValue) -> int | None:
 
 
 def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
-    """What pictures of 16 bits are scaled by where `auto` is asked for, and a sentence on it."""
+    """What images of 16 bits are scaled by where `auto` is asked for, and a sentence on it."""
     highest = max(values, default=0)
     if not highest:
         return None, ""
     scale = (1 << highest.bit_length()) - 1
     return scale, (
-        f"data.source.max_value=auto: pictures of 16 bits have values up to {highest:,}, scaled to 8 bits, "
+        f"data.source.max_value=auto: images of 16 bits have values up to {highest:,}, scaled to 8 bits, "
         f"{scale:,} to 255"
     )
 
@@ -123,10 +123,10 @@ def decode(content: bytes, mode: str, size: Size, max_value: int | None) -> Tens
 
 
 def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
-    """A picture of Pillow's as a tensor, as `read_image` makes it."""
+    """An image of Pillow's as a tensor, as `read_image` makes it."""
     name, _ = MODES[mode]
     plain = turn_upright(_to_convertible(image, max_value))
-    # torchvision's pil_to_tensor takes twice as long, as much as decoding a small picture does.
+    # torchvision's pil_to_tensor takes twice as long, as much as decoding a small image does.
     pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
     decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
     return decoded if size is None else F.resize(decoded, list(size), antialias=True)
@@ -152,7 +152,7 @@ def size_of(path: str) -> tuple[int, int] | None:
 
 
 def largest_value(content: bytes | str, index: int = 0) -> int:
-    """The largest value of a picture of 16 bits; 0 of others, and of those that cannot be read."""
+    """The largest value of an image of 16 bits; 0 of others, and of those that cannot be read."""
     del index
     source = io.BytesIO(content) if isinstance(content, bytes) else content
     with suppress(ValueError), _open_image(source) as image:
@@ -162,14 +162,14 @@ def largest_value(content: bytes | str, index: int = 0) -> int:
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """Height and width of a picture once it is turned as its EXIF orientation says."""
+    """Height and width of an image once it is turned as its EXIF orientation says."""
     # Pillow turns a TIFF itself when it loads it, and gives its size as if it had.
     sideways = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
     return (image.width, image.height) if sideways else (image.height, image.width)
 
 
 def turn_upright(image: Image.Image) -> Image.Image:
-    """A picture turned as its EXIF orientation says."""
+    """An image turned as its EXIF orientation says."""
     image.load()
     return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
 
@@ -186,7 +186,7 @@ def _to_convertible(image: Image.Image, max_value: int | None) -> Image.Image:
 
 
 def _wide_values(image: Image.Image) -> NDArray[np.integer] | None:
-    """The values of a picture of 16 bits, without its alpha; None of 8."""
+    """The values of an image of 16 bits, without its alpha; None of 8."""
     lower = _lower_bytes(image)
     if lower is not None:
         return (np.asarray(image).astype(np.uint16) << 8 | lower)[..., :3]
@@ -236,7 +236,7 @@ PEEK = 32
 _JUNK = {"thumbs.db", "desktop.ini"}
 
 
-class Picture(NamedTuple):
+class ImageFile(NamedTuple):
     """A file, by its path and by its name within the folder."""
 
     name: str
@@ -245,8 +245,8 @@ class Picture(NamedTuple):
     mask: str = ""
 
 
-class PictureFolder(Source):
-    """Reads the pictures of a folder: at once where they have one size and memory allows, else one by one.
+class ImageSource(Source):
+    """Reads the images of a folder: at once where they have one size and memory allows, else one by one.
 
     Attributes:
         mode: As given.
@@ -257,7 +257,7 @@ class PictureFolder(Source):
     """
 
     bytes_per_target: ClassVar = 0
-    """Of a pixel, where targets are as large as pictures."""
+    """Of a pixel, where targets are as large as images."""
 
     def __init__(
         self,
@@ -280,46 +280,46 @@ class PictureFolder(Source):
         self._in_memory = in_memory
         self._on_bad = on_bad
         self._unusable: dict[str, str] = {}
-        """Pictures that are not listed, with the reason."""
+        """Images that are not listed, with the reason."""
 
     @property
     def decoding(self) -> Decoding:
-        """How its pictures are decoded."""
+        """How its images are decoded."""
         return self.mode, self.image_size, self.max_value
 
     @abstractmethod
-    def _list(self) -> dict[str, list[Picture]]:
-        """The pictures of each subset the folder has: `all`, or `train` and any of `val` and `test`."""
+    def _list(self) -> dict[str, list[ImageFile]]:
+        """The images of each subset the folder has: `all`, or `train` and any of `val` and `test`."""
 
-    def _common_size(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
-        """Height and width, if the pictures seem to have the same; asked before they are read."""
-        sizes = {size_of(picture.path) for picture in pictures[:: max(1, len(pictures) // PEEK)]} - {None}
+    def _common_size(self, files: Sequence[ImageFile]) -> tuple[int, int] | None:
+        """Height and width, if the images seem to have the same; asked before they are read."""
+        sizes = {size_of(file.path) for file in files[:: max(1, len(files) // PEEK)]} - {None}
         return sizes.pop() if len(sizes) == 1 else None
 
-    def _problem(self, picture: Picture, scan: FileScan) -> str:
-        """Why a picture cannot be used; empty where it can."""
-        del picture
+    def _problem(self, file: ImageFile, scan: FileScan) -> str:
+        """Why an image cannot be used; empty where it can."""
+        del file
         return scan.bad
 
     @abstractmethod
-    def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
+    def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
         """Targets of a subset, or what stands for them where its images were not decoded."""
 
     @abstractmethod
-    def _target_reader(self) -> Callable[[Picture], Tensor]:
-        """What gives a streamed picture its target."""
+    def _target_reader(self) -> Callable[[ImageFile], Tensor]:
+        """What gives a streamed image its target."""
 
-    def _identity(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> str:
-        """What stands for the contents of pictures and targets."""
-        return "\n".join(f"{one.name} {look.sha256}" for one, look in zip(pictures, looks, strict=True))
+    def _identity(self, files: Sequence[ImageFile], looks: Sequence[FileScan]) -> str:
+        """What stands for the contents of images and targets."""
+        return "\n".join(f"{one.name} {look.sha256}" for one, look in zip(files, looks, strict=True))
 
     def read(self) -> Mapping[str, Samples]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
         self.notes = ()
         check_path(self._root, self.info.paths[0], "data.source.root")
         listed = self._list()
-        pictures = [picture for some in listed.values() for picture in some]
-        paths = [picture.path for picture in pictures]
+        files = [file for some in listed.values() for file in some]
+        paths = [file.path for file in files]
         spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
         if self.auto_size:
             self.image_size, note = choose_size([size for path in spread if (size := size_of(path))])
@@ -327,27 +327,27 @@ class PictureFolder(Source):
         if self._auto_value:
             self.max_value, note = choose_max_value(map(largest_value, spread))
             self.notes += (note,) if note else ()
-        size = self.image_size or self._common_size(pictures)
+        size = self.image_size or self._common_size(files)
         decoded = None if size is None else self._decode(paths, size)
         images, looks = decoded or (None, scan_images(self._root, paths, verify))
-        scanned = zip(pictures, looks, strict=True)
+        scanned = zip(files, looks, strict=True)
         problems = self._unusable | {
-            picture.name: why for picture, look in scanned if (why := self._problem(picture, look))
+            file.name: why for file, look in scanned if (why := self._problem(file, look))
         }
-        self._check_problems(problems, len(pictures) + len(self._unusable))
-        good = [picture.name not in problems for picture in pictures]
+        self._check_problems(problems, len(files) + len(self._unusable))
+        good = [file.name not in problems for file in files]
         looks = list(compress(looks, good))
         if not self.image_size and {look.size for look in looks} != {size}:
             images = None
         if self._in_memory is True and images is None:
-            message = f"data.source.in_memory=true: the pictures in {self._root} have several sizes"
+            message = f"data.source.in_memory=true: the images in {self._root} have several sizes"
             raise DataError(message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto")
         if images is not None and not all(good):
             images = images[torch.tensor(good)]
         subsets: dict[str, Samples] = {}
         start = 0
         for subset, some in listed.items():
-            chosen = [picture for picture in some if picture.name not in problems]
+            chosen = [file for file in some if file.name not in problems]
             block = slice(start, start + len(chosen))
             some_images = None if images is None else images[block]
             subsets[subset] = self._subset(subset, chosen, looks[block], some_images)
@@ -355,20 +355,20 @@ class PictureFolder(Source):
         return subsets
 
     def _subset(
-        self, subset: str, pictures: Sequence[Picture], looks: Sequence[FileScan], images: Tensor | None
+        self, subset: str, files: Sequence[ImageFile], looks: Sequence[FileScan], images: Tensor | None
     ) -> Samples:
-        targets = self._targets(subset, pictures, images)
-        identity = self._identity(pictures, looks)
-        names = [picture.name for picture in pictures]
+        targets = self._targets(subset, files, images)
+        identity = self._identity(files, looks)
+        names = [file.name for file in files]
         hashes = [look.sha256 for look in looks]
         if images is not None:
             return Samples(images, targets, identity, names, hashes=hashes)
-        reader = partial(_read_sample, pictures, self.decoding, self._target_reader())
-        files = LazyDataset(len(pictures), reader)
-        # Some pictures of each size, where there are several.
+        reader = partial(_read_sample, files, self.decoding, self._target_reader())
+        lazy = LazyDataset(len(files), reader)
+        # Some images of each size, where there are several.
         sizes = {} if self.image_size else {look.size: position for position, look in enumerate(looks)}
         unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
-        return Samples(files, targets, identity, names, hashes=hashes, unlike=unlike)
+        return Samples(lazy, targets, identity, names, hashes=hashes, unlike=unlike)
 
     def _note(self, note: str) -> None:
         self.notes += (f"data.source.root={self._root}: {note}",)
@@ -383,7 +383,7 @@ class PictureFolder(Source):
         return count * pixel * size[0] * size[1] < free_memory() // share
 
     def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[FileScan]] | None:
-        """All pictures as one tensor, and a scan of each; None where they take too much memory."""
+        """All images as one tensor, and a scan of each; None where they take too much memory."""
         shape = (len(paths), MODES[self.mode][1], *size)
         decode_at = partial(self._decode_at, paths)
         # What is mapped takes memory that is given back when something else needs it.
@@ -395,7 +395,7 @@ class PictureFolder(Source):
                     self._root, paths, form, shape, decode_at, scaled=self.image_size is not None
                 )
             except OSError as error:
-                self._note(f"decoded pictures are not kept for the next job: {error}")
+                self._note(f"decoded images are not kept for the next job: {error}")
         if not self._fit_in_memory(size, len(paths), 4):
             return None
         images = torch.zeros(shape, dtype=torch.uint8)
@@ -416,23 +416,23 @@ class PictureFolder(Source):
         return scan_files([paths[position] for position in positions], take)
 
     def _check_problems(self, problems: Mapping[str, str], count: int) -> None:
-        """Refuse pictures that cannot be used, or note that they are left out."""
+        """Refuse images that cannot be used, or note that they are left out."""
         if not problems:
             return
         examples = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:NAMED])
         more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
-        message = f"{len(problems)} of {count} pictures cannot be used: {examples}{more}"
+        message = f"{len(problems)} of {count} images cannot be used: {examples}{more}"
         if has_too_many_bad(len(problems), count, self._on_bad):
             raise self._error(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
         self._note(f"{message}; left out because of data.source.on_bad={self._on_bad}")
 
 
 def _read_sample(
-    pictures: Sequence[Picture], decoding: Decoding, read_target: Callable[[Picture], Tensor], index: int
+    files: Sequence[ImageFile], decoding: Decoding, read_target: Callable[[ImageFile], Tensor], index: int
 ) -> tuple[Tensor, Tensor]:
     """An image file as `(uint8 [C, H, W], target)`."""
-    picture = pictures[index]
-    return read_image(picture.path, *decoding), read_target(picture)
+    file = files[index]
+    return read_image(file.path, *decoding), read_target(file)
 
 
 def list_images(folder: Path) -> tuple[list[str], list[str]]:

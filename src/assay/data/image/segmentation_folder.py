@@ -1,4 +1,4 @@
-"""Pictures with a mask each: two folders with files of the same names."""
+"""Images with a mask each: two folders with files of the same names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from assay.data.image.image_cache import FileScan, scan_files
 from assay.data.image.images import (
     NAMED,
     SUBSETS,
+    ImageFile,
     ImageSize,
+    ImageSource,
     MaxValue,
-    Picture,
-    PictureFolder,
     list_images,
     read_as,
     turn_upright,
@@ -119,11 +119,11 @@ def find_classes(
 
 
 @final
-class SegmentationFolder(PictureFolder):
-    """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its picture, but for the suffix.
+class SegmentationFolder(ImageSource):
+    """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its image, but for the suffix.
 
     With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
-    Pictures are decoded as by `assay.data.image.image_folder.ImageFolder`: once where they have one size (or
+    Images are decoded as by `assay.data.image.image_folder.ImageFolder`: once where they have one size (or
     `image_size` gives them one) and memory allows, else sample by sample. All files are looked at before
     training.
 
@@ -132,9 +132,9 @@ class SegmentationFolder(PictureFolder):
 
     Args:
         root: The folder.
-        image_size: Height and width that pictures (bilinear) and masks (nearest) are scaled to; None leaves
+        image_size: Height and width that images (bilinear) and masks (nearest) are scaled to; None leaves
             them as they are; `auto` as for `assay.data.image.image_folder.ImageFolder`.
-        mode: `RGB` or `GRAY`; other pictures are converted, transparency is left out.
+        mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
         class_names: A name for each class; None: their numbers.
         values: The value of each class in the masks; None: 0, 1, 2, …; of masks of 0 and 255 these two.
         ignore_value: Of pixels that neither loss nor metrics see; None for none.
@@ -177,7 +177,7 @@ class SegmentationFolder(PictureFolder):
         self._table = torch.empty(0)
 
     @override
-    def _list(self) -> dict[str, list[Picture]]:
+    def _list(self) -> dict[str, list[ImageFile]]:
         self._unusable = {}
         listed = {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
         self._look_at_masks([pair for some in listed.values() for pair in some])
@@ -189,21 +189,21 @@ class SegmentationFolder(PictureFolder):
             self._note(note)
         return listed
 
-    def _pairs(self, images: Path, masks: Path) -> list[Picture]:
-        """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
-        pictures = self._by_stem(images)
+    def _pairs(self, images: Path, masks: Path) -> list[ImageFile]:
+        """Images with their masks; an image without a mask is a problem, the reverse only noted."""
+        files = self._by_stem(images)
         mask_of = self._by_stem(masks)
-        if not pictures:
-            raise self._error(f"no picture below {images}", "expected root/images/*.jpg and root/masks/*.png")
-        pairs: list[Picture] = []
-        for stem, path in pictures.items():
+        if not files:
+            raise self._error(f"no image below {images}", "expected root/images/*.jpg and root/masks/*.png")
+        pairs: list[ImageFile] = []
+        for stem, path in files.items():
             name = Path(os.path.relpath(path, self._root)).as_posix()
             if stem in mask_of:
-                pairs.append(Picture(name, path, mask=mask_of[stem]))
+                pairs.append(ImageFile(name, path, mask=mask_of[stem]))
             else:
                 self._unusable[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
-        if lonely := [stem for stem in mask_of if stem not in pictures]:
-            self._note(f"masks without a picture are left out: {', '.join(lonely[:NAMED])}")
+        if lonely := [stem for stem in mask_of if stem not in files]:
+            self._note(f"masks without an image are left out: {', '.join(lonely[:NAMED])}")
         return pairs
 
     def _by_stem(self, folder: Path) -> dict[str, str]:
@@ -217,7 +217,7 @@ class SegmentationFolder(PictureFolder):
             paths[stem] = path
         return paths
 
-    def _look_at_masks(self, pairs: Sequence[Picture]) -> None:
+    def _look_at_masks(self, pairs: Sequence[ImageFile]) -> None:
         counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
 
         def take(content: bytes, index: int) -> Size:
@@ -230,54 +230,54 @@ class SegmentationFolder(PictureFolder):
         self._counts = dict(zip(names, counts, strict=True))
 
     @override
-    def _problem(self, picture: Picture, scan: FileScan) -> str:
-        mask = self._masks[picture.name]
+    def _problem(self, file: ImageFile, scan: FileScan) -> str:
+        mask = self._masks[file.name]
         if scan.bad:
-            return f"the picture: {scan.bad}"
+            return f"the image: {scan.bad}"
         if mask.bad:
             return f"its mask: {mask.bad}"
         if scan.size != mask.size:
             sizes = ["×".join(map(str, size)) for size in (mask.size, scan.size)]
-            return f"its mask has {sizes[0]} pixels, the picture {sizes[1]} (height × width)"
-        strange = np.flatnonzero((self._counts[picture.name] > 0) & (self._table.numpy() < 0))
+            return f"its mask has {sizes[0]} pixels, the image {sizes[1]} (height × width)"
+        strange = np.flatnonzero((self._counts[file.name] > 0) & (self._table.numpy() < 0))
         if len(strange):
             values = ", ".join(map(str, strange[:5]))
             return f"its mask has the value {values}, which is not a class; others: data.source.values=[…]"
         return ""
 
     @override
-    def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
+    def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
         if images is None:  # pixels of each class, int32 `[N, C]`, stand for masks that are read later
-            counts = np.array([self._counts[pair.name] for pair in pictures]).reshape(-1, NUM_VALUES)
+            counts = np.array([self._counts[pair.name] for pair in files]).reshape(-1, NUM_VALUES)
             labels = range(len(self.class_names))
             columns = [counts[:, self._table.numpy() == label].sum(1) for label in labels]
             return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
-        targets = torch.empty(len(pictures), *images.shape[2:], dtype=torch.uint8)
+        targets = torch.empty(len(files), *images.shape[2:], dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for index, mask in enumerate(pool.map(self._target_reader(), pictures)):
+            for index, mask in enumerate(pool.map(self._target_reader(), files)):
                 targets[index] = mask
         return targets
 
     @override
-    def _target_reader(self) -> Callable[[Picture], Tensor]:
+    def _target_reader(self) -> Callable[[ImageFile], Tensor]:
         return partial(_read_classes, size=self.image_size, table=self._table)
 
     @override
-    def _identity(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> str:
+    def _identity(self, files: Sequence[ImageFile], looks: Sequence[FileScan]) -> str:
         lines = [
             f"{pair.name} {look.sha256} {self._masks[pair.name].sha256}"
-            for pair, look in zip(pictures, looks, strict=True)
+            for pair, look in zip(files, looks, strict=True)
         ]
         return "\n".join([*lines, str(self._table.tolist())])
 
 
-def _read_classes(pair: Picture, *, size: Size | None, table: Tensor) -> Tensor:
-    """The classes of a picture's pixels, uint8 `[H, W]`."""
+def _read_classes(pair: ImageFile, *, size: Size | None, table: Tensor) -> Tensor:
+    """The classes of an image's pixels, uint8 `[H, W]`."""
     return table[read_mask(pair.mask, size).long()].to(torch.uint8)
 
 
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
-    """The folders of pictures and of masks of each subset, or of `all`."""
+    """The folders of images and of masks of each subset, or of `all`."""
     for layout in ("{subset}/{kind}", "{kind}/{subset}"):
         folders = {
             subset: (images, root / layout.format(subset=subset, kind="masks"))

@@ -1,4 +1,4 @@
-"""Pictures that are too many for memory, in shards."""
+"""Images that are too many for memory, in shards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from assay.data.image.images import (
     parse_size,
     verify,
 )
-from assay.data.shards.shard_files import USUAL_PICTURES, USUAL_TARGETS, find_column
+from assay.data.shards.shard_files import USUAL_IMAGES, USUAL_TARGETS, find_column
 from assay.data.shards.shard_stream import ShardSource
 from assay.errors import DataError
 from assay.task.task_of import infer_task
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 @final
 class ImageShards(ShardSource):
-    """Pictures and their classes in tars of WebDataset or Parquet files; a window at a time is read.
+    """Images and their classes in tars of WebDataset or Parquet files; a window at a time is read.
 
     Args:
         path: A folder of .tar or .parquet files (also of Hugging Face's `to_parquet`), one such
-            file, or a URL of either. In a tar, a picture such as 0017.jpg has a 0017.cls or 0017.json beside
+            file, or a URL of either. In a tar, an image such as 0017.jpg has a 0017.cls or 0017.json beside
             it. Names such as train-00000.tar or test/0.tar say which subset a shard is.
-        image: The column of encoded pictures; `auto`: by its usual names.
+        image: The column of encoded images; `auto`: by its usual names.
         target: The column of classes, in a tar `cls` or a key of its JSON; `auto`: by its usual names.
         image_size: As in `assay.data.image.image_folder.ImageFolder`.
         mode: As in `ImageFolder`.
-        max_value: As in `ImageFolder`; `auto` looks at a sample of the training pictures.
+        max_value: As in `ImageFolder`; `auto` looks at a sample of the training images.
         val: As in `assay.data.shards.table_shards.TableShards`.
         test: As in `TableShards`.
         seed: As in `TableShards`.
-        eval_rows: As in `TableShards`; these pictures are read when they are needed.
+        eval_rows: As in `TableShards`; these images are read when they are needed.
         window: As in `TableShards`.
 
     Attributes:
@@ -92,7 +92,7 @@ class ImageShards(ShardSource):
 
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:
-        self._column = find_column(self._reader, "image", self._image, USUAL_PICTURES)
+        self._column = find_column(self._reader, "image", self._image, USUAL_IMAGES)
         self._label = find_column(self._reader, "target", self._target, USUAL_TARGETS)
         return [self._column, self._label], [self._label]
 
@@ -135,7 +135,7 @@ class ImageShards(ShardSource):
         return [value["bytes"] if isinstance(value, dict) else value for value in values]
 
     def _look(self, read: Any, number: int, content: bytes | None = None) -> Any:
-        """What a function makes of a row's picture, which is read unless it is given."""
+        """What a function makes of a row's image, which is read unless it is given."""
         block = int(np.searchsorted(self._reader.starts, number, side="right")) - 1
         row = number - self._reader.starts[block]
         if content is None:
@@ -152,19 +152,19 @@ class ImageShards(ShardSource):
     def _read_sample(
         self, numbers: Rows, contents: Sequence[bytes] | None, targets: Tensor, index: int
     ) -> Pair:
-        return self.picture(int(numbers[index]), contents[index] if contents else None), targets[index]
+        return self.image(int(numbers[index]), contents[index] if contents else None), targets[index]
 
     @property
     def decoding(self) -> Decoding:
-        """How its pictures are decoded."""
+        """How its images are decoded."""
         return self.mode, self.image_size, self.max_value
 
-    def picture(self, number: int, content: bytes | None = None) -> Tensor:
-        """A row's picture, uint8 `[C, H, W]`."""
+    def image(self, number: int, content: bytes | None = None) -> Tensor:
+        """A row's image, uint8 `[C, H, W]`."""
         image: Tensor = self._look(lambda one: decode(one, *self.decoding), number, content)
         return image
 
     @override
     def _decode(self, table: Any, numbers: Rows) -> tuple[list[Tensor], Tensor]:
         pairs = zip(numbers.tolist(), self._contents(table), strict=True)
-        return [self.picture(*pair) for pair in pairs], self._targets(table)
+        return [self.image(*pair) for pair in pairs], self._targets(table)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from assay.data.core.types import Frame, Rows, Strings, Values
 
 
-PICTURE = "image"
-"""The column of a tar's pictures."""
-_PICTURES = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
+IMAGE = "image"
+"""The column of a tar's images."""
+_SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
 _NUMBERED = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
 _BATCH = 8192
 """Rows of a Parquet file that are decoded at a time."""
@@ -219,10 +219,10 @@ class _Tar:
         self.offsets = offsets or base64.b64encode(self._scan().tobytes()).decode()
         self._places = np.frombuffer(base64.b64decode(self.offsets), np.int64).reshape(-1, 4)
         self.rows = [len(self._places)]
-        self.schema = pa.schema([(name, pa.null()) for name in (PICTURE, *self._labels(self._places[0]))])
+        self.schema = pa.schema([(name, pa.null()) for name in (IMAGE, *self._labels(self._places[0]))])
 
     def _scan(self) -> Rows:
-        """Offset and size of each picture, and of the file that says its class."""
+        """Offset and size of each image, and of the file that says its class."""
         self._bytes(self.num_bytes - 1024, 1024, must_be=bytes(1024))
         self._file.seek(0)
         samples: dict[str, list[int]] = {}
@@ -230,7 +230,7 @@ class _Tar:
             for member in tar:
                 folder, _, file = member.name.rpartition("/")
                 key, _, kind = file.partition(".")
-                slot = {**dict.fromkeys(_PICTURES, 0), "cls": 2, "json": 2}.get(kind.lower())
+                slot = {**dict.fromkeys(_SUFFIXES, 0), "cls": 2, "json": 2}.get(kind.lower())
                 if member.isfile() and slot is not None:
                     place = samples.setdefault(f"{folder}/{key}", [0, 0, 0, 0])
                     if kind.lower() == "json" and place[3]:
@@ -239,7 +239,7 @@ class _Tar:
         lacking = next((key.lstrip("/") for key, place in samples.items() if not place[1] * place[3]), "")
         if lacking or not samples:
             of = f"; {lacking} lacks one of them" if lacking else ""
-            raise ValueError(f"expected pictures with a .cls or .json file beside each{of}")
+            raise ValueError(f"expected images with a .cls or .json file beside each{of}")
         return np.array([*samples.values()], np.int64)
 
     def _bytes(self, offset: int, size: int, must_be: bytes = b"") -> bytes:
@@ -261,11 +261,11 @@ class _Tar:
         import pyarrow as pa
 
         places = self._places[rows]
-        labels = [self._labels(place) if {*columns} != {PICTURE} else {} for place in places]
+        labels = [self._labels(place) if {*columns} != {IMAGE} else {} for place in places]
         return pa.table(
             {
                 name: [
-                    self._bytes(*place[:2]) if name == PICTURE else label.get(name)
+                    self._bytes(*place[:2]) if name == IMAGE else label.get(name)
                     for place, label in zip(places, labels, strict=True)
                 ]
                 for name in columns
@@ -476,7 +476,7 @@ def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) ->
     )
 
 
-USUAL_PICTURES = (PICTURE, "img", "picture", "jpg", "png")
+USUAL_IMAGES = (IMAGE, "img", "picture", "jpg", "png")
 USUAL_TARGETS = ("label", "labels", "cls", "class", "target")
 
 

@@ -384,7 +384,7 @@ def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
 def _unscaled(original: Original, name: str) -> Any:
     """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
     source = original.config.data.source
-    if info_of(str(source.get("_target_"))).raw_input != "pictures" or source.get("image_size") is None:
+    if info_of(str(source.get("_target_"))).raw_input != "images" or source.get("image_size") is None:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})

@@ -95,7 +95,7 @@ class Original:
 
     def _scaling(self) -> list[v2.Resize]:
         """What the source does to pictures while it decodes them."""
-        if source_info(self.config).raw_input != "pictures":
+        if source_info(self.config).raw_input != "images":
             return []
         size = OmegaConf.select(self.config, "data.source.image_size")
         return [] if size is None else [v2.Resize(list(size), antialias=True)]
