@@ -192,7 +192,7 @@ def _missing() -> pd.DataFrame:
 
 
 def _docs(folder: Path, count: int) -> list[str]:
-    from assay.data.stdlib_docs import StdlibDocs
+    from assay.data.text.stdlib_docs import StdlibDocs
 
     samples = StdlibDocs().read()["all"]
     texts, classes = list(samples.raw["text"]), samples.targets

@@ -40,8 +40,8 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no types
 
 from assay.assemble.assembly import open_data
-from assay.data.shown_samples import sample_names
-from assay.data.transforms import stack
+from assay.data.core.rendering import sample_names
+from assay.data.core.transforms import stack
 from assay.record import predictions_file
 from assay.run.saved_config import read_config
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from benchmarks.default_sets import DataSet
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
     from assay.task.predictions import StoredPredictions
 
 _SECONDS = 900

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 OVERRIDES = (
     *("data.split.val=0.5", "data.eval_batch_size=64", "trainer.limit_train_batches=1"),

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no
 import torch
 
 import assay
-from assay.data.data_module import DataModule
-from assay.data.table_shards import TableShards
+from assay.data.core.data_module import DataModule
+from assay.data.shards.table_shards import TableShards
 from assay.record.provenance import cpu_model
 
 GROUP, GROUPS = 20_000, 5

@@ -37,7 +37,7 @@ from assay_report.info import auto_choice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 DEFAULT_CALLBACKS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
 

@@ -19,7 +19,7 @@ CONFIG: dict[str, Any] = {
     "seed": 0,
     "model": {"_target_": "assay.model.mlp.MLP", "hidden": [128]},
     "optimizer": {"_target_": "torch.optim.AdamW", "lr": 0.001},
-    "data": {"source": {"_target_": "assay.data.digits.Digits"}, "batch_size": 64},
+    "data": {"source": {"_target_": "assay.data.image.digits.Digits"}, "batch_size": 64},
     "trainer": {"max_epochs": 5},
 }
 CHOICES = {

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torchmetrics import MeanSquaredError, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
 
-from assay.data.normalize import TargetScale
+from assay.data.core.normalize import TargetScale
 from assay.loss.cross_entropy import CrossEntropy
 from assay.module import Module
 from assay.task.task_of import task_of

@@ -19,7 +19,7 @@ from torchmetrics import Metric
 from torchmetrics.image.fid import FrechetInceptionDistance
 from typing_extensions import override
 
-from assay.data.samples import Samples
+from assay.data.core.samples import Samples
 from assay.figure import Bars, Figure
 from assay.task.predictions import Predictions
 from assay.task.task import Task, wrong_form

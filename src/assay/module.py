@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
     from torchmetrics import MetricCollection
 
-    from assay.data.normalize import TargetScale
+    from assay.data.core.normalize import TargetScale
     from assay.finetune.interface import FineTuning
     from assay.task.predictions import Kind
 

@@ -12,11 +12,10 @@ import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from assay.config.serialize import drop_override, value_of
-from assay.data.data_module import DataModule
-from assay.data.loaders import KeyedDataset
-from assay.data.samples import Samples
-from assay.data.shown_samples import sample_names
-from assay.data.subset import blocks
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import KeyedDataset
+from assay.data.core.rendering import sample_names
+from assay.data.core.subset import blocks
 from assay.quoting import repeat_command
 from assay.record.scores import describe_baseline
 from assay.task.task_of import task_of
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.assemble.assembly import Assembly
-    from assay.data.subset import Subset
+    from assay.data.core.subset import Subset
     from assay.record.run_record import RunRecord
     from assay.task.predictions import StoredPredictions
 
@@ -175,7 +174,7 @@ def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
     subset = data.ready_subset(name, "eval")
     positions = torch.arange(len(subset.rows))
     if name != "test":
-        streamed = not isinstance(subset.data, Samples)
+        streamed = not subset.data.in_memory
         most = min(_MOST_STREAMED if streamed else _MOST_ROWS, max(1, _MOST_VALUES // data.spec.num_features))
         positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[:most]
     rows = subset.rows[positions]
@@ -195,7 +194,7 @@ def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
 
 
 def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
-    if isinstance(subset.data, Samples):
+    if subset.data.in_memory:
         yield from blocks(subset.data.inputs, rows)
         return
     dataset = KeyedDataset(subset.data, subset.transforms, 0)

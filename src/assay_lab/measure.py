@@ -23,8 +23,8 @@ from assay.assemble.model import equal_blocks
 from assay.assemble.trainer import silence_lightning
 from assay.assemble.trainer_options import num_local_processes
 from assay.config.serialize import value_of
-from assay.data.data_module import DataModule
-from assay.data.loaders import MemoryLoader
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import MemoryLoader
 from assay.errors import AssayError, ConfigError
 from assay.module import Module
 from assay.process import keep_handlers

@@ -115,8 +115,8 @@ def cache(
     gigabytes.
     """
     with show_loading():
-        from assay.data.picture_cache import clear_cache, list_cached
-        from assay.data.source_files import cache_folder
+        from assay.data.core.source_files import cache_folder
+        from assay.data.image.image_cache import clear_cache, list_cached
     from assay.quoting import format_bytes
 
     files = list_cached() if action == "ls" else clear_cache()
@@ -125,7 +125,7 @@ def cache(
     removed = "" if action == "ls" else " removed"
     lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
     for file in files:
-        size = f"{file.num_pictures:,} of {file.size[0]}×{file.size[1]} ({file.form})"
+        size = f"{file.num_images:,} of {file.size[0]}×{file.size[1]} ({file.form})"
         used = f"last used {file.used[:16].replace('T', ' ')} UTC"
         lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
     print_lines(document.console, lines)

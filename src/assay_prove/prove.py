@@ -48,7 +48,7 @@ from assay.check.values import check_manual
 from assay.config.serialize import value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.data.normalize import input_dtype
+from assay.data.core.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.quoting import format_bytes
 from assay.targets.objects import name_of
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.data.spec import Spec
+    from assay.data.core.spec import Spec
 
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 _CURVE_SECONDS = 3.0

@@ -15,7 +15,7 @@ from torch import nn
 
 from assay.check.values import MICRO_BATCH, WHOLE_BATCH
 from assay.config.tree import walk
-from assay.data.normalize import input_dtype
+from assay.data.core.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, definition_place, first_line, user_frame
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.per_target import ByHead

@@ -22,9 +22,9 @@ from assay.assemble.node import build
 from assay.assemble.trainer_options import world_size
 from assay.check.report import Memory, Step
 from assay.config.unread_keys import OUR_DATA
-from assay.data.batch_order import should_drop_last
-from assay.data.normalize import TargetScale
-from assay.data.placement import device_memory
+from assay.data.core.batch_order import should_drop_last
+from assay.data.core.normalize import TargetScale
+from assay.data.core.placement import device_memory
 from assay.errors import AssayError, ConfigError, first_line, user_frame
 from assay.quoting import format_bytes
 from assay.task.task_of import task_of
@@ -530,7 +530,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
 
 
 def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:
-    """Of the batches that `assay.data.loaders.BatchOrder` cuts without leaving any out."""
+    """Of the batches that `assay.data.core.loaders.BatchOrder` cuts without leaving any out."""
     if processes == 1:
         full, last = divmod(samples, batch_size)
         return ({batch_size} if full else set()) | ({last} if last else set())

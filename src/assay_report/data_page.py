@@ -15,14 +15,14 @@ from rich.markup import escape
 
 from assay.assemble.assembly import add_spec, open_data
 from assay.assemble.node import build
-from assay.data.data_module import DataModule
-from assay.data.loaders import KeyedDataset, input_of
-from assay.data.samples import Samples, Unfitted, subset_of
-from assay.data.shown_samples import RenderedSample, show, show_augmented
-from assay.data.subset import COPIES, hash_rows, hash_samples
-from assay.data.tabular.amount import TIME, is_amount, parse_amounts, parse_times
-from assay.data.tabular.column_kind import is_number
-from assay.data.transforms import Transforms
+from assay.data.core.copies import COPIES, hash_rows, hash_samples
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import KeyedDataset, input_of
+from assay.data.core.rendering import RenderedSample, show, show_augmented
+from assay.data.core.source import subset_of
+from assay.data.core.transforms import Transforms
+from assay.data.table.amount import TIME, is_amount, parse_amounts, parse_times
+from assay.data.table.column_kind import is_number
 from assay.errors import AssayError, DataError, explain_write_errors
 from assay.quoting import format_number, join_first, pluralize
 from assay.task.task_of import task_of
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.compose.compose import Job
-    from assay.data.subset import Subset
+    from assay.data.core.subset import Subset
     from assay.terminal import Console
 
     _Samples = list[tuple[str, str, RenderedSample]]
@@ -220,14 +220,14 @@ def survey_data(
 
 
 def _hashes(subset: Subset) -> NDArray[np.int64] | None:
-    hashes = hash_samples(subset.data)
-    return None if hashes is None else hashes[subset.rows.numpy()]
+    hashes = hash_samples({"": subset.data})
+    return None if hashes is None else hashes[""][subset.rows.numpy()]
 
 
 def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
     """Inputs, evenly spread over the subset, before they are transformed; and what cannot be read."""
     spread = _spread_positions(subset, _MOST_READ)
-    if isinstance(subset.data, Samples):
+    if subset.data.in_memory:
         return list(subset.data.inputs[subset.rows[spread]]), []
     dataset = KeyedDataset(subset.data, Transforms(), 0)
     inputs = []
@@ -272,7 +272,7 @@ def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame |
     data = train.data
     if (
         frame is None
-        and isinstance(data, Samples)
+        and data.in_memory
         and data.inputs.ndim == 2
         and data.inputs.shape[1] <= _MOST_COLUMNS
         and not data.vocab_size
@@ -312,7 +312,7 @@ def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
     tables = {}
     for subset in SUBSETS:
         samples = subset_of(tables_read, subset)
-        if isinstance(samples, Unfitted) and isinstance(samples.raw, pd.DataFrame):
+        if isinstance(samples.raw, pd.DataFrame):
             tables[subset] = samples.raw.iloc[datamodule.subset(subset).rows.numpy()]
     return tables
 
@@ -427,7 +427,7 @@ def _render_samples(
 ) -> list[RenderedSample]:
     """Samples of a subset, of which `raw` has the rows of a table."""
     pieces = getattr(datamodule.encoder, "pieces", None)
-    if pieces is not None and isinstance(subset.data, Samples):
+    if pieces is not None and subset.data.in_memory:
         texts = subset.data.inputs[subset.rows[list(positions)]].tolist()
         return [
             RenderedSample(None, {"text": "".join(pieces([token for token in text if token]))})

@@ -23,9 +23,9 @@ from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OUR_DATA
-from assay.data.data_module import DataModule
-from assay.data.shown_samples import sample_names
-from assay.data.spec import FittedPreprocessing, Spec
+from assay.data.core.data_module import DataModule
+from assay.data.core.rendering import sample_names
+from assay.data.core.spec import FittedPreprocessing, Spec
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links

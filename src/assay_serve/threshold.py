@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from assay.data.data_module import DataModule
-from assay.data.shown_samples import eval_samples
+from assay.data.core.data_module import DataModule
+from assay.data.core.rendering import eval_samples
 from assay.errors import ConfigError
 from assay.module import Module
 from assay.run.kept_predictions import holds_whole_model

@@ -31,7 +31,7 @@ from assay.assemble.run_length import (
 from assay.check.checker import check_job
 from assay.compose.compose import compose, job_config
 from assay.config.yaml_file import load_mapping
-from assay.data.spec import Spec
+from assay.data.core.spec import Spec
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
 from assay_prove.prove import Prover

@@ -90,7 +90,7 @@ def broken() -> DictConfig:
         {
             "optimizer": {"_target_": "torch.optim.AdamW", "lr": -1, "eps": 1e-8, "betas": [0.9, 0.999]},
             "data": {
-                "_target_": "assay.data.data_module.DataModule",
+                "_target_": "assay.data.core.data_module.DataModule",
                 "batch_size": 0,
                 "split": {"val": 0.1, "typo": 1},
             },

@@ -23,7 +23,7 @@ from assay.check.report import Memory
 from assay.check.values import LIMITS
 from assay.compose.compose import compose, job_config
 from assay.compose.recipe import settle_recipe
-from assay.data.batch_order import BatchOrder
+from assay.data.core.batch_order import BatchOrder
 from assay.errors import ConfigError
 from assay_explain.listing import list_options
 from assay_prove.optimization import Curve, follow_lr, lr_curve, unfinished_schedule_warnings
@@ -197,7 +197,7 @@ def test_batch_sizes_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatc
     for train, val, size, processes in itertools.product((7, 9, 40, 41), (0, 1, 5, 17), (3, 4, 8), (1, 2, 3)):
         monkeypatch.setattr("assay_prove.step.world_size", lambda _, n=processes: n)
         sizes = {"batch_size": size, "eval_batch_size": size, "drop_last": drop_last}
-        data = {"_target_": "assay.data.data_module.DataModule", **sizes}
+        data = {"_target_": "assay.data.core.data_module.DataModule", **sizes}
         spec = {"num_train": train, "num_val": val, "num_test": 0}
         found = batch_sizes(OmegaConf.create({"data": data, "spec": spec}))
 

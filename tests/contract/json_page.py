@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.check.report import Report
-    from assay.data.picture_cache import CachedPictures
+    from assay.data.image.image_cache import CachedImages
     from assay_explain.listing import Option
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
@@ -188,12 +188,12 @@ class Cache:
     Attributes:
         folder: Where they lie.
         num_bytes: Of all of them.
-        files: One for each folder of pictures; of `clear`, what was removed.
+        files: One for each folder of images; of `clear`, what was removed.
     """
 
     folder: Path
     num_bytes: int
-    files: Sequence[CachedPictures]
+    files: Sequence[CachedImages]
 
 
 @final

@@ -13,7 +13,7 @@ from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-lear
 from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.command import documented, typed
 
-from assay.data.shown_samples import eval_samples
+from assay.data.core.rendering import eval_samples
 from assay.record import predictions_file
 from assay.record.scores import format_score
 from assay.run.result import format_scores

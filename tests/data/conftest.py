@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.data import picture_cache
-from assay.data.data_module import DataModule
-from assay.data.samples import Samples, Stream, Unfitted
+from assay.data.core.data_module import DataModule
+from assay.data.core.samples import Samples
+from assay.data.core.source import Source
+from assay.data.image import image_cache
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Given = Mapping[str, Samples | Stream | Unfitted]
+Given = Mapping[str, Samples]
 
 
-class GivenSource:
+class GivenSource(Source):
     """A source of samples made by the test."""
 
     def __init__(self, subsets: Given, task: str, class_names: tuple[str, ...]) -> None:
@@ -51,6 +52,6 @@ def data_module() -> Callable[..., DataModule]:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache that keeps the few small files of these tests."""
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(picture_cache, "_FEW", 0)
-    monkeypatch.setattr(picture_cache, "_SETTLED", -1e6)
-    return tmp_path / "cache" / "pictures"
+    monkeypatch.setattr(image_cache, "_FEW", 0)
+    monkeypatch.setattr(image_cache, "_SETTLED", -1e6)
+    return tmp_path / "cache" / "images"

@@ -20,11 +20,9 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.data_module import DataModule
-from assay.data.digits import Digits
-from assay.data.loaders import MemoryLoader, StreamLoader
-from assay.data.samples import Samples, Stream
-from assay.data.shown_samples import (
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import MemoryLoader, StreamLoader
+from assay.data.core.rendering import (
     RenderedSample,
     eval_samples,
     feature_names,
@@ -32,8 +30,10 @@ from assay.data.shown_samples import (
     show,
     show_test_samples,
 )
-from assay.data.subset import Subset
-from assay.data.transforms import Transforms
+from assay.data.core.samples import Samples
+from assay.data.core.subset import Subset
+from assay.data.core.transforms import Transforms
+from assay.data.image.digits import Digits
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_a_stock_lightning_module_trains(
 ) -> None:
     data: Any = numbered()
     if streamed:
-        data = Stream(Mappings(data), data.targets)
+        data = Samples(Mappings(data), data.targets)
     source = given_source({"all": data}, "multiclass", ("even", "odd"))
     module, datamodule = Recorder(), data_module(source, drop_last=True)
     runner = trainer(tmp_path)
@@ -127,7 +127,7 @@ def test_streamed_or_in_memory_the_samples_are_the_same(
     data_module: Build, given_source: Any, tmp_path: Path
 ) -> None:
     samples, seen = numbered(), []
-    for data in (samples, Stream(Mappings(samples), samples.targets)):
+    for data in (samples, Samples(Mappings(samples), samples.targets)):
         module = Recorder()
         datamodule = data_module(given_source({"all": data}, "multiclass", ("even", "odd")))
         trainer(tmp_path).fit(module, datamodule)
@@ -253,7 +253,7 @@ def test_no_process_outlives_a_run(
     monkeypatch.setattr(BaseProcess, "join", noted)
     gc.collect()  # loaders of other tests that are garbage by now
     earlier = loading()
-    data = Stream(Mappings(numbered()), torch.arange(50) % 2)
+    data = Samples(Mappings(numbered()), torch.arange(50) % 2)
     source = given_source({"all": data}, "multiclass", ("even", "odd"))
     datamodule = data_module(
         source, num_workers=2, persistent_workers=persistent, prefetch_factor=2, drop_last=True
@@ -324,7 +324,7 @@ def test_what_the_last_batch_leaves_out_is_said(
 def shown(inputs: Any, positions: list[int], transforms: Any = (), **options: Any) -> list[RenderedSample]:
     targets = torch.zeros(len(inputs))
     samples = Samples(inputs, targets)
-    data = Stream(samples, targets) if options.pop("streamed", False) else samples
+    data = Samples(samples, targets) if options.pop("streamed", False) else samples
     rows = torch.arange(len(inputs))
     return show(Subset(data, rows, rows, Transforms(transforms)), positions, 0, *options.values())
 

@@ -17,14 +17,14 @@ from omegaconf import OmegaConf, open_dict
 from tests.command import typed
 
 from assay.compose.compose import compose
-from assay.data.limits import NAMES, check_limits
+from assay.data.core.options import NAMES, check_limits
 from assay.errors import ConfigError, DataError
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 
 TRANSFORMS = sorted(path.stem for path in (CONF_DIR / "data" / "transform").glob("*.yaml"))

@@ -14,8 +14,8 @@ import yaml
 from assay.assemble.assembly import add_spec, open_data, open_declared
 from assay.assemble.model import check_declared
 from assay.compose.compose import compose, job_config
-from assay.data.source_files import SourcePath, check_path
-from assay.data.source_info import SourceInfo, info_of
+from assay.data.core.source_files import SourcePath, check_path
+from assay.data.core.source_info import SourceInfo, info_of
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
@@ -101,7 +101,8 @@ def check_argument(target: str, argument: str, path: str) -> None:
 
 
 TABLE, FOLDER, ARRAYS = (
-    f"assay.data.{name}" for name in ("table.Table", "image_folder.ImageFolder", "arrays.Arrays")
+    f"assay.data.{name}"
+    for name in ("table.table.Table", "image.image_folder.ImageFolder", "core.arrays.Arrays")
 )
 
 
@@ -148,10 +149,10 @@ def test_what_a_source_declares_is_known_before_its_class_is_imported(path: Path
 
 
 def test_a_custom_source_declares_itself_by_its_attribute_info() -> None:
-    assert info_of(_Pictures()).raw_input == "pictures"
+    assert info_of(_Pictures()).raw_input == "images"
     assert info_of(f"{_Pictures.__module__}._Pictures").paths[0].argument == "folder"
     assert info_of("nobody.Knows") == info_of(None) == SourceInfo()
 
 
 class _Pictures:
-    info = SourceInfo((SourcePath("folder", "a folder of pictures"),), raw_input="pictures")
+    info = SourceInfo((SourcePath("folder", "a folder of pictures"),), raw_input="images")

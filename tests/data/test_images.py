@@ -19,9 +19,10 @@ from PIL import Image, ImageOps
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data import picture_cache
-from assay.data.image_folder import ImageFolder
-from assay.data.images import (
+from assay.data.image import image_cache
+from assay.data.image.image_cache import FileScan, read_bytes, scan_images
+from assay.data.image.image_folder import ImageFolder
+from assay.data.image.images import (
     as_tensor,
     choose_size,
     has_too_many_bad,
@@ -30,9 +31,7 @@ from assay.data.images import (
     upright_size,
     verify,
 )
-from assay.data.picture_cache import FileScan, read_bytes, scan_images
-from assay.data.samples import Samples, Stream
-from assay.data.segmentation_folder import SegmentationFolder, read_mask
+from assay.data.image.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import DataError
 from assay.run.preprocess import Preprocess
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
@@ -88,8 +87,8 @@ def test_as_torchvision_reads_the_folder(tmp_path: Path, in_memory: bool) -> Non
     data, reference = source.read()["all"], Reference(str(tmp_path), transform=v2.PILToTensor())
     assert source.class_names == ("cat", "dog")
     assert data.targets.tolist() == reference.targets
-    assert isinstance(data, Samples if in_memory else Stream)
-    samples = data if isinstance(data, Samples) else data.dataset
+    assert data.in_memory == in_memory
+    samples = data if data.in_memory else data.inputs
     for index in range(len(reference)):
         assert torch.equal(samples[index][0], reference[index][0])
         assert samples[index][1] == reference[index][1]
@@ -119,21 +118,21 @@ def test_auto_decodes_once_what_has_one_size_and_fits(
 ) -> None:
     write(tmp_path, {"a": 2, "b": 2})
     needed = 4 * 4 * 3 * 6 * 8
-    monkeypatch.setattr("assay.data.images.free_memory", lambda: needed)
-    assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
-    monkeypatch.setattr("assay.data.images.free_memory", lambda: needed + 4)
-    assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Samples)
+    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed)
+    assert not ImageFolder(str(tmp_path)).read()["all"].in_memory
+    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed + 4)
+    assert ImageFolder(str(tmp_path)).read()["all"].in_memory
 
 
 def test_images_of_several_sizes(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     write(tmp_path, {"a": 10})
     write(tmp_path / "..", {})
     write(tmp_path, {"b": 10}, size=(9, 9))
-    assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
+    assert not ImageFolder(str(tmp_path)).read()["all"].in_memory
     scaled = ImageFolder(str(tmp_path), image_size=(4, 5)).read()["all"]
-    assert isinstance(scaled, Samples)
+    assert scaled.in_memory
     assert scaled.inputs.shape == (20, 3, 4, 5)
-    with pytest.raises(DataError, match=r"in_memory=true: the pictures .* have several sizes"):
+    with pytest.raises(DataError, match=r"in_memory=true: the images .* have several sizes"):
         ImageFolder(str(tmp_path), in_memory=True).read()
     with pytest.raises(DataError, match="cannot make up one batch") as caught:
         data_module(ImageFolder(str(tmp_path)), transform={"normalize": "data"}).setup()
@@ -190,10 +189,10 @@ def test_sixteen_bits_are_scaled_by_what_the_set_uses(
     data: Any = source.read()["all"]
     assert source.max_value == 4095
     [note] = source.notes
-    assert note.startswith("data.source.max_value=auto: pictures of 16 bits have values up to ")
+    assert note.startswith("data.source.max_value=auto: images of 16 bits have values up to ")
     expected = torch.from_numpy(WIDE[[0, 2, 4, 1, 3, 5]].astype(np.int64) * 255 // 4095)
     for index in range(6):
-        sample = data.inputs[index] if in_memory else data.dataset[index][0]
+        sample = data.inputs[index] if in_memory else data.inputs[index][0]
         assert torch.equal(sample[0].long(), expected[index])
     assert len(np.unique(expected[0].numpy())) > 25  # 16 of them would be left by their upper 8 bits
     # Others are scaled by the same number, whatever they contain: files, Pillow's pictures, a later set.
@@ -254,7 +253,7 @@ def test_colors_of_sixteen_bits_keep_them(tmp_path: Path, kind: str) -> None:
         path.write_bytes(write_content(pixels_of_file))
     source = ImageFolder(str(tmp_path), in_memory=True, max_value="auto")
     samples = source.read()["all"]
-    assert isinstance(samples, Samples)
+    assert samples.in_memory
     assert source.max_value == 4095
     expected = torch.from_numpy(COLORS.astype(np.int64) * 255 // 4095).permute(0, 3, 1, 2)
     assert torch.equal(samples.inputs.long(), expected)
@@ -321,7 +320,7 @@ def test_pictures_and_masks_are_turned_once(tmp_path: Path, suffix: str, orienta
         for in_memory in (True, False):
             source = SegmentationFolder(str(tmp_path), mode="GRAY", in_memory=in_memory)
             data: Any = source.read()["all"]
-            inputs, mask = (data.inputs[0], data.targets[0]) if in_memory else data.dataset[0]
+            inputs, mask = (data.inputs[0], data.targets[0]) if in_memory else data.inputs[0]
             assert (inputs[0].numpy() == expected).all()
             assert (mask.numpy() == expected // 255).all()
 
@@ -362,7 +361,7 @@ def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: Any)
         ImageFolder(str(tmp_path), in_memory=in_memory).read()
     message = caught.value.message
     assert message.startswith(
-        f"data.source.root={tmp_path}: {len(BAD)} of {total} pictures cannot be used: b/cut.jpg ("
+        f"data.source.root={tmp_path}: {len(BAD)} of {total} images cannot be used: b/cut.jpg ("
     )
     assert message.endswith("; and 1 more")
     assert all(f"b/{name} (" in message and BAD[name][1] in message for name in sorted(BAD)[:-1])
@@ -371,10 +370,10 @@ def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: Any)
     source = ImageFolder(str(tmp_path), in_memory=in_memory, on_bad="skip")
     data = source.read()["all"]
     assert data.targets.tolist() == [0, 0, 0, 1, 1, 1]
-    assert isinstance(data, Stream if in_memory is False else Samples)
-    samples = data if isinstance(data, Samples) else data.dataset
+    assert data.in_memory != (in_memory is False)
+    samples = data if data.in_memory else data.inputs
     assert torch.equal(samples[4][0], read_image(str(tmp_path / "b" / "01.png")))
-    assert [note for note in source.notes if f"{len(BAD)} of {total} pictures cannot be used" in note]
+    assert [note for note in source.notes if f"{len(BAD)} of {total} images cannot be used" in note]
 
 
 def test_what_is_no_picture_by_its_name_is_said(tmp_path: Path) -> None:
@@ -418,7 +417,7 @@ def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int
     }[orientation]
     expected = torch.from_numpy(upright.copy()).permute(2, 0, 1)
     data = ImageFolder(str(tmp_path), in_memory=True).read()["all"]
-    assert isinstance(data, Samples)
+    assert data.in_memory
     assert torch.equal(data.inputs[0], expected if kind == "RGB" else expected[:1].expand(3, -1, -1))
 
 
@@ -426,8 +425,8 @@ def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int
 def test_a_changed_pixel_is_other_data(
     tmp_path: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(picture_cache, "_FEW", 0)  # what was found is remembered
-    monkeypatch.setattr(picture_cache, "_SETTLED", 0.0)
+    monkeypatch.setattr(image_cache, "_FEW", 0)  # what was found is remembered
+    monkeypatch.setattr(image_cache, "_SETTLED", 0.0)
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
     root = tmp_path / "pictures"
     (root / "a").mkdir(parents=True)
@@ -524,7 +523,7 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
         read.append(path)
         return read_bytes(path)
 
-    monkeypatch.setattr(picture_cache, "read_bytes", noted)
+    monkeypatch.setattr(image_cache, "read_bytes", noted)
     assert scan_images(root, paths, verify) == first
     assert read == [paths[33]]
     read.clear()
@@ -568,10 +567,10 @@ def paint(path: Path, size: tuple[int, int], mode: str = "RGB", level: int = 90)
     ("sizes", "chosen", "told"),
     [
         ([(20, 30)] * 3, None, ""),
-        ([(20, 30), (24, 36), (24, 36)], (24, 40), "pictures of 2 sizes"),
-        ([(16, 16), (32, 32)], (24, 24), "pictures of 2 sizes are scaled to 24×24 (height × width)"),
-        ([(600, 800)] * 2, (168, 224), "pictures are scaled to 168×224"),
-        ([(1, 3), (3, 1)], (8, 8), "pictures of 2 sizes"),
+        ([(20, 30), (24, 36), (24, 36)], (24, 40), "images of 2 sizes"),
+        ([(16, 16), (32, 32)], (24, 24), "images of 2 sizes are scaled to 24×24 (height × width)"),
+        ([(600, 800)] * 2, (168, 224), "images are scaled to 168×224"),
+        ([(1, 3), (3, 1)], (8, 8), "images of 2 sizes"),
     ],
 )
 def test_the_size(

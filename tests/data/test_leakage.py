@@ -15,11 +15,13 @@ from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn s
     load_wine,
 )
 
-from assay.data.bundled import Bundled
-from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.subset import find_copies, leave_out_copies
-from assay.data.table import Table
-from assay.data.tabular.column_kind import split_hints
+from assay.data.core.copies import find_copies, leave_out_copies
+from assay.data.core.samples import Samples
+from assay.data.table.bundled import Bundled
+from assay.data.table.column_kind import split_hints
+from assay.data.table.table import Table
+from assay.data.table.table_encoder import TableEncoder
+from assay.data.text.text_table import TextTable
 from assay.errors import DataError
 from assay.quoting import format_override
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 ROWS = {"train": np.array([0, 1, 2]), "val": np.array([3]), "test": np.array([4, 5])}
 TARGETS = torch.tensor([0, 1, 0, 1, 0, 0])
@@ -46,10 +48,10 @@ ROW_NAMES = [f"row {row}" for row in range(6)]
 FILES = [f"f{row}.png" for row in range(6)]
 
 
-def table(values: torch.Tensor, targets: torch.Tensor) -> Unfitted:
+def table(values: torch.Tensor, targets: torch.Tensor) -> Samples:
     frame = pd.DataFrame(values.numpy(), columns=["a", "b"])
     frame["c"] = frame.a.map({1.0: "x", 3.0: None, 5.0: "z"})
-    return Unfitted(frame, targets, cast("Any", None))
+    return Samples(frame, targets, encoder=TableEncoder())
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def table(values: torch.Tensor, targets: torch.Tensor) -> Unfitted:
         (Samples(VALUES, TARGETS), ROW_NAMES),
         (Samples(VALUES.bfloat16().reshape(6, 1, 2).transpose(1, 2), TARGETS), ROW_NAMES),
         (Samples(torch.zeros(6, 1), TARGETS, names=FILES, hashes=list("abcbab")), FILES),
-        (Stream(cast("Any", None), TARGETS, names=FILES, hashes=list("abcbab")), FILES),
+        (Samples(cast("Any", None), TARGETS, names=FILES, hashes=list("abcbab")), FILES),
     ],
 )
 def test_copies_are_counted(data: Any, names: list[str]) -> None:
@@ -82,7 +84,7 @@ def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[
     frame = pd.DataFrame({"text": texts, "kind": ["a", "b"] * 40})
     for count, is_told in ((80, True), (60, False)):
         frame[:count].to_csv(tmp_path / f"{count}.csv", index=False)
-        data = data_module(Table(str(tmp_path / f"{count}.csv"), "kind", text="text"))
+        data = data_module(TextTable(str(tmp_path / f"{count}.csv"), "kind", "text"))
         data.setup()
         rows = data.splits.rows
         near = sum((row + 60 if row < 60 else row - 60) in set(rows["train"]) for row in rows["test"])
@@ -98,7 +100,7 @@ def test_texts_of_signs_alone_are_copies_of_their_like_only(
     frame = pd.DataFrame({"text": texts, "kind": ["a", "b"] * 30})
     frame.to_csv(tmp_path / "signs.csv", index=False)
     split = {"val": 0.1, "test": 0.2, "dedup": True}
-    data = data_module(Table(str(tmp_path / "signs.csv"), "kind", text="text"), split=split)
+    data = data_module(TextTable(str(tmp_path / "signs.csv"), "kind", "text"), split=split)
     data.setup()
     assert sum(map(len, data.splits.rows.values())) == 60
     assert not [note for note in data.notes if "also in training" in note]
@@ -112,7 +114,7 @@ def test_many_copies_of_a_text_are_left_out_at_once(
     pd.DataFrame({"text": texts, "kind": ["a", "b"] * 15_000}).to_csv(tmp_path / "ok.csv", index=False)
     split = {"val": 0.1, "test": 0.2, "dedup": True}
     with pytest.raises(DataError, match="0 training sample"):
-        data_module(Table(str(tmp_path / "ok.csv"), "kind", text="text"), split=split).setup()
+        data_module(TextTable(str(tmp_path / "ok.csv"), "kind", "text"), split=split).setup()
 
 
 def visits(count: int = 900) -> pd.DataFrame:
@@ -212,7 +214,8 @@ def test_a_period_is_a_time_where_a_group_has_several_and_ordinary_columns_are_p
 
 def test_copies_are_left_out_of_training_alone() -> None:
     for data in (table(VALUES, TARGETS), Samples(VALUES, TARGETS)):
-        rows, told = leave_out_copies({"train": data}, ROWS)
+        rows = dict(ROWS)
+        told = leave_out_copies({"train": data}, rows)
         assert rows["train"].tolist() == [2]
         assert {name: rows[name].tolist() for name in ("val", "test")} == {"val": [3], "test": [4, 5]}
         assert "2 of 3 training samples" in told

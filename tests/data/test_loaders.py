@@ -19,18 +19,18 @@ from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 import assay
-import assay.data.subset
+import assay.data.core.subset
 from assay.config.yaml_file import load_mapping
-from assay.data import placement
-from assay.data import placement as module
-from assay.data.batch_order import BatchOrder
-from assay.data.data_module import DataModule
-from assay.data.loaders import MemoryLoader, StreamLoader, input_of
-from assay.data.normalize import Normalize
-from assay.data.placement import Placement, Prepared, device_memory, free_memory
-from assay.data.samples import Samples, Stream
-from assay.data.subset import Subset
-from assay.data.transforms import Transforms
+from assay.data.core import placement
+from assay.data.core import placement as module
+from assay.data.core.batch_order import BatchOrder
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import MemoryLoader, StreamLoader, input_of
+from assay.data.core.normalize import Normalize
+from assay.data.core.placement import Placement, Prepared, device_memory, free_memory
+from assay.data.core.samples import Samples
+from assay.data.core.subset import Subset
+from assay.data.core.transforms import Transforms
 from assay.errors import AssayError, DataError
 from assay.splitmix import mix
 from assay.task.task_of import task_of
@@ -145,7 +145,7 @@ ORDER = BatchOrder(5, batch_size=2, seed=1, shuffle=True)
 CPU = torch.device("cpu")
 
 
-def subset(data: Samples | Stream, *transforms: Any, rows: Tensor = ROWS) -> Subset:
+def subset(data: Samples, *transforms: Any, rows: Tensor = ROWS) -> Subset:
     return Subset(data, rows, rows, Transforms(transforms))
 
 
@@ -183,7 +183,7 @@ def test_workers_change_nothing(mapping: bool) -> None:
     crop = v2.RandomCrop(2, padding=1)
     both: list[list[Any]] = []
     for num_workers in (0, 2):
-        stream = Stream(Noisy(mapping), torch.arange(10))
+        stream = Samples(Noisy(mapping), torch.arange(10))
         loader = StreamLoader(subset(stream, crop), ORDER, lambda: (3, 1), num_workers=num_workers)
         both.append(list(loader))
     assert len(both[0]) == 2
@@ -200,7 +200,7 @@ def test_workers_of_any_start_method_load_the_same(method: str, monkeypatch: pyt
     crop = v2.RandomCrop(2, padding=1)
 
     def batches(num_workers: int, **options: Any) -> list[Any]:
-        stream = Stream(Noisy(False), torch.arange(10))
+        stream = Samples(Noisy(False), torch.arange(10))
         return list(
             StreamLoader(subset(stream, crop), ORDER, lambda: (3, 1), num_workers=num_workers, **options)
         )
@@ -219,7 +219,7 @@ class Broken:
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_a_data_error_in_a_worker_stays_short(num_workers: int) -> None:
-    loader = StreamLoader(subset(Stream(Broken(), torch.arange(10))), ORDER, start, num_workers=num_workers)
+    loader = StreamLoader(subset(Samples(Broken(), torch.arange(10))), ORDER, start, num_workers=num_workers)
     with pytest.raises(DataError) as caught:
         list(loader)
     assert str(caught.value).startswith("sample ")

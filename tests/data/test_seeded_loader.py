@@ -17,7 +17,7 @@ from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, Told, outcome
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler
 
-from assay.data.seeded_loader import SeededLoader, SeededSamples
+from assay.data.core.seeded_loader import SeededLoader, SeededSamples
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from assay.data.digits_segmentation import DigitsSegmentation
-from assay.data.images import read_image
-from assay.data.samples import Samples, Stream
-from assay.data.segmentation_folder import SegmentationFolder, decode_mask, find_classes, read_mask
+from assay.data.image.digits_segmentation import DigitsSegmentation
+from assay.data.image.images import read_image
+from assay.data.image.segmentation_folder import SegmentationFolder, decode_mask, find_classes, read_mask
 from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED
 
@@ -160,7 +159,7 @@ def root(tmp_path: Path) -> Path:
 def test_pictures_and_masks_belong_together(root: Path) -> None:
     source = SegmentationFolder(str(root))
     [samples] = source.read().values()
-    assert isinstance(samples, Samples)
+    assert samples.in_memory
     assert source.class_names == ("0", "1", "2")
     for name, inputs, target in zip(samples.names, samples.inputs, samples.targets, strict=True):
         path = root / str(name)
@@ -184,10 +183,10 @@ def test_parts_of_its_own(tmp_path: Path, layout: str) -> None:
 def test_a_stream_gives_the_same_and_counts_pixels(root: Path) -> None:
     [held] = SegmentationFolder(str(root), (4, 4), in_memory=True).read().values()
     [stream] = SegmentationFolder(str(root), (4, 4), in_memory=False).read().values()
-    assert isinstance(held, Samples)
-    assert isinstance(stream, Stream)
+    assert held.in_memory
+    assert not stream.in_memory
     for at in range(len(held)):
-        for one, other in zip(held[at], stream.dataset[at], strict=True):
+        for one, other in zip(held[at], stream.inputs[at], strict=True):
             assert torch.equal(one, other)
     [whole] = SegmentationFolder(str(root), in_memory=False).read().values()
     assert int(whole.targets.sum()) == sum(
@@ -209,7 +208,7 @@ def coloured(root: Path) -> None:
 
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda root: (root / "masks" / "my photo 3.png").unlink(), "no mask my photo 3.png in masks"),
-    "another size": (small, "its mask has 5×8 pixels, the picture 6×8"),
+    "another size": (small, "its mask has 5×8 pixels, the image 6×8"),
     "unknown value": (
         strange,
         "its mask has the value 7, which is not a class; others: data.source.values=",
@@ -221,7 +220,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "broken picture": (
         lambda root: (root / "images" / "my photo 3.PNG").write_bytes(b"x"),
-        "the picture: it is not an image",
+        "the image: it is not an image",
     ),
 }
 
@@ -234,7 +233,7 @@ def test_a_bad_pair_is_named_or_left_out(root: Path, kind: str, in_memory: bool)
     names: Any = {"class_names": ["a", "b", "c"], "in_memory": in_memory}
     with pytest.raises(DataError) as caught:
         SegmentationFolder(str(root), **names).read()
-    assert f"1 of 8 pictures cannot be used: images/my photo 3.PNG ({why}" in caught.value.message
+    assert f"1 of 8 images cannot be used: images/my photo 3.PNG ({why}" in caught.value.message
     assert "data.source.on_bad=skip" in caught.value.hint
     source = SegmentationFolder(str(root), **names, on_bad="skip")
     [kept] = source.read().values()
@@ -253,7 +252,7 @@ def test_a_mask_without_a_picture_is_said(root: Path) -> None:
     mask(1).save(root / "masks" / "lonely.png")
     source = SegmentationFolder(str(root))
     source.read()
-    assert "masks without a picture are left out: lonely" in source.notes[0]
+    assert "masks without an image are left out: lonely" in source.notes[0]
 
 
 @pytest.mark.parametrize("make", ["", "images", "images masks", "train/images"])

@@ -27,12 +27,12 @@ from tests.interrupting import Interrupt, outcome
 
 import assay
 from assay.compose.compose import compose
-from assay.data.batch_order import BatchOrder
-from assay.data.data_module import DataModule
-from assay.data.image_shards import ImageShards
-from assay.data.loaders import StreamLoader
-from assay.data.shard_files import ShardReader
-from assay.data.table_shards import TableShards
+from assay.data.core.batch_order import BatchOrder
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import StreamLoader
+from assay.data.shards.image_shards import ImageShards
+from assay.data.shards.shard_files import ShardReader
+from assay.data.shards.table_shards import TableShards
 from assay.errors import AssayError, DataError
 from assay.run.resume import resume
 from assay_report.data_page import survey_data
@@ -381,7 +381,7 @@ def test_a_tar_that_ends_early_or_lacks_a_label_is_named(tmp_path: Path, cache: 
     assert not list(cache.rglob("shards/*.json"))
     with tarfile.open(tmp_path / "part-1.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("1.png"))
-    with pytest.raises(DataError, match=r"expected pictures with a .cls or .json file beside each; 1 lacks"):
+    with pytest.raises(DataError, match=r"expected images with a .cls or .json file beside each; 1 lacks"):
         ShardReader(str(tmp_path))
 
 

@@ -23,20 +23,21 @@ from sklearn.linear_model import LinearRegression, LogisticRegression  # type: i
 from torch.utils.data import Dataset, IterableDataset
 from torchvision import datasets  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.arrays import Arrays
-from assay.data.bundled import Bundled
-from assay.data.custom import Custom
-from assay.data.samples import Samples, Stream
-from assay.data.source_files import read_header
-from assay.data.synthetic import Synthetic
-from assay.data.torchvision_images import TorchvisionImages
+from assay.data.core.arrays import Arrays
+from assay.data.core.custom import Custom
+from assay.data.core.samples import Samples
+from assay.data.core.source import Source, with_defaults
+from assay.data.core.source_files import read_header
+from assay.data.core.synthetic import Synthetic
+from assay.data.image.torchvision_images import TorchvisionImages
+from assay.data.table.bundled import Bundled
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
 
 
 class Own(Dataset[Any]):
@@ -204,12 +205,12 @@ def test_the_same_values_have_the_same_digest_however_they_lie_in_memory() -> No
 
 def test_a_stream_is_known_by_its_identity_and_targets() -> None:
     digests = [
-        Stream(SAMPLES, TARGETS, identity="files").digest(),
-        Stream(SAMPLES, TARGETS, identity="other files").digest(),
-        Stream(SAMPLES, 1 - TARGETS, identity="files").digest(),
+        Samples(SAMPLES, TARGETS, identity="files").digest(),
+        Samples(SAMPLES, TARGETS, identity="other files").digest(),
+        Samples(SAMPLES, 1 - TARGETS, identity="files").digest(),
         Samples(INPUTS, TARGETS, identity="files").digest(),
     ]
-    assert len(Stream(SAMPLES, TARGETS)) == 4
+    assert len(Samples(SAMPLES, TARGETS)) == 4
     assert sorted(Counter(digests).values()) == [1, 1, 2], "in memory and streamed it is the same data"
     assert digests[0] == digests[3]
 
@@ -546,3 +547,27 @@ def test_an_array_that_divides(tmp_path: Path, data_module: Callable[..., DataMo
     ):
         with pytest.raises(DataError, match=message):
             data_module(Arrays(root), split={"group": name}).setup()
+
+
+class Plain:
+    """A source that inherits from nothing and has what a source must have alone."""
+
+    task = "multiclass"
+    class_names = ("a", "b")
+
+    def read(self) -> dict[str, Samples]:
+        return {"all": SAMPLES}
+
+
+def test_a_source_need_not_inherit(data_module: Callable[..., DataModule]) -> None:
+    inherits = type("Inherits", (Source,), dict(vars(Plain)))()
+    both = [
+        data_module(source, batch_size=2, split={"val": 0, "test": 0.5}) for source in (Plain(), inherits)
+    ]
+    for data in both:
+        data.prepare_data()
+        data.setup()
+    assert both[0].spec == both[1].spec
+    assert both[0].notes == both[1].notes
+    declared = {name for name in vars(Source) if not name.startswith("_")}
+    assert declared <= set(dir(with_defaults(Plain())))

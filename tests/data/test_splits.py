@@ -24,11 +24,10 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
 from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.data_module import DataModule
-from assay.data.samples import Samples, Unfitted
-from assay.data.spec import FittedPreprocessing, Spec
-from assay.data.splits import Splits, read_for_model, read_splits
-from assay.data.subset import (
+from assay.data.core.data_module import DataModule
+from assay.data.core.samples import Samples
+from assay.data.core.spec import FittedPreprocessing, Spec
+from assay.data.core.split import (
     Split,
     cut_fold,
     divide,
@@ -39,7 +38,8 @@ from assay.data.subset import (
     parse_times,
     values_of,
 )
-from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.core.splits import Splits, read_for_model, read_splits
+from assay.data.table.table_encoder import TableEncoder
 from assay.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -624,7 +624,7 @@ def test_a_table_is_encoded_as_in_training() -> None:
     encoder.fit(pd.DataFrame({"size": [1.0, 2.0], "kind": ["a", "b"]}), np.arange(2))
     source: Any = SimpleNamespace(task="multiclass", class_names=("bird", "cat", "dog"))
     rows = pd.DataFrame({"kind": ["b", "c"], "size": [5.0, 6.0]})
-    given = {"all": Unfitted(rows, torch.tensor([0, 1]), TableEncoder())}
+    given = {"all": Samples(rows, torch.tensor([0, 1]), encoder=TableEncoder())}
     trained = FittedPreprocessing(spec(), encoder)
     found: Any = trained.adapt(source, given)["all"]
     assert found.encoder is encoder

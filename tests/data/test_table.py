@@ -13,17 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder  # type: ignore[import-untyped]  # ships no types
 
-from assay.data.samples import Samples
-from assay.data.shown_samples import sample_names
-from assay.data.table import Table, TableTargets
-from assay.data.tabular.table_file import table_chunks
+from assay.data.core.rendering import sample_names
+from assay.data.table.table import Table
+from assay.data.table.table_file import table_chunks
+from assay.data.table.table_targets import TableTargets
+from assay.data.text.text_table import TextTable
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.data.data_module import DataModule
+    from assay.data.core.data_module import DataModule
+    from assay.data.core.samples import Samples
 
 RNG = np.random.default_rng(0)
 
@@ -54,7 +56,7 @@ def setup(build: Callable[..., DataModule], source: Table, **options: Any) -> tu
     datamodule = build(source, **options)
     datamodule.setup()
     data = datamodule.splits.data["train"]
-    assert isinstance(data, Samples)
+    assert data.in_memory
     return datamodule, data
 
 
@@ -191,7 +193,7 @@ def test_the_form_of_a_csv_file_is_found_and_said(tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "rows.csv", sep=";", decimal=",", index=False)
     source = Table(str(tmp_path / "rows.csv"), "kind")
     source.read()
-    assert source.notes[:1] == (f"{tmp_path / 'rows.csv'}: separator ';' and decimal ',' found",)
+    assert source.notes[:1] == [f"{tmp_path / 'rows.csv'}: separator ';' and decimal ',' found"]
     plain = Table(save(frame(), tmp_path), "kind")
     plain.read()
     assert not any("separator" in note for note in plain.notes)
@@ -363,9 +365,9 @@ TEXTS = pd.DataFrame(
 )
 
 
-def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> Table:
+def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> TextTable:
     frame.to_csv(path := folder / "texts.csv", index=False)
-    return Table(str(path), "kind", text="words", **options)
+    return TextTable(str(path), "kind", "words", **options)
 
 
 def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:

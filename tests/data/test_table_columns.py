@@ -20,9 +20,8 @@ from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scik
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.data.table import Table
-from assay.data.tabular.amount import looks_like_amount
-from assay.data.tabular.column_kind import (
+from assay.data.table.amount import looks_like_amount
+from assay.data.table.column_kind import (
     ColumnOptions,
     choose_features,
     drop_missing_targets,
@@ -31,8 +30,9 @@ from assay.data.tabular.column_kind import (
     parse_dates,
     task_of_columns,
 )
-from assay.data.tabular.leak import find_leak
-from assay.data.tabular.table_encoder import Column, TableEncoder, judge_rows
+from assay.data.table.leak import find_leak
+from assay.data.table.table import Table
+from assay.data.table.table_encoder import Column, TableEncoder, judge_rows
 from assay.errors import DataError
 
 if TYPE_CHECKING:

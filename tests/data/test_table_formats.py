@@ -15,10 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.data.table import Table
-from assay.data.tabular.column_kind import kind_of
-from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tabular.table_file import (
+from assay.data.table.column_kind import kind_of
+from assay.data.table.table import Table
+from assay.data.table.table_encoder import TableEncoder
+from assay.data.table.table_file import (
     find_options,
     prepare_rows,
     read_table,

@@ -14,12 +14,18 @@ from hypothesis import strategies as st
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.compose.compose import compose, job_config
-from assay.data.data_module import DataModule
-from assay.data.table import Table
-from assay.data.tabular.amount import find_amount, format_amount, is_time, parse_amounts, parse_times
-from assay.data.tabular.column_kind import ColumnOptions, choose_features
-from assay.data.tabular.leak import find_hints, find_leak
-from assay.data.tabular.table_encoder import TableEncoder, judge_rows
+from assay.data.core.data_module import DataModule
+from assay.data.table.amount import (
+    find_amount,
+    format_amount,
+    is_time,
+    parse_amounts,
+    parse_times,
+)
+from assay.data.table.column_kind import ColumnOptions, choose_features
+from assay.data.table.leak import find_hints, find_leak
+from assay.data.table.table import Table
+from assay.data.table.table_encoder import TableEncoder, judge_rows
 from assay.errors import DataError
 
 if TYPE_CHECKING:

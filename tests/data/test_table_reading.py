@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes, load_iris, load_wine  # type: ignore[import-untyped]  # ships no types
 from tests.data.test_table import frame
 
-from assay.data.table import Table
-from assay.data.tabular.table_encoder import Column, TableEncoder
-from assay.data.tabular.table_file import (
+from assay.data.table.table import Table
+from assay.data.table.table_encoder import Column, TableEncoder
+from assay.data.table.table_file import (
     is_json_lines,
     read_table,
     resolve_options,

@@ -13,10 +13,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.data.data_module import DataModule
-from assay.data.stdlib_docs import TOPICS, StdlibDocs
-from assay.data.text_files import Text, TextFiles, find_files, read_texts, split_by_tail, standard_library
-from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Bytes, TextEncoder, Tokenizer, normalize_tokenizer
+from assay.data.core.data_module import DataModule
+from assay.data.text.stdlib_docs import TOPICS, StdlibDocs
+from assay.data.text.text_files import (
+    Text,
+    TextFiles,
+    find_files,
+    read_texts,
+    split_by_tail,
+    standard_library,
+)
+from assay.data.text.tokenizer import KINDS, PAD, UNKNOWN, Bytes, TextEncoder, Tokenizer, normalize_tokenizer
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.loaders import input_statistics, target_statistics
-from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, TargetScale, statistics
-from assay.data.samples import Samples, Stream
-from assay.data.splits import read_splits
-from assay.data.subset import Split, Subset
-from assay.data.transforms import (
+from assay.data.core.loaders import input_statistics, target_statistics
+from assay.data.core.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, TargetScale, statistics
+from assay.data.core.samples import Samples
+from assay.data.core.split import Split
+from assay.data.core.splits import read_splits
+from assay.data.core.subset import Subset
+from assay.data.core.transforms import (
     Transforms,
     chain_of,
     configured_scale,
@@ -292,8 +293,8 @@ class Counting:
         return INPUTS[index], 0
 
 
-def of(data: Samples | Stream, scale: Any = None) -> Any:
-    first = data.inputs[:2] if isinstance(data, Samples) else INPUTS[:2]
+def of(data: Samples, scale: Any = None) -> Any:
+    first = data.inputs[:2] if data.in_memory else INPUTS[:2]
     subset = Subset(data, ROWS, ROWS, Transforms())
     return input_statistics(subset, first, scale, seed=0, num_workers=0)
 
@@ -302,7 +303,7 @@ def of(data: Samples | Stream, scale: Any = None) -> Any:
 def test_what_is_streamed_is_read_once(known: bool) -> None:
     dataset = Counting()
     scale = ((1.0,), (2.0,)) if known else None
-    found = of(Stream(dataset, torch.zeros(50).long()), scale)
+    found = of(Samples(dataset, torch.zeros(50).long()), scale)
     assert dataset.reads == ([0] * 50 if known else [0] * 5 + [1] * 40 + [0] * 5)
     training = INPUTS[5:45].double().transpose(0, 1).flatten(1).numpy()
     expected = scale or (training.mean(1), training.std(1))

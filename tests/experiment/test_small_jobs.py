@@ -20,7 +20,6 @@ from tests.interrupting import Hook, Interrupt, outcome
 import assay
 from assay.assemble.assembly import open_data
 from assay.compose.compose import compose, job_config
-from assay.data.samples import Unfitted
 from assay.record import predictions_file
 from assay.run.resume import resume
 from assay.task.task_of import TASKS, task_of
@@ -56,7 +55,7 @@ def raw_test_samples(run: Trained) -> tuple[Any, torch.Tensor]:
     parts = run.datamodule.source.read()
     part = parts.get("test", parts.get("all"))
     rows = torch.as_tensor(run.datamodule.splits.rows["test"])
-    raw = part.raw.iloc[rows.numpy()] if isinstance(part, Unfitted) else part.inputs[rows]
+    raw = part.raw.iloc[rows.numpy()] if part.encoder is not None else part.inputs[rows]
     return raw, part.targets[rows]
 
 

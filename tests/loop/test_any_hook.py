@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.assemble.trainer import silence_lightning
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.data.seeded_loader import seed_loaders
+from assay.data.core.seeded_loader import seed_loaders
 from assay.logger.run_csv import RunCSV
 from assay.loop.fit_loop import MovedRun, install
 

@@ -25,7 +25,7 @@ from typing_extensions import override
 from assay.assemble.trainer import silence_lightning
 from assay.callbacks.lr_monitor import LRMonitor
 from assay.callbacks.progress_bar import ProgressBar
-from assay.data.seeded_loader import seed_loaders
+from assay.data.core.seeded_loader import seed_loaders
 from assay.errors import AssayError
 from assay.loop.fit_loop import install
 from assay.run.resume import resume

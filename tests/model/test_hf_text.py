@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedTokenizerFast
 
 import assay
-from assay.data.tokenizer import TextEncoder, pretrained_tokenizer
+from assay.data.text.tokenizer import TextEncoder, pretrained_tokenizer
 from assay.errors import AssayError, ConfigError, DataError
 from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA

@@ -16,9 +16,9 @@ from PIL import Image
 from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.command import documented, typed
 
-from assay.data.data_module import DataModule
-from assay.data.samples import Samples, Stream
-from assay.data.table import Table
+from assay.data.core.data_module import DataModule
+from assay.data.core.samples import Samples
+from assay.data.table.table import Table
 from assay.terminal import Console
 from assay_report.data_page import (
     ColumnSurvey,
@@ -55,10 +55,10 @@ class Given:
 
     task, class_names = "multiclass", ("a", "b")
 
-    def __init__(self, parts: Mapping[str, Samples | Stream]) -> None:
+    def __init__(self, parts: Mapping[str, Samples]) -> None:
         self._parts = parts
 
-    def read(self) -> Mapping[str, Samples | Stream]:
+    def read(self) -> Mapping[str, Samples]:
         return self._parts
 
 

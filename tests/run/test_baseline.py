@@ -28,7 +28,7 @@ from assay.cli.app import app
 from assay.errors import ConfigError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
-from assay.run import execute
+from assay_lab import baseline
 from assay_lab.baseline import advise
 from assay_serve.threshold import best_threshold
 

@@ -10,7 +10,7 @@ from tests.command import documented
 from torch import nn
 
 from assay.callbacks.non_finite import NonFinite
-from assay.data.loaders import MemoryLoader
+from assay.data.core.loaders import MemoryLoader
 from assay.loss.cross_entropy import CrossEntropy
 from assay.module import Module
 

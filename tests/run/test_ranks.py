@@ -20,8 +20,8 @@ from tests.forks import Forks
 
 import assay
 from assay.check.checker import Checker
-from assay.data.bundled import Bundled
-from assay.data.data_module import DataModule
+from assay.data.core.data_module import DataModule
+from assay.data.table.bundled import Bundled
 from assay.errors import AssayError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.compose.compose import compose, job_config
 from assay.config.serialize import fingerprint, to_resolved_dict, to_yaml
-from assay.data.spec import Spec
+from assay.data.core.spec import Spec
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import seal_yaml
 from assay.record.run_record import RunRecord

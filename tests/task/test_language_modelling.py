@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import assay
-from assay.data.tokenizer import Bytes
+from assay.data.text.tokenizer import Bytes
 from assay.record import predictions_file
 from assay.task.language_modelling import Sampling, generate
 from assay_serve.export.export import export, open_onnx

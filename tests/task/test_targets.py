@@ -21,7 +21,7 @@ from torchmetrics.functional.classification import (
 )
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.spec import Spec
+from assay.data.core.spec import Spec
 from assay.errors import DataError
 from assay.model.autoencoder import Autoencoder
 from assay.model.mlp import MLP
@@ -340,7 +340,7 @@ def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
 
 
 def test_a_column_whose_name_would_be_taken_for_a_class(tmp_path: Path) -> None:
-    from assay.data.table import Table
+    from assay.data.table.table import Table
 
     frame: Any = pd.DataFrame({"a=b": ["u", "v"] * 20, "y": np.linspace(0.1, 1, 40), "x": np.arange(40) / 7})
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -14,7 +14,7 @@ from tests.interrupting import Interrupt, outcome
 
 import assay
 from assay.compose.compose import compose
-from assay.data.placement import Prepared
+from assay.data.core.placement import Prepared
 from assay.errors import AssayError
 from assay.run.resume import resume
 from assay_explain.listing import list_options

@@ -21,7 +21,10 @@ MOST = 500e6
 SCRIPT = """
 import json, resource, sys
 import assay, lightning, torch, torchvision
-import assay.run.train, assay.run.execute, assay.data.image_shards, assay_lab.after_test
+import assay.run.train
+import assay.run.execute
+import assay_lab.after_test
+import assay.data.shards.image_shards
 import pandas, sklearn.model_selection
 def resident(name):
     with open("/proc/self/status") as file:

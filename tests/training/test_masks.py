@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import assay
-from assay.data.digits_segmentation import DigitsSegmentation
+from assay.data.image.digits_segmentation import DigitsSegmentation
 from assay_serve.predict import predict
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # ships 
 from tests.conftest import unchanged_process
 
 import assay
-from assay.data.placement import Prepared
+from assay.data.core.placement import Prepared
 from assay.errors import AssayError
 from assay_serve.evaluate import evaluate
 from assay_serve.export.export import export

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from sklearn.datasets import load_diabetes
 
-from assay.data.samples import Samples
+from assay.data.core.samples import Samples
+from assay.data.core.source import Source
 from my_project.ordinal import Ordinal
 
 
 @final
-class DiabetesGrades:
+class DiabetesGrades(Source):
     """442 patients, 10 measurements each, and the progression a year later in grades of equally many.
 
     Args:

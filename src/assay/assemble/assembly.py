@@ -21,10 +21,10 @@ from assay.assemble.trainer import build_loggers, build_trainer, check_device, t
 from assay.checkpoint.checkpoint_file import serializable_part
 from assay.config.serialize import to_resolved_dict
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.data.data_module import DataModule
-from assay.data.normalize import target_scale
-from assay.data.seeded_loader import seed_loaders
-from assay.data.spec import StaticSpec
+from assay.data.core.data_module import DataModule
+from assay.data.core.normalize import target_scale
+from assay.data.core.seeded_loader import seed_loaders
+from assay.data.core.spec import StaticSpec
 from assay.errors import AssayError, ConfigError, DataError, describe_error, first_line
 from assay.task.task_of import custom_output_kind, task_of
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from assay.data.spec import Spec
+    from assay.data.core.spec import Spec
     from assay.finetune.interface import FineTuning
     from assay.module import Module
 
@@ -90,7 +90,9 @@ def add_spec(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None
             config.spec.total_steps = length.total_steps
     elif config.module._target_ == OUR_MODULE:
         raise ConfigError(
-            "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"
+            "a datamodule needs a `spec` attribute after setup()",
+            key="data",
+            hint="see assay.data.core.spec.Spec",
         )
 
 

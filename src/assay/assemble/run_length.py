@@ -16,7 +16,7 @@ from assay.compose.recipe import RECIPE, is_chosen
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
-from assay.data.batch_order import choose_batch_size, should_drop_last
+from assay.data.core.batch_order import choose_batch_size, should_drop_last
 from assay.errors import ConfigError
 from assay.quoting import pluralize
 from assay.targets.annotation import check_value
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-    from assay.data.spec import Spec
+    from assay.data.core.spec import Spec
 
 
 _LIGHTNING_MAX_EPOCHS = 1000
@@ -366,7 +366,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
 def notes_on_pictures(config: DictConfig) -> list[str]:
     """How pictures are changed in training, and that a pretrained network would help; a sentence each."""
     source = value_of(config, "data.source._target_")
-    if source != "assay.data.image_folder.ImageFolder" or "spec" not in config:
+    if source != "assay.data.image.image_folder.ImageFolder" or "spec" not in config:
         return []
     notes = []
     if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(config, "augment.flip"):

@@ -16,9 +16,9 @@ from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
 from assay.config.tree import follow, source_key, split_key, target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.data.limits import NAMES, check_limits
-from assay.data.source_files import SourcePath, check_path, missing_path_error
-from assay.data.source_info import info_of
+from assay.data.core.options import NAMES, check_limits
+from assay.data.core.source_files import SourcePath, check_path, missing_path_error
+from assay.data.core.source_info import info_of
 from assay.errors import ConfigError
 from assay.record.run_record import no_run_error
 from assay.record.scores import BASELINES

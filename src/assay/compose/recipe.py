@@ -13,7 +13,7 @@ from assay.config.omegaconf_internals import child_node, is_null, raw_value
 from assay.config.serialize import value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE, SHARDED
-from assay.data.source_info import are_vectors, info_of
+from assay.data.core.source_info import are_vectors, info_of
 from assay.errors import ConfigError
 from assay.model.hf_folder import read_network_settings
 from assay.targets.external_values import ADDRESS, refuse_untyped

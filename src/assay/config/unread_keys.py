@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 OUR_MODULE = "assay.module.Module"
-OUR_DATA = "assay.data.data_module.DataModule"
+OUR_DATA = "assay.data.core.data_module.DataModule"
 SHARDED = "assay_cluster.fsdp2.FSDP2"
 """The strategy that gives each device a shard of the model."""
 OF_MODULE = (

@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tokenizer import Bytes, TextEncoder, Tokenizer, pretrained_tokenizer
+from assay.data.table.table_encoder import TableEncoder
+from assay.data.text.tokenizer import Bytes, TextEncoder, Tokenizer, pretrained_tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.checksum import is_json_intact, seal_json
@@ -16,7 +16,7 @@ from assay.files.symlinks import read_whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.data.samples import Encoder
+    from assay.data.core.samples import Encoder
 
 
 TOKENIZER_FILE = "tokenizer.json"

@@ -12,8 +12,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from typing_extensions import override
 
-from assay.data.data_module import DataModule
-from assay.data.shown_samples import eval_samples, feature_names, sample_names, show_pairs, show_test_samples
+from assay.data.core.data_module import DataModule
+from assay.data.core.rendering import eval_samples, feature_names, sample_names, show_pairs, show_test_samples
 from assay.errors import describe_error
 from assay.module import Module
 from assay.record import predictions_file

@@ -17,11 +17,11 @@ from assay.assemble.model import build_trained
 from assay.assemble.node import build
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.data.normalize import target_scale
-from assay.data.source_info import info_of
-from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tokenizer import Bytes, TextEncoder, Tokenizer
-from assay.data.transforms import Transforms
+from assay.data.core.normalize import target_scale
+from assay.data.core.source_info import info_of
+from assay.data.core.transforms import Transforms
+from assay.data.table.table_encoder import TableEncoder
+from assay.data.text.tokenizer import Bytes, TextEncoder, Tokenizer
 from assay.errors import AssayError, DataError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord
@@ -36,7 +36,7 @@ from assay.task.task_of import custom_output_kind, task_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.data.source_info import SourceInfo
+    from assay.data.core.source_info import SourceInfo
     from assay.task.predictions import Kind, Predictions
 
 

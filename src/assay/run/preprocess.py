@@ -22,18 +22,18 @@ from torch import Tensor, nn
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.arrays import as_tensor
-from assay.data.images import as_tensor as picture_as_tensor
-from assay.data.images import list_images, read_image, size_of, upright_size
-from assay.data.normalize import Normalize
-from assay.data.placement import padded_length
-from assay.data.source_files import read_inputs
-from assay.data.source_info import info_of
-from assay.data.tabular.column_kind import is_number
-from assay.data.tabular.table_encoder import check_trained_columns, describe_unusual, judge_rows
-from assay.data.tabular.table_file import AUTO, find_options, prepare_rows, table_chunks
-from assay.data.tokenizer import TextEncoder
-from assay.data.transforms import Transforms, stack
+from assay.data.core.arrays import as_tensor
+from assay.data.core.normalize import Normalize
+from assay.data.core.placement import padded_length
+from assay.data.core.source_files import read_inputs
+from assay.data.core.source_info import info_of
+from assay.data.core.transforms import Transforms, stack
+from assay.data.image.images import as_tensor as picture_as_tensor
+from assay.data.image.images import list_images, read_image, size_of, upright_size
+from assay.data.table.column_kind import is_number
+from assay.data.table.table_encoder import check_trained_columns, describe_unusual, judge_rows
+from assay.data.table.table_file import AUTO, find_options, prepare_rows, table_chunks
+from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, ConfigError, DataError
 from assay.quoting import pluralize
 from assay.task.task_of import task_of
@@ -41,8 +41,8 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from assay.data.images import Decoding
-    from assay.data.tabular.table_encoder import TableEncoder
+    from assay.data.image.images import Decoding
+    from assay.data.table.table_encoder import TableEncoder
 
 _MODE_OF = {1: "GRAY", 3: "RGB"}
 _PICTURES = (str, Path, Image.Image, np.ndarray, Tensor)
@@ -118,7 +118,7 @@ class Preprocess(nn.Module):
         self._decoding: Decoding | None = None
         """How the run's source decodes pictures; None where they are no pictures."""
         raw_input = info_of(source).raw_input
-        if raw_input == "pictures":
+        if raw_input == "images":
             self._decoding = source.decoding
         elif len(raw_shape) == 3 and spec.get("input_dtype") == "uint8" and raw_shape[0] in _MODE_OF:
             self._decoding = _MODE_OF[raw_shape[0]], None, None

@@ -167,7 +167,7 @@ _SLOTS = {
     "data": Slot(
         ("lightning.pytorch.LightningDataModule",),
         "a LightningDataModule",
-        "assay.data.data_module.DataModule",
+        "assay.data.core.data_module.DataModule",
     ),
 }
 _ONE_A_NAME = ("callbacks", "logger", "metrics")

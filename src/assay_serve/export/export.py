@@ -13,15 +13,15 @@ from omegaconf.errors import ConfigAttributeError
 
 from assay.assemble.assembly import open_data
 from assay.assemble.node import build
-from assay.data.data_module import DataModule
-from assay.data.loaders import KeyedDataset, input_of
-from assay.data.normalize import stored_type
-from assay.data.placement import padded_length
-from assay.data.samples import Samples, subset_of
-from assay.data.source_info import info_of
-from assay.data.tabular.amount import TIME, format_amount, is_amount
-from assay.data.tabular.table_encoder import category_texts
-from assay.data.transforms import Transforms
+from assay.data.core.data_module import DataModule
+from assay.data.core.loaders import KeyedDataset, input_of
+from assay.data.core.normalize import stored_type
+from assay.data.core.placement import padded_length
+from assay.data.core.source import subset_of
+from assay.data.core.source_info import info_of
+from assay.data.core.transforms import Transforms
+from assay.data.table.amount import TIME, format_amount, is_amount
+from assay.data.table.table_encoder import category_texts
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
-    from assay.data.tabular.table_encoder import Column
+    from assay.data.table.table_encoder import Column
 
     Outputs = dict[str, NDArray[Any]]
     _Run = Callable[[Mapping[str, NDArray[Any]]], Outputs]
@@ -333,7 +333,7 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     name = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
     subset = datamodule.subset(name)
     data = subset.data
-    input_bytes = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
+    input_bytes = data.inputs[0].nbytes if data.in_memory else 1 << 18
     most = min(_MOST, max(_BATCH, _MOST_BYTES // input_bytes))
     positions = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most)).round().long()
     changed = original.record.data_sha256 not in ("", datamodule.digest())
@@ -344,12 +344,12 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
         num_odd = len(rows_of_file) - len(positions)
         return CheckSamples(list(_cut(rows_of_file)), name, note, num_odd)
     rows = subset.rows[positions]
-    if isinstance(data, Samples) and data.lengths is not None:  # from short to long: batches differ in length
+    if data.lengths is not None:  # from short to long: batches differ in length
         rows = rows[data.lengths[rows].argsort(stable=True)]
     dataset: Any = _unscaled(original, name) or KeyedDataset(data, Transforms(), 0)
     keyed = isinstance(dataset, KeyedDataset)
     inputs = [input_of(dataset[(0, row, row) if keyed else row]) for row in rows.tolist()]
-    if isinstance(data, Samples) and stored_type(data.inputs.dtype) == "int64":
+    if data.in_memory and stored_type(data.inputs.dtype) == "int64":
         inputs = [tensor.long() for tensor in inputs]
     one_shape = len({tensor.shape for tensor in inputs}) == 1
     raw = list(_cut(torch.stack(inputs))) if one_shape else [tensor[None] for tensor in inputs]
@@ -384,11 +384,11 @@ def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
 def _unscaled(original: Original, name: str) -> Any:
     """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
     source = original.config.data.source
-    if info_of(str(source.get("_target_"))).raw_input != "pictures" or source.get("image_size") is None:
+    if info_of(str(source.get("_target_"))).raw_input != "images" or source.get("image_size") is None:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})
-    return subset_of(build(config, "data.source").read(), name).dataset
+    return subset_of(build(config, "data.source").read(), name).inputs
 
 
 def _cut(samples: Any) -> Iterator[Any]:

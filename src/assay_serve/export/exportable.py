@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.config.unread_keys import OUR_DATA
-from assay.data.normalize import Normalize
-from assay.data.tabular.column_kind import date_parts, days_since_1970
-from assay.data.tabular.table_encoder import TableEncoder, category_texts, judge_rows
-from assay.data.tabular.table_file import WORDS
-from assay.data.tokenizer import TextEncoder
-from assay.data.transforms import Transforms
+from assay.data.core.normalize import Normalize
+from assay.data.core.transforms import Transforms
+from assay.data.table.column_kind import date_parts, days_since_1970
+from assay.data.table.table_encoder import TableEncoder, category_texts, judge_rows
+from assay.data.table.table_file import WORDS
+from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, first_line
 from assay.quoting import reads_as_number
 from assay.record.run_record import RunRecord
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
-    from assay.data.tabular.table_encoder import Column
+    from assay.data.table.table_encoder import Column
     from assay.run.predictor import Predictor
 
 
@@ -95,7 +95,7 @@ class Original:
 
     def _scaling(self) -> list[v2.Resize]:
         """What the source does to pictures while it decodes them."""
-        if source_info(self.config).raw_input != "pictures":
+        if source_info(self.config).raw_input != "images":
             return []
         size = OmegaConf.select(self.config, "data.source.image_size")
         return [] if size is None else [v2.Resize(list(size), antialias=True)]

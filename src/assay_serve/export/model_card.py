@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
-from assay.data.tokenizer import PAD
+from assay.data.text.tokenizer import PAD
 from assay.quoting import command
 from assay.record.scores import describe_threshold, format_score
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.data.tabular.table_encoder import Column
+    from assay.data.table.table_encoder import Column
     from assay_serve.export.exportable import Original
 
 MARK = "<!-- Written by assay export, which replaces it. -->"

@@ -18,7 +18,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from assay.data.spec import Spec
+from assay.data.core.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 import assay
-from assay.data.normalize import Normalize
-from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.transforms import Transforms
+from assay.data.core.normalize import Normalize
+from assay.data.core.transforms import Transforms
+from assay.data.table.table_encoder import TableEncoder
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.run.predictor import Predictor

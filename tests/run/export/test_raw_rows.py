@@ -18,7 +18,7 @@ from scipy.special import expit  # type: ignore[import-untyped]  # ships no type
 from torch import Tensor, nn
 
 import assay
-from assay.data.tabular.table_encoder import Column
+from assay.data.table.table_encoder import Column
 from assay.errors import AssayError
 from assay.run.predictor import Predictor
 from assay_serve.export.export import export, open_onnx, write_onnx

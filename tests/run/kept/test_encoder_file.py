@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tokenizer import Tokenizer
+from assay.data.table.table_encoder import TableEncoder
+from assay.data.text.tokenizer import Tokenizer
 from assay.errors import AssayError
 from assay.run.encoder_file import (
     FILE,

@@ -16,7 +16,7 @@ from sklearn import metrics  # type: ignore[import-untyped]  # scikit-learn ship
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # as above
 from tests.conftest import unchanged_process
 
-from assay.data.batch_order import BatchOrder
+from assay.data.core.batch_order import BatchOrder
 from assay.record import predictions_file
 from assay.record.run_directory import find_changed_files
 from assay.run.kept_predictions import KeepPredictions

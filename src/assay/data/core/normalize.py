@@ -1,0 +1,166 @@
+"""Scaling on the device: inputs to [0, 1], then, as real targets, to zero mean and unit deviation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from assay.data.core.types import Pair
+
+
+@final
+class TargetScale:
+    """`(targets - mean) / std` for the loss, and the way back for outputs."""
+
+    def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
+        self._mean = tuple(mean)
+        self._std = tuple(value or 1.0 for value in std)
+        self._ready: dict[tuple[torch.device, torch.dtype, int], Pair] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._mean)
+
+    def standardize(self, targets: Tensor) -> Tensor:
+        """What the loss compares outputs with."""
+        # Subtracted first: a single multiply-add would lose the digits of targets far from 0.
+        mean, std = self._statistics(targets)
+        return (targets - mean) / std
+
+    def restore(self, outputs: Tensor) -> Tensor:
+        """Outputs in the targets' own unit."""
+        if not self._mean:
+            return outputs
+        mean, std = self._statistics(outputs)
+        return torch.addcmul(mean, outputs, std)
+
+    def _statistics(self, like: Tensor) -> Pair:
+        dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+        key = (like.device, dtype, like.ndim)
+        if key not in self._ready:
+            self._ready[key] = _place(self._mean, like, dtype), _place(self._std, like, dtype)
+        return self._ready[key]
+
+
+def _place(values: Any, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """A value for each channel or feature of a batch, on its device."""
+    # Two steps, because some devices have no float64.
+    placed = torch.tensor(values, dtype=torch.float64).view(-1, *[1] * max(0, like.ndim - 2))
+    return placed.to(dtype).to(like.device)
+
+
+def target_scale(spec: Mapping[str, Any]) -> TargetScale:
+    """That of a run; one that changes nothing where the loss itself does what there is to do."""
+    task = task_of(spec["task"]) if "task" in spec else None
+    if task is None or not (task.has_real_targets or task.reconstructs):
+        return TargetScale()
+    return TargetScale(spec.get("target_mean") or (), spec.get("target_std") or ())
+
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+_HISTOGRAM_CHANNELS = 16
+_DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
+
+
+def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:
+    """Type of the inputs that a model gets."""
+    dtype: torch.dtype = getattr(torch, stored)
+    return torch.int64 if _is_index(dtype) else _DTYPES.get(precision, torch.float32)
+
+
+def stored_type(dtype: torch.dtype) -> str:
+    """What a data set holds, as `Spec.input_dtype` names it."""
+    return "int64" if _is_index(dtype) else str(dtype).removeprefix("torch.")
+
+
+def _is_index(dtype: torch.dtype) -> bool:
+    """Whether numbers of a type are taken as they are, such as token ids."""
+    return not (dtype.is_floating_point or dtype.is_complex) and dtype not in (torch.uint8, torch.bool)
+
+
+@final
+class Normalize:
+    """`(x - mean) / std` over dimension 1 of a batch; uint8 is divided by 255 first."""
+
+    def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
+        self.mean = tuple(mean)
+        self.std = tuple(std)
+        self._ready: dict[tuple[torch.device, torch.dtype, int, bool], Pair] = {}
+
+    def __call__(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
+        """Convert and scale a batch."""
+        if _is_index(inputs.dtype):
+            return inputs.long()
+        is_byte = inputs.dtype == torch.uint8
+        if not self.mean:
+            return inputs.to(dtype).div_(255) if is_byte else inputs.to(dtype)
+        # Doubles are scaled as such: of 1.7e9 and more, 32 bits keep no units.
+        exact = torch.float64 if inputs.dtype == torch.float64 else dtype
+        shift, scale = self._statistics(inputs, exact, is_byte)
+        # One multiply-add instead of a division by 255, a subtraction and a division.
+        return torch.addcmul(shift, inputs.to(exact), scale).to(dtype)
+
+    def denormalize(self, inputs: Tensor) -> Tensor:
+        """What was normalised in the unit from before; bytes as floats from 0 to 1."""
+        if not self.mean:
+            return inputs
+        std = _place(self.std, inputs, torch.float32)
+        return inputs * torch.where(std == 0, 1, std) + _place(self.mean, inputs, torch.float32)
+
+    def _statistics(self, like: Tensor, dtype: torch.dtype, is_byte: bool) -> Pair:
+        key = (like.device, dtype, like.ndim, is_byte)
+        if key not in self._ready:
+            std = np.array(self.std)
+            std[std == 0] = 1
+            scale = 1 / (std * 255) if is_byte else 1 / std
+            self._ready[key] = _place(-np.array(self.mean) / std, like, dtype), _place(scale, like, dtype)
+        return self._ready[key]
+
+
+def statistics(blocks: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel or feature, in one pass, double precision and bounded memory.
+
+    Moments are merged block by block as in Chan, Golub and LeVeque, "Updating formulae and a pairwise
+    algorithm for computing sample variances" (1979); of bytes a histogram is exact and ten times as fast.
+    """
+    count = 0
+    mean = squares = torch.zeros((), dtype=torch.float64)
+    for block in blocks:
+        size = block.numel() // block.shape[1]
+        is_image = block.dtype == torch.uint8 and block.ndim > 2 and block.shape[1] <= _HISTOGRAM_CHANNELS
+        block_mean, block_squares = _byte_moments(block) if is_image else _moments(block)
+        delta = block_mean - mean
+        total = count + size
+        mean = mean + delta * (size / total)
+        squares = squares + block_squares + delta.square() * (count * size / total)
+        count = total
+    return tuple(mean.tolist()), tuple((squares / count).sqrt().tolist())
+
+
+def _moments(block: Tensor) -> Pair:
+    values = block.to(torch.float64).transpose(0, 1).flatten(1)
+    if block.dtype == torch.uint8:
+        values = values / 255
+    mean = values.mean(1)
+    return mean, (values - mean[:, None]).square().sum(1)
+
+
+def _byte_moments(block: Tensor) -> Pair:
+    channels = block.unbind(1)
+    counts = torch.stack([one.flatten().bincount(minlength=256) for one in channels]).double()
+    levels = torch.arange(256).double() / 255
+    mean = (counts * levels).sum(1) / counts.sum(1)
+    return mean, (counts * (levels - mean[:, None]).square()).sum(1)
+
+
+def have_same_scaling(one: Tensor, other: Tensor) -> bool:
+    """Whether `Normalize` does the same to both: two types of floats, or the same type."""
+    return one.dtype == other.dtype or (one.is_floating_point() and other.is_floating_point())

@@ -1,0 +1,56 @@
+"""A subset as its loader sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import torch
+
+from assay.data.core.placement import BLOCK_ELEMENTS, free_memory
+from assay.data.core.samples import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from assay.data.core.transforms import Transforms
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """The samples of a subset and what is still to be done to each."""
+
+    data: Samples
+    rows: Tensor
+    keys: Tensor
+    transforms: Transforms
+
+    def apply_once(self, processes: int = 1) -> Subset:
+        """Apply the deterministic transforms the chain starts with, if data and result fit in memory."""
+        head, tail = self.transforms.divide()
+        if not head or not self.data.in_memory or not len(self.rows):
+            return self
+        one = self.rows[:1]
+        first = head.pairs(self.data.inputs[one], self.data.targets[one], 0, 0, self.keys[:1])
+        if sum(one.nbytes for one in first) * len(self.rows) > free_memory() // 4 // processes:
+            return self
+        inputs, targets = (one.new_empty((len(self.rows), *one.shape[1:])) for one in first)
+        start = 0
+        for block in blocks(self.data.inputs, self.rows):
+            at = slice(start, start + len(block))
+            chosen = self.data.targets[self.rows[at]]
+            inputs[at], targets[at] = head.pairs(block, chosen, 0, 0, self.keys[at])
+            start += len(block)
+        return Subset(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
+
+
+def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
+    """Samples in blocks of a few million values, so that work on them takes bounded memory."""
+    if not len(rows):
+        return
+    size = max(1, BLOCK_ELEMENTS // max(1, inputs[0].numel()))
+    for chunk in rows.split(size):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        yield inputs.index_select(0, chunk)

@@ -1,0 +1,160 @@
+"""Images in folders named as their classes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, final
+
+import torch
+from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # torchvision ships no types
+    IMG_EXTENSIONS,
+    find_classes,
+)
+from typing_extensions import override
+
+from assay.data.core.source_info import info_of
+from assay.data.image.images import (
+    NO_CLASS,
+    SUBSETS,
+    ImageFile,
+    ImageSize,
+    ImageSource,
+    MaxValue,
+    list_images,
+)
+from assay.task.classification import Multiclass
+from assay.task.reconstruction import Reconstruction
+from assay.task.task_of import infer_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from assay.data.core.types import Strings
+
+
+@final
+class ImageFolder(ImageSource):
+    """`root/<class>/*.jpg`, or with subsets of its own `root/{train,val,test}/<class>/*.jpg`.
+
+    The layout of `torchvision.datasets.ImageFolder`. With `classes=False` the images are taken as they lie,
+    in folders or not, for a task that learns from them alone. Images become uint8 tensors `[C, H, W]`. If
+    they have one size (or `image_size` gives them one) and take less than half of the free memory (a quarter
+    where they are not cached), they are decoded once, by as many threads as there are cores; otherwise they
+    are decoded by the loader's worker processes, sample by sample. Either way all files are looked at before
+    training, and their SHA-256 is the data's; what was found of 1,000 files or more is kept in the user's
+    cache folder, decoded images too.
+
+    Args:
+        root: The folder.
+        image_size: Height and width every image is scaled to; None leaves them as they are; `auto`: those of
+            the middle one where they differ, or are larger than 512 pixels, which `notes` says.
+        mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
+        in_memory: `auto` as above; True or False to decide.
+        on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out; `auto`
+            leaves up to a twentieth of all files out.
+        max_value: Of images of 16 bits, the value that becomes 255 of 8 bits; None: 65535; `auto`: the
+            largest one of as many bits as the largest value of the folder takes, such as 4095.
+        classes: Whether the folders are classes.
+
+    Raises:
+        ValueError: An argument is not one of its choices.
+    """
+
+    info = info_of("assay.data.image.image_folder.ImageFolder")
+
+    def __init__(
+        self,
+        root: str,
+        image_size: ImageSize = None,
+        mode: Literal["RGB", "GRAY"] = "RGB",
+        in_memory: bool | Literal["auto"] = "auto",
+        on_bad: Literal["auto", "error", "skip"] = "error",
+        *,
+        classes: bool = True,
+        max_value: MaxValue = None,
+    ) -> None:
+        super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
+        self._classes = classes
+        self.task: str = Multiclass.name if classes else Reconstruction.name
+
+    @override
+    def _list(self) -> dict[str, list[ImageFile]]:
+        return {subset: self._list_subset(subset, folder) for subset, folder in self._folders().items()}
+
+    def _folders(self) -> dict[str, Path]:
+        names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
+        other_names = names - set(SUBSETS)
+        if not self._classes and other_names:
+            return {"all": self._root}
+        if "train" not in names or (other_names and not names & {"val", "test"}):
+            return {"all": self._root}  # `train` may be a class, beside `car` and `plane`
+        if other_names:
+            raise self._error(
+                f"beside train there is {min(other_names)}",
+                "name the subsets train, val and test, and keep nothing else in this folder",
+            )
+        return {subset: self._root / subset for subset in SUBSETS if subset in names}
+
+    def _list_subset(self, subset: str, folder: Path) -> list[ImageFile]:
+        if not self._classes:
+            images, others = list_images(folder)
+            self._note_others(others)
+            if not images:
+                message = f"{folder} contains no images"
+                raise self._error(message, f"expected images ({', '.join(IMG_EXTENSIONS)})")
+            return [self._file(path) for path in images]
+        try:
+            names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
+        except FileNotFoundError as error:
+            raise self._error(
+                f"{folder} contains no folder of images",
+                "expected one folder per class: root/<class>/*.jpg; to learn from images alone: "
+                "data.source.classes=false task=reconstruction",
+            ) from error
+        if subset in ("all", "train"):
+            self.class_names = tuple(names)
+            self.task = infer_task(is_real=False, num_columns=1, num_classes=len(names))
+        elif unknown := sorted(set(names) - set(self.class_names)):
+            message = f"{subset} has a class that training lacks: {unknown[0]}"
+            raise self._error(message, "give train a folder of the same name, or remove this one")
+        found = {name: list_images(folder / name) for name in names}
+        self._note_others([suffix for _, others in found.values() for suffix in others])
+        return [self._file(path, self.class_names.index(name)) for name in names for path in found[name][0]]
+
+    def _file(self, path: str, label: int = NO_CLASS) -> ImageFile:
+        prefix = f"{self._root}{os.sep}"  # what pathlib finds out as slowly as a small image is decoded
+        name = path.removeprefix(prefix) if path.startswith(prefix) else os.path.relpath(path, self._root)
+        return ImageFile(name.replace(os.sep, "/"), path, label)
+
+    def _note_others(self, suffixes: Strings) -> None:
+        if suffixes:
+            counts = ", ".join(f"{count} × {suffix}" for suffix, count in Counter(suffixes).most_common(5))
+            self._note(f"files whose names are not those of images are left out: {counts}")
+
+    @override
+    def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
+        labels = {file.label for file in files}
+        empty = [name for label, name in enumerate(self.class_names) if label not in labels]
+        if empty and subset in ("all", "train"):
+            message = f"no image in the folder of class {', '.join(empty[:5])}"
+            raise self._error(message, f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})")
+        return _labels(files)
+
+    @override
+    def _target_reader(self) -> Callable[[ImageFile], Tensor]:
+        return _label
+
+
+def _labels(files: Sequence[ImageFile]) -> Tensor:
+    """Class indices int64 `[N]`, or nothing `[N, 0]`."""
+    if files and files[0].label == NO_CLASS:
+        return torch.zeros(len(files), 0, dtype=torch.int64)
+    return torch.tensor([file.label for file in files], dtype=torch.int64)
+
+
+def _label(file: ImageFile) -> Tensor:
+    return _labels([file])[0]

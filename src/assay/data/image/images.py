@@ -1,0 +1,462 @@
+"""Images: files decoded and judged, and what sources of image files have in common."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from abc import abstractmethod
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
+from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.core.placement import free_memory
+from assay.data.core.samples import LazyDataset, Samples
+from assay.data.core.source import Source
+from assay.data.core.source_files import check_path
+from assay.data.image.image_cache import FileScan, can_cache, decode_once, read_bytes, scan_files, scan_images
+from assay.errors import DataError, check_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+Size = tuple[int, int] | None
+ImageSize = Size | Literal["auto"]
+Decoding = tuple[str, Size, int | None]
+"""Mode, size and largest value, as `decode` takes them."""
+MaxValue = int | Literal["auto"] | None
+MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
+"""Pillow's name and the number of channels of each mode that images are converted to."""
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
+"""Told by the content, whatever a file is called; Pillow starts other programs for some of the rest."""
+_ORIENTATION = 0x0112
+_MOST_LOOKED_AT = 1000
+_LARGE = 512
+_LONGEST = 224
+"""Headers, and pixels: a side from which on images are scaled, and what it is scaled to."""
+_MOST_VALUES = 65_535
+"""The largest value of 16 bits."""
+_WIDE_COLORS = re.compile(r"(RGB[AX]?;16)([BLN])")
+"""Pillow's name of the bytes in a file, and their order."""
+_SIDEWAYS = 5
+"""The first of the EXIF orientations that exchange height and width."""
+
+
+def parse_size(image_size: ImageSize) -> Size:
+    """Height and width where they are given."""
+    if image_size is None or image_size == "auto":
+        return None
+    height, width = image_size
+    check_numbers("[1, inf)", image_size=(height, width))
+    return int(height), int(width)
+
+
+def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | None, str]:
+    """The size that images are scaled to where `auto` is asked for, and a sentence on it."""
+    sizes = set(shapes)
+    if not sizes or (len(sizes) == 1 and max(shapes[0]) <= _LARGE):
+        return None, ""
+    middle = np.median(np.array(shapes), 0)
+    scale = min(1.0, _LONGEST / middle.max())
+    height, width = (max(8, int(scale * side / 8 + 0.5) * 8) for side in middle)
+    subject = f"images of {len(sizes):,} sizes are" if len(sizes) > 1 else "images are"
+    return (height, width), (
+        f"data.source.image_size=auto: {subject} scaled to {height}×{width} (height × width)"
+    )
+
+
+def parse_max_value(max_value: MaxValue) -> int | None:
+    """The value of 16 bits that becomes 255, where it is given."""
+    if max_value == "auto":
+        return None
+    check_numbers("[1, 65535]", max_value=max_value)
+    return max_value
+
+
+def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
+    """What images of 16 bits are scaled by where `auto` is asked for, and a sentence on it."""
+    highest = max(values, default=0)
+    if not highest:
+        return None, ""
+    scale = (1 << highest.bit_length()) - 1
+    return scale, (
+        f"data.source.max_value=auto: images of 16 bits have values up to {highest:,}, scaled to 8 bits, "
+        f"{scale:,} to 255"
+    )
+
+
+def has_too_many_bad(bad: int, total: int, on_bad: str) -> bool:
+    """Whether files that cannot be used end the reading: any under `error`, over a twentieth under `auto`."""
+    return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
+
+
+def read_image(path: str, mode: str = "RGB", size: Size = None, max_value: int | None = None) -> Tensor:
+    """Decode an image file."""
+    return read_as("an image", path, lambda content: decode(content, mode, size, max_value))
+
+
+def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
+    """Decode a file, whose path a refusal names."""
+    try:
+        return decode(read_bytes(path))
+    except ValueError as error:
+        message = f"{path} cannot be read as {kind}: {error}"
+        raise DataError(message, hint="repair or remove this file (data.source.root)") from error
+
+
+def decode(content: bytes, mode: str, size: Size, max_value: int | None) -> Tensor:
+    """Decode an image."""
+    with _open_image(io.BytesIO(content)) as image:
+        return as_tensor(image, mode, size, max_value)
+
+
+def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
+    """An image of Pillow's as a tensor, as `read_image` makes it."""
+    name, _ = MODES[mode]
+    plain = turn_upright(_to_convertible(image, max_value))
+    # torchvision's pil_to_tensor takes twice as long, as much as decoding a small image does.
+    pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
+    decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+    return decoded if size is None else F.resize(decoded, list(size), antialias=True)
+
+
+def verify(content: bytes, index: int = 0) -> tuple[int, int]:
+    """Check that an image is intact, decoding as little as possible."""
+    del index  # of `scan_files`
+    with _open_image(io.BytesIO(content)) as image:
+        size = upright_size(image)
+        image.draft(None, (1, 1))
+        image.load()
+        _wide_values(image)
+    return size
+
+
+def size_of(path: str) -> tuple[int, int] | None:
+    """Height and width of the upright image, from its header; None where it cannot be read."""
+    if Path(path).is_file():
+        with suppress(ValueError), _open_image(path) as image:  # what is wrong is found when all is read
+            return upright_size(image)
+    return None
+
+
+def largest_value(content: bytes | str, index: int = 0) -> int:
+    """The largest value of an image of 16 bits; 0 of others, and of those that cannot be read."""
+    del index
+    source = io.BytesIO(content) if isinstance(content, bytes) else content
+    with suppress(ValueError), _open_image(source) as image:
+        values = _wide_values(image)
+        return 0 if values is None else int(values.max())
+    return 0
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Height and width of an image once it is turned as its EXIF orientation says."""
+    # Pillow turns a TIFF itself when it loads it, and gives its size as if it had.
+    sideways = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
+    return (image.width, image.height) if sideways else (image.height, image.width)
+
+
+def turn_upright(image: Image.Image) -> Image.Image:
+    """An image turned as its EXIF orientation says."""
+    image.load()
+    return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
+
+
+def _to_convertible(image: Image.Image, max_value: int | None) -> Image.Image:
+    """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
+    values = _wide_values(image)
+    if values is not None:
+        scaled = values.astype(np.uint32) * 255 // (max_value or _MOST_VALUES)
+        plain = Image.fromarray(scaled.clip(max=255).astype(np.uint8))
+        plain.info["exif"] = image.getexif().tobytes()
+        return plain
+    return image.convert("RGBA") if image.mode in ("P", "PA") else image
+
+
+def _wide_values(image: Image.Image) -> NDArray[np.integer] | None:
+    """The values of an image of 16 bits, without its alpha; None of 8."""
+    lower = _lower_bytes(image)
+    if lower is not None:
+        return (np.asarray(image).astype(np.uint16) << 8 | lower)[..., :3]
+    if image.mode == "F":
+        raise ValueError("its values are real numbers (Pillow's mode F); expected 8 or 16 bits")
+    if not image.mode.startswith("I"):
+        return None
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > _MOST_VALUES:
+        raise ValueError(f"its values go from {values.min()} to {values.max()}; expected 8 or 16 bits")
+    return values
+
+
+def _lower_bytes(image: Any) -> NDArray[np.uint16] | None:
+    """Of colors with 16 bits a channel, of which Pillow gives one byte: the upper one, or the second one."""
+    tiles = getattr(image, "tile", ())
+    order = _WIDE_COLORS.search(str(tiles))
+    if order is None:
+        return None
+    position = image.fp.tell()
+    image.fp.seek(0)
+    copy: Any = Image.open(io.BytesIO(image.fp.read()), formats=_FORMATS)
+    image.fp.seek(position)
+    other = order[1] + ("L" if order[2] == "B" else "B")
+    copy.tile = [
+        tile._replace(args=other if isinstance(tile.args, str) else (other, *tile.args[1:])) for tile in tiles
+    ]
+    return np.asarray(copy).astype(np.uint16)
+
+
+@contextmanager
+def _open_image(source: str | io.BytesIO) -> Iterator[Image.Image]:
+    try:
+        with Image.open(source, formats=_FORMATS) as image:
+            yield image
+    except UnidentifiedImageError as error:
+        raise ValueError("it is not an image") from error
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+SUBSETS = ("train", "val", "test")
+NO_CLASS = -1
+NAMED = 10
+"""Files that are named in a message; there may be thousands."""
+PEEK = 32
+_JUNK = {"thumbs.db", "desktop.ini"}
+
+
+class ImageFile(NamedTuple):
+    """A file, by its path and by its name within the folder."""
+
+    name: str
+    path: str
+    label: int = NO_CLASS
+    mask: str = ""
+
+
+class ImageSource(Source):
+    """Reads the images of a folder: at once where they have one size and memory allows, else one by one.
+
+    Attributes:
+        mode: As given.
+        image_size: As given; what `auto` came to after `read()`.
+        max_value: As `image_size`.
+        auto_size: Whether that was asked for.
+        notes: What was left out or decided, a sentence each; there after `read()`.
+    """
+
+    bytes_per_target: ClassVar = 0
+    """Of a pixel, where targets are as large as images."""
+
+    def __init__(
+        self,
+        root: str,
+        image_size: ImageSize,
+        mode: str,
+        in_memory: bool | str,
+        on_bad: str,
+        *,
+        max_value: MaxValue,
+    ) -> None:
+        self.auto_size = image_size == "auto"
+        self.image_size = parse_size(image_size)
+        self._auto_value = max_value == "auto"
+        self.max_value = parse_max_value(max_value)
+        self.mode = mode
+        self.class_names = tuple[str, ...]()
+        self.notes: tuple[str, ...] = ()
+        self._root = Path(root)
+        self._in_memory = in_memory
+        self._on_bad = on_bad
+        self._unusable: dict[str, str] = {}
+        """Images that are not listed, with the reason."""
+
+    @property
+    def decoding(self) -> Decoding:
+        """How its images are decoded."""
+        return self.mode, self.image_size, self.max_value
+
+    @abstractmethod
+    def _list(self) -> dict[str, list[ImageFile]]:
+        """The images of each subset the folder has: `all`, or `train` and any of `val` and `test`."""
+
+    def _common_size(self, files: Sequence[ImageFile]) -> tuple[int, int] | None:
+        """Height and width, if the images seem to have the same; asked before they are read."""
+        sizes = {size_of(file.path) for file in files[:: max(1, len(files) // PEEK)]} - {None}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def _problem(self, file: ImageFile, scan: FileScan) -> str:
+        """Why an image cannot be used; empty where it can."""
+        del file
+        return scan.bad
+
+    @abstractmethod
+    def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
+        """Targets of a subset, or what stands for them where its images were not decoded."""
+
+    @abstractmethod
+    def _target_reader(self) -> Callable[[ImageFile], Tensor]:
+        """What gives a streamed image its target."""
+
+    def _identity(self, files: Sequence[ImageFile], looks: Sequence[FileScan]) -> str:
+        """What stands for the contents of images and targets."""
+        return "\n".join(f"{one.name} {look.sha256}" for one, look in zip(files, looks, strict=True))
+
+    def read(self) -> Mapping[str, Samples]:
+        """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
+        self.notes = ()
+        check_path(self._root, self.info.paths[0], "data.source.root")
+        listed = self._list()
+        files = [file for some in listed.values() for file in some]
+        paths = [file.path for file in files]
+        spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
+        if self.auto_size:
+            self.image_size, note = choose_size([size for path in spread if (size := size_of(path))])
+            self.notes += (note,) if note else ()
+        if self._auto_value:
+            self.max_value, note = choose_max_value(map(largest_value, spread))
+            self.notes += (note,) if note else ()
+        size = self.image_size or self._common_size(files)
+        decoded = None if size is None else self._decode(paths, size)
+        images, looks = decoded or (None, scan_images(self._root, paths, verify))
+        scanned = zip(files, looks, strict=True)
+        problems = self._unusable | {
+            file.name: why for file, look in scanned if (why := self._problem(file, look))
+        }
+        self._check_problems(problems, len(files) + len(self._unusable))
+        good = [file.name not in problems for file in files]
+        looks = list(compress(looks, good))
+        if not self.image_size and {look.size for look in looks} != {size}:
+            images = None
+        if self._in_memory is True and images is None:
+            message = f"data.source.in_memory=true: the images in {self._root} have several sizes"
+            raise DataError(message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto")
+        if images is not None and not all(good):
+            images = images[torch.tensor(good)]
+        subsets: dict[str, Samples] = {}
+        start = 0
+        for subset, some in listed.items():
+            chosen = [file for file in some if file.name not in problems]
+            block = slice(start, start + len(chosen))
+            some_images = None if images is None else images[block]
+            subsets[subset] = self._subset(subset, chosen, looks[block], some_images)
+            start += len(chosen)
+        return subsets
+
+    def _subset(
+        self, subset: str, files: Sequence[ImageFile], looks: Sequence[FileScan], images: Tensor | None
+    ) -> Samples:
+        targets = self._targets(subset, files, images)
+        identity = self._identity(files, looks)
+        names = [file.name for file in files]
+        hashes = [look.sha256 for look in looks]
+        if images is not None:
+            return Samples(images, targets, identity, names, hashes=hashes)
+        reader = partial(_read_sample, files, self.decoding, self._target_reader())
+        lazy = LazyDataset(len(files), reader)
+        # Some images of each size, where there are several.
+        sizes = {} if self.image_size else {look.size: position for position, look in enumerate(looks)}
+        unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
+        return Samples(lazy, targets, identity, names, hashes=hashes, unlike=unlike)
+
+    def _note(self, note: str) -> None:
+        self.notes += (f"data.source.root={self._root}: {note}",)
+
+    def _error(self, message: str, hint: str) -> DataError:
+        return DataError(f"data.source.root={self._root}: {message}", hint=hint)
+
+    def _fit_in_memory(self, size: tuple[int, int], count: int, share: int) -> bool:
+        if self._in_memory != "auto":
+            return bool(self._in_memory)
+        pixel = MODES[self.mode][1] + self.bytes_per_target
+        return count * pixel * size[0] * size[1] < free_memory() // share
+
+    def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[FileScan]] | None:
+        """All images as one tensor, and a scan of each; None where they take too much memory."""
+        shape = (len(paths), MODES[self.mode][1], *size)
+        decode_at = partial(self._decode_at, paths)
+        # What is mapped takes memory that is given back when something else needs it.
+        if self._fit_in_memory(size, len(paths), 2) and can_cache(paths, torch.Size(shape).numel()):
+            try:
+                form = self.mode if self.image_size is None else f"{self.mode}, scaled"
+                form += "" if self.max_value is None else f", up to {self.max_value}"
+                return decode_once(
+                    self._root, paths, form, shape, decode_at, scaled=self.image_size is not None
+                )
+            except OSError as error:
+                self._note(f"decoded images are not kept for the next job: {error}")
+        if not self._fit_in_memory(size, len(paths), 4):
+            return None
+        images = torch.zeros(shape, dtype=torch.uint8)
+        return images, decode_at(images, range(len(paths)))
+
+    def _decode_at(self, paths: Sequence[str], images: Tensor, positions: Sequence[int]) -> list[FileScan]:
+        """Decode the files at some positions into one tensor; one of another size stays zero."""
+
+        def take(content: bytes, index: int) -> tuple[int, int]:
+            image = decode(content, self.mode, None, self.max_value)
+            size_found = image.shape[1], image.shape[2]
+            if self.image_size is not None:
+                image = F.resize(image, list(self.image_size), antialias=True)
+            if image.shape[1:] == images.shape[2:]:
+                images[positions[index]] = image
+            return size_found
+
+        return scan_files([paths[position] for position in positions], take)
+
+    def _check_problems(self, problems: Mapping[str, str], count: int) -> None:
+        """Refuse images that cannot be used, or note that they are left out."""
+        if not problems:
+            return
+        examples = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:NAMED])
+        more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
+        message = f"{len(problems)} of {count} images cannot be used: {examples}{more}"
+        if has_too_many_bad(len(problems), count, self._on_bad):
+            raise self._error(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
+        self._note(f"{message}; left out because of data.source.on_bad={self._on_bad}")
+
+
+def _read_sample(
+    files: Sequence[ImageFile], decoding: Decoding, read_target: Callable[[ImageFile], Tensor], index: int
+) -> tuple[Tensor, Tensor]:
+    """An image file as `(uint8 [C, H, W], target)`."""
+    file = files[index]
+    return read_image(file.path, *decoding), read_target(file)
+
+
+def list_images(folder: Path) -> tuple[list[str], list[str]]:
+    """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
+    images = []
+    others = []
+    seen = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        real_path = os.path.realpath(parent)
+        if real_path in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add(real_path)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        others += ["folder named as an image" for name in folders if _is_image(name)]
+        for name in names:
+            if name.startswith(".") or name.lower() in _JUNK:
+                continue
+            if _is_image(name):
+                images.append((parent, name))
+            else:
+                others.append(Path(name).suffix.lower() or "no suffix")
+    return [f"{parent}{os.sep}{name}" for parent, name in sorted(images)], others
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(IMG_EXTENSIONS)

@@ -1,0 +1,289 @@
+"""Images with a mask each: two folders with files of the same names."""
+
+from __future__ import annotations
+
+import io
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, final
+
+import numpy as np
+import torch
+from PIL import Image
+from typing_extensions import override
+
+from assay.data.core.source_info import info_of
+from assay.data.image.image_cache import FileScan, scan_files
+from assay.data.image.images import (
+    NAMED,
+    SUBSETS,
+    ImageFile,
+    ImageSize,
+    ImageSource,
+    MaxValue,
+    list_images,
+    read_as,
+    turn_upright,
+)
+from assay.errors import DataError
+from assay.quoting import join_first
+from assay.task.segmentation import IGNORED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.core.types import Size, Strings
+
+
+_FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
+"""Those that keep values as they are: a JPEG would make others of them."""
+
+
+def read_mask(path: str, size: Size | None = None) -> Tensor:
+    """The values of a mask's pixels."""
+    return read_as("a mask", path, lambda content: decode_mask(content, size))
+
+
+def decode_mask(content: bytes, size: Size | None = None) -> Tensor:
+    """The values of a mask's pixels."""
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+            values = _values(turn_upright(opened))
+    except ValueError:
+        raise
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(
+            "it is a JPEG, which changes the values"
+            if content.startswith(b"\xff\xd8")
+            else f"it is not a PNG file: {error}"
+        ) from error
+    if size is not None and values.shape != tuple(size):
+        scaled = Image.fromarray(values, "L").resize((size[1], size[0]), Image.Resampling.NEAREST)
+        values = np.asarray(scaled)
+    return torch.from_numpy(np.array(values))
+
+
+def _values(image: Image.Image) -> NDArray[np.uint8]:
+    pixels = np.asarray(image)
+    if image.mode in ("LA", "PA"):  # of a palette the indices, not the colours
+        pixels = pixels[:, :, 0]
+    elif image.mode in ("RGB", "RGBA"):
+        if (pixels[:, :, :3] != pixels[:, :, :1]).any():
+            raise ValueError("it has colours; expected a class per pixel, as grey values or a palette")
+        pixels = pixels[:, :, 0]
+    elif image.mode not in ("1", "L", "P") and not image.mode.startswith("I"):
+        raise ValueError(f"Pillow's mode {image.mode} is not a mask; expected grey values or a palette")
+    if pixels.min() < 0 or pixels.max() > 255:
+        raise ValueError(f"expected values from 0 to 255, got up to {pixels.max()}")
+    return pixels.astype(np.uint8)
+
+
+NUM_VALUES = 256
+
+
+def find_classes(
+    counts: NDArray[np.int32],
+    class_names: Strings | None,
+    values: Sequence[int] | None,
+    ignore_value: int | None,
+) -> tuple[tuple[str, ...], Tensor, str]:
+    """Names of the classes, the class of each value of a mask, and a note on what was decided."""
+    present = np.flatnonzero(counts.any(0)).tolist()
+    note = ""
+    if values is None and present == [0, 255] and (class_names is None or len(class_names) == 2):
+        values = (0, 255)
+        note = "the masks have the values 0 and 255 alone: these are the two classes"
+    if values is None:
+        class_values = [value for value in present if value != ignore_value]
+        if class_names is None and class_values != list(range(len(class_values))):
+            every, others = (f"[{','.join(map(str, some[:20]))}]" for some in (present, class_values))
+            is_ignored = ignore_value in present
+            ignored = f", or data.source.values={others} to ignore {ignore_value}" if is_ignored else ""
+            raise DataError(
+                f"data.source.values: the masks have the values {join_first(present, 20)}, "
+                "which do not number classes from 0",
+                hint=f"data.source.values={every}{ignored}, or data.source.class_names=[…] with a name for "
+                "each, those without a pixel included",
+            )
+        values = range(len(class_values) if class_names is None else len(class_names))
+    table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
+    if ignore_value is not None:
+        table[ignore_value] = IGNORED
+    table[list(values)] = torch.arange(len(values))
+    return tuple(map(str, class_names or range(len(values)))), table, note
+
+
+@final
+class SegmentationFolder(ImageSource):
+    """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its image, but for the suffix.
+
+    With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
+    Images are decoded as by `assay.data.image.image_folder.ImageFolder`: once where they have one size (or
+    `image_size` gives them one) and memory allows, else sample by sample. All files are looked at before
+    training.
+
+    A mask has the class of each pixel as grey values or as a palette. What is wrong with any pair of files is
+    told with its name: a mask that is missing, of another size, or with a value that is not a class.
+
+    Args:
+        root: The folder.
+        image_size: Height and width that images (bilinear) and masks (nearest) are scaled to; None leaves
+            them as they are; `auto` as for `assay.data.image.image_folder.ImageFolder`.
+        mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
+        class_names: A name for each class; None: their numbers.
+        values: The value of each class in the masks; None: 0, 1, 2, …; of masks of 0 and 255 these two.
+        ignore_value: Of pixels that neither loss nor metrics see; None for none.
+        in_memory: `auto` as above; True or False to decide.
+        on_bad: What to do about pairs that cannot be used: `error`, or `skip` to leave them out; `auto`
+            leaves up to a twentieth of them out.
+        max_value: As for `ImageFolder`; masks are never scaled.
+
+    Raises:
+        ValueError: An argument is not one of its choices.
+    """
+
+    info = info_of("assay.data.image.segmentation_folder.SegmentationFolder")
+
+    task: str = "segmentation"
+    bytes_per_target = 1
+
+    def __init__(
+        self,
+        root: str,
+        image_size: ImageSize = None,
+        mode: Literal["RGB", "GRAY"] = "RGB",
+        *,
+        class_names: Sequence[str] | None = None,
+        values: Sequence[int] | None = None,
+        ignore_value: int | None = 255,
+        in_memory: bool | Literal["auto"] = "auto",
+        on_bad: Literal["auto", "error", "skip"] = "error",
+        max_value: MaxValue = None,
+    ) -> None:
+        super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
+        used = [*(values or ()), *([] if ignore_value is None else [ignore_value])]
+        if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(values or ()):
+            raise ValueError(f"values={used}: expected different ones from 0 to 255")
+        if class_names is not None and not len(set(class_names)) == len(values or class_names):
+            raise ValueError(f"class_names={list(class_names)}: expected a different name for each class")
+        self._asked = class_names, values, ignore_value
+        self._masks: dict[str, FileScan] = {}
+        self._counts: dict[str, NDArray[np.int32]] = {}
+        self._table = torch.empty(0)
+
+    @override
+    def _list(self) -> dict[str, list[ImageFile]]:
+        self._unusable = {}
+        listed = {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
+        self._look_at_masks([pair for some in listed.values() for pair in some])
+        counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
+        self.class_names, self._table, note = find_classes(
+            np.array(counts).reshape(-1, NUM_VALUES), *self._asked
+        )
+        if note:
+            self._note(note)
+        return listed
+
+    def _pairs(self, images: Path, masks: Path) -> list[ImageFile]:
+        """Images with their masks; an image without a mask is a problem, the reverse only noted."""
+        files = self._by_stem(images)
+        mask_of = self._by_stem(masks)
+        if not files:
+            raise self._error(f"no image below {images}", "expected root/images/*.jpg and root/masks/*.png")
+        pairs: list[ImageFile] = []
+        for stem, path in files.items():
+            name = Path(os.path.relpath(path, self._root)).as_posix()
+            if stem in mask_of:
+                pairs.append(ImageFile(name, path, mask=mask_of[stem]))
+            else:
+                self._unusable[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
+        if lonely := [stem for stem in mask_of if stem not in files]:
+            self._note(f"masks without an image are left out: {', '.join(lonely[:NAMED])}")
+        return pairs
+
+    def _by_stem(self, folder: Path) -> dict[str, str]:
+        """The files below a folder by their names without suffixes."""
+        paths: dict[str, str] = {}
+        for path in list_images(folder)[0]:
+            stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
+            if stem in paths:
+                message = f"{paths[stem]} and {path} have the same name but for the suffix"
+                raise self._error(message, "rename one of them")
+            paths[stem] = path
+        return paths
+
+    def _look_at_masks(self, pairs: Sequence[ImageFile]) -> None:
+        counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
+
+        def take(content: bytes, index: int) -> Size:
+            mask = decode_mask(content)
+            counts[index] = mask.flatten().bincount(minlength=NUM_VALUES).numpy()
+            return mask.shape[0], mask.shape[1]
+
+        names = [pair.name for pair in pairs]
+        self._masks = dict(zip(names, scan_files([pair.mask for pair in pairs], take), strict=True))
+        self._counts = dict(zip(names, counts, strict=True))
+
+    @override
+    def _problem(self, file: ImageFile, scan: FileScan) -> str:
+        mask = self._masks[file.name]
+        if scan.bad:
+            return f"the image: {scan.bad}"
+        if mask.bad:
+            return f"its mask: {mask.bad}"
+        if scan.size != mask.size:
+            sizes = ["×".join(map(str, size)) for size in (mask.size, scan.size)]
+            return f"its mask has {sizes[0]} pixels, the image {sizes[1]} (height × width)"
+        strange = np.flatnonzero((self._counts[file.name] > 0) & (self._table.numpy() < 0))
+        if len(strange):
+            values = ", ".join(map(str, strange[:5]))
+            return f"its mask has the value {values}, which is not a class; others: data.source.values=[…]"
+        return ""
+
+    @override
+    def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
+        if images is None:  # pixels of each class, int32 `[N, C]`, stand for masks that are read later
+            counts = np.array([self._counts[pair.name] for pair in files]).reshape(-1, NUM_VALUES)
+            labels = range(len(self.class_names))
+            columns = [counts[:, self._table.numpy() == label].sum(1) for label in labels]
+            return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
+        targets = torch.empty(len(files), *images.shape[2:], dtype=torch.uint8)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for index, mask in enumerate(pool.map(self._target_reader(), files)):
+                targets[index] = mask
+        return targets
+
+    @override
+    def _target_reader(self) -> Callable[[ImageFile], Tensor]:
+        return partial(_read_classes, size=self.image_size, table=self._table)
+
+    @override
+    def _identity(self, files: Sequence[ImageFile], looks: Sequence[FileScan]) -> str:
+        lines = [
+            f"{pair.name} {look.sha256} {self._masks[pair.name].sha256}"
+            for pair, look in zip(files, looks, strict=True)
+        ]
+        return "\n".join([*lines, str(self._table.tolist())])
+
+
+def _read_classes(pair: ImageFile, *, size: Size | None, table: Tensor) -> Tensor:
+    """The classes of an image's pixels, uint8 `[H, W]`."""
+    return table[read_mask(pair.mask, size).long()].to(torch.uint8)
+
+
+def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
+    """The folders of images and of masks of each subset, or of `all`."""
+    for layout in ("{subset}/{kind}", "{kind}/{subset}"):
+        folders = {
+            subset: (images, root / layout.format(subset=subset, kind="masks"))
+            for subset in SUBSETS
+            if (images := root / layout.format(subset=subset, kind="images")).is_dir()
+        }
+        if "train" in folders:
+            return folders
+    return {"all": (root / "images", root / "masks")}

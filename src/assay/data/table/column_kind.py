@@ -1,0 +1,704 @@
+"""What the columns of a table hold, how dates are written, and what is predicted from what. No torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import (
+    is_bool_dtype,
+    is_datetime64_any_dtype,
+    is_float_dtype,
+    is_numeric_dtype,
+    is_timedelta64_dtype,
+)
+
+from assay.config.did_you_mean import did_you_mean
+from assay.data.table.amount import (
+    TIME,
+    are_codes,
+    find_amount,
+    find_words,
+    format_amount,
+    is_amount,
+    is_time,
+    looks_like_amount,
+    parse_amounts,
+    parse_times,
+    split_amount,
+)
+from assay.data.table.leak import find_hints, find_leak
+from assay.errors import DataError
+from assay.quoting import format_override
+from assay.task.multitask import Multitask
+from assay.task.task_of import infer_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.data.core.types import Floats, Frame, Strings, Values
+
+
+Kind = Literal["number", "amount", "category", "date", "time", "duration", "id", "text", "empty", "nested"]
+FORMED = ("amount", "date", "time", "nested")
+"""Kinds that are written in a form, which is learned or refused; see `find_form`."""
+
+_FEW = 10
+"""Different values that are never too many for categories."""
+_MANY = 50
+_ROWS_OF_ONE = 10
+"""Different texts, and rows of one of them on average, that rather tell who than what."""
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|uuid|guid|nr\.?)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$)|[a-z]I[dD]$"
+)
+_ENTITY_NAME = re.compile(
+    r"^(account|author|client|customer|device|family|household|machine|member|participant|patient|person"
+    r"|player|speaker|student|subject|user)s?([_ -]?(code|key|nr|no|num|number))?$",
+    re.I,
+)
+_PERIOD_NAME = re.compile(r"^(year|quarter|month|week|day|period)$", re.I)
+_YEAR_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
+_BIRTH_NAME = re.compile(r"birth|born|dob", re.I)
+_TIME_NAME = re.compile(
+    r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
+)
+_MONTHS = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY_OR_MONTH = r"(0?[1-9]|[12]\d|3[01])"
+_DATE = re.compile(
+    rf"{_DAY_OR_MONTH}[-/.]{_DAY_OR_MONTH}[-/.](\d\d|[12]\d{{3}})([ T].*)?"
+    rf"|[12]\d{{3}}[-/.]{_DAY_OR_MONTH}[-/.]{_DAY_OR_MONTH}([ T].*)?"
+    rf"|(\w+,? )?\d{{1,2}}[ .-]+{_MONTHS}[ .,-]+\d{{2,4}}.*|(\w+,? )?{_MONTHS} \d{{1,2}},? \d{{4}}.*",
+    re.I,
+)
+_VERSION_NAME = re.compile(r"version|(^|[_\W])ver$", re.I)
+_MOST = 0.9
+"""Of different texts that are dates or times in a column of such."""
+_SIGNS = re.compile(r"[^\w\s]+")
+_SENTINEL = re.compile(
+    r"-?9{2,}(\.9+)?|-[1-9]|-?1?0{4,}|-?\d(\.\d+)?e\+\d+|3276[78]|-3276[78]|65535|-?214748364[78]"
+)
+_MOST_UNITS = 3
+"""Of amounts; 1st, 2nd, 3rd and 4th have more."""
+_SAMPLE = 1000
+_SEVERAL = 4
+"""Other values beside -1 from which on it may stand for a missing one; signs of -1, 0 and 1 do not."""
+_DENSE = 1.25
+"""Between the first and the last row's number, where some rows were left out."""
+_EPOCH_SECONDS = (10**8, 10**13)
+
+
+def kind_of(column: Values) -> tuple[Kind, str]:
+    """What a column holds, and in words why it cannot be predicted from as it is; no words where it can."""
+    # What a model learns from ids, free text and empty columns holds for the rows it has seen alone. Text
+    # that looks like numbers is unclear: as categories the numbers would be lost.
+    values = column.dropna()
+    if values.empty:
+        return "empty", "no value in any row"
+    if is_nested(values):
+        return "nested", f"lists, mappings or bytes such as {str(values.iloc[0])[:40]}"
+    if is_datetime64_any_dtype(column):
+        return "date", "dates"
+    if is_timedelta64_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+        return "duration", "durations or periods"
+    if is_number(column):
+        return _kind_of_numbers(str(column.name), values)
+    return _kind_of_text(str(column.name), values.astype(str))
+
+
+def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
+    """Columns that say which rows belong together (`group`), or from when a row is (`time`)."""
+    hints = dict[str, str]()
+    periods = list[str]()
+    for name in frame.columns:
+        column = frame[name].dropna()
+        kind, why = kinds.get(name) or kind_of(column)
+        is_words = kind == "category" and not is_number(column)
+        different = (column.astype(str) if column.dtype == object else column).unique()
+        if len(different) < 2:
+            continue
+        if kind == "date" or (is_words and column.astype(str).str.fullmatch(_YEAR_MONTH).all()):
+            hints |= {} if _BIRTH_NAME.search(name) else {name: "time"}
+        elif kind == "number" and _PERIOD_NAME.match(name):
+            periods.append(name)
+        elif _FEW < len(different) < len(column) and (
+            kind == "id"
+            or "e-mail" in why
+            or _ENTITY_NAME.match(name)
+            or (is_words and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
+        ):
+            hints[name] = "group"
+    return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
+
+
+def is_number(column: Values) -> bool:
+    """Whether a column holds numbers, or yes and no."""
+    return bool(is_numeric_dtype(column))
+
+
+def is_text(column: Values) -> bool:
+    """Whether a column holds texts."""
+    return isinstance(column.dtype, pd.StringDtype)
+
+
+def is_category(column: Values) -> bool:
+    """Whether a column's file says that it holds categories."""
+    return isinstance(column.dtype, pd.CategoricalDtype)
+
+
+def is_nested(column: Values) -> bool:
+    """Whether cells hold several values, or bytes."""
+    if column.dtype != object:
+        return False
+    return any(isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column)
+
+
+def find_sentinel(column: Values) -> str:
+    """A number such as 999 or 1e30 far from all others, or the only one below 0; else empty.
+
+    It is likely to stand for a missing value.
+    """
+    values = column.dropna()
+    if not is_number(column) or is_bool_dtype(column) or values.empty:
+        return ""
+    for end in (values.min(), values.max()):
+        text = str(end).removesuffix(".0")
+        others = values[values != end]
+        if not _SENTINEL.fullmatch(text) or len(values) - len(others) <= 2 or others.nunique() < 2:
+            continue
+        is_alone = end < 0 <= others.min() and (end <= -10 or others.nunique() >= _SEVERAL)
+        is_large = abs(end) >= 10
+        if is_alone or (is_large and abs(others - end).min() > others.max() - others.min()):
+            return text
+    return ""
+
+
+def find_sign(column: Values) -> str:
+    """The only text of signs alone, such as `?`: likely a missing value; else empty."""
+    different = [*map(str, column.dropna().unique())]
+    signs = [text for text in different if _SIGNS.fullmatch(text.strip())]
+    return signs[0] if len(signs) == 1 and len(different) > 2 else ""
+
+
+def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
+    if is_bool_dtype(values) or values.nunique() <= _FEW:
+        return "number", ""
+    numbers = values.to_numpy(dtype=np.float64)
+    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
+        return "number", ""
+    different = len(np.unique(numbers))
+    low = int(numbers.min())
+    high = int(numbers.max())
+    if _ID_NAME.search(name):
+        return "id", f"ids by its name, {different:,} different integers"
+    is_dense = (np.diff(numbers) > 0).all() and high - low < _DENSE * different
+    if different == len(numbers) and (is_dense or high - low + 1 == different):
+        return "id", f"the rows' numbers, {low} to {high}"
+    month = numbers // 100 % 100
+    day = numbers % 100
+    are_days = ((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all()
+    if low >= 19000101 and high <= 21001231 and are_days:
+        return "date", f"dates such as {int(numbers[0])}"
+    is_time = _TIME_NAME.search(name) and _EPOCH_SECONDS[0] <= low and high <= _EPOCH_SECONDS[1]
+    return ("date", f"points in time such as {int(numbers[0])}") if is_time else ("number", "")
+
+
+def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
+    unique = values.unique()
+    sample = [str(value).strip() for value in unique[:_SAMPLE]]
+    example = f"such as {sample[0][:40]!r}"
+    if _most_are(_DATE.fullmatch, sample) and not _VERSION_NAME.search(name):
+        return "date", f"dates {example}"
+    if _most_are(is_time, sample):
+        return "time", f"times of day {example}"
+    amounts = [text for text in sample if looks_like_amount(text)]
+    words = [text for text in sample if not looks_like_amount(text)]
+    few = len(unique) <= _FEW
+    is_amount = len(amounts) > 0.8 * len(sample) or (len(amounts) > 1 and all(map(_SIGNS.fullmatch, words)))
+    units = {amount[1] for text in amounts if (amount := split_amount(text))}
+    is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
+    if is_amount and (not few or units != {""} or words) and not (units == {""} and _ID_NAME.search(name)):
+        return "amount", f"numbers {example}"
+    return ("category", "") if few else _kind_of_words(name, values, unique, sample)
+
+
+def _kind_of_words(name: str, values: Values, unique: NDArray[Any], sample: list[str]) -> tuple[Kind, str]:
+    example = f"such as {sample[0][:40]!r}"
+    if _ID_NAME.search(name):
+        return "id", f"ids by its name, {len(unique):,} different values {example}"
+    words = sum(len(text.split()) for text in sample) / len(sample)
+    if 2 * len(unique) > len(values):
+        counts = f"{len(unique):,} different values in {len(values):,} rows, {example}"
+        return ("id", f"ids or names: {counts}") if words < 1.5 else ("text", f"free text: {counts}")
+    return ("text", f"free text {example}") if words >= 5 else ("category", "")
+
+
+def _most_are(matches: Callable[[str], Any], texts: list[str]) -> bool:
+    return sum(map(bool, map(matches, texts))) >= _MOST * len(texts)
+
+
+Part = Literal["year", "month", "day_of_week", "hour", "elapsed", "hours", "sine", "cosine"]
+PARTS: tuple[Part, ...] = ("year", "month", "day_of_week", "hour", "elapsed")
+"""As pandas calls them, Monday is 0; `elapsed` is in days since the first date of the training rows."""
+TIME_PARTS: tuple[Part, ...] = ("hours", "sine", "cosine")
+"""Of a time of day: hours since midnight, and sine and cosine of the share of the day that has passed."""
+ISO = "ISO8601"
+_ISO_DAY = r"\s*\d{4}-\d{2}-\d{2}"
+_ISO_DATE = r"\d{4}"
+_DAY = np.timedelta64(1, "D")
+_EPOCH = np.datetime64("1970-01-01")
+_DAYS = (
+    *("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y"),
+    *("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y"),
+    *("%a, %d %b %Y", "%a %d %b %Y", "%d. %B %Y"),
+)
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_MILLISECONDS = 10**11
+"""Points in time from here on are no seconds: the year 5138."""
+
+
+def find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
+    """How the values of a column are written, which is one of `FORMED`."""
+    if kind == "nested":
+        raise DataError(f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}")
+    if kind == "amount":
+        return find_amount(column)
+    if kind == "date":
+        return find_format(column, day_first)
+    if len(wrong := column[column.notna() & parse_times(column).isna()]):
+        raise DataError(
+            f"the column {column.name!r} holds times of day, but also {str(wrong.iloc[0])[:40]!r}",
+            hint="write them as 13:08 or 1:08 PM",
+        )
+    return TIME
+
+
+def find_format(column: Values, day_first: bool | None = None) -> str:
+    """How the dates of a column are written: `ISO8601`, a format of `strptime`, or the unit `s` or `ms`."""
+    values = pd.Series(column.dropna().unique())
+    if column.dtype.kind == "M":
+        return ISO
+    if is_number(column):
+        return "%Y%m%d" if values.max() < 10**8 else "s" if values.max() < _MILLISECONDS else "ms"
+    texts = values.astype(str).str.strip()
+    texts = texts[~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()]  # beside any other form
+    if texts.empty:
+        return ISO
+    forms = [form for form in map("".join, product(_DAYS, _TIMES)) if _matches_format(texts.iloc[0], form)]
+    odd = {form: texts[_parse_dates(texts, form).isna()] for form in forms}
+    chosen = [form for form in forms if not len(odd[form]) and day_first in (None, _has_day_first(form))]
+    if not chosen:
+        worst = min(odd.values(), key=len, default=texts)
+        raise DataError(
+            f"the dates in the column {column.name!r} are not all in one known format: "
+            f"{str((worst if len(worst) else texts).iloc[0])[:40]!r}",
+            hint="write them as 2024-12-31",
+        )
+    if len({_has_day_first(form) for form in chosen}) > 1:
+        raise DataError(
+            f"cannot tell whether the day or the month comes first in the dates of the column "
+            f"{column.name!r}, such as {texts.iloc[0]!r}",
+            hint="data.source.day_first=true, or data.source.day_first=false",
+        )
+    return chosen[0]
+
+
+def _matches_format(text: str, form: str) -> bool:
+    """As `_parse_dates` says of a column, which takes a hundred times as long."""
+    try:
+        return bool(datetime.strptime(text, form))
+    except ValueError:
+        return False
+
+
+def _has_day_first(form: str) -> bool:
+    return "%m" not in form or form.index("%d") < form.index("%m")
+
+
+def parse_dates(column: Values, form: str) -> Values:
+    """Points in time without a zone, in UTC where they have one; NaT for what cannot be read."""
+    if form == TIME and column.dtype.kind != "M":
+        return parse_times(column)
+    dates = _parse_dates(column, form)
+    if form.startswith("%") and (dates.isna() & column.notna()).any():
+        iso = column.where(column.astype(str).str.match(_ISO_DAY))
+        dates = dates.fillna(_parse_dates(iso.astype(object), ISO))
+    return dates
+
+
+def _parse_dates(column: Values, form: str) -> Values:
+    """As `as_dates`; NaT for what is not written in the format."""
+    if column.dtype.kind == "M":
+        return pd.to_datetime(column, utc=True).dt.tz_localize(None)
+    options: dict[str, Any] = {"unit": form}
+    if form in ("s", "ms"):
+        values = pd.to_numeric(column, errors="coerce").astype(np.float64)
+    else:
+        # Numbers among texts are no dates, though 20240105 reads as one; alone they may be.
+        masked = (int, float) if form != "%Y%m%d" else ()
+        texts = [None if isinstance(value, masked) else as_text(value).strip() for value in column]
+        values = pd.Series(texts, column.index, dtype=object)
+        options = {"format": form}
+    dates: Values = pd.to_datetime(values, utc=True, errors="coerce", **options)
+    return dates.dt.tz_localize(None).astype("datetime64[us]")
+
+
+def as_text(value: Any) -> str:
+    """A value as text; 1.0 is 1, for a column of integers with a gap is one of floats."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def days_since_1970(dates: Values) -> Floats:
+    """Days with their fractions, NaN for a missing date."""
+    return np.asarray((dates.to_numpy() - _EPOCH) / _DAY, dtype=np.float64)
+
+
+def date_parts(days: Floats, parts: Strings, start: float) -> Floats:
+    """The numbers that a model sees of dates, `[N, len(parts)]`; NaN for a missing date."""
+    if not parts:
+        return days[:, None]
+    dates = pd.to_datetime(pd.Series(np.round(days * 86_400e6)).astype("Int64"), unit="us").dt
+    turn = 2 * np.pi * (days % 1)
+    computed = {"elapsed": days - start, "hours": days % 1 * 24, "sine": np.sin(turn), "cosine": np.cos(turn)}
+    columns = [computed[part] if part in computed else getattr(dates, part) for part in parts]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def check_columns(frame: Frame, names: Strings, path: str, option: str) -> None:
+    """Refuse names of columns that a table does not have."""
+    known = list(frame.columns)
+    if missing := [name for name in names if name not in known]:
+        key = option if option.startswith("data.") else f"data.source.{option}"
+        raise DataError(
+            f"{key}: {path} has no column {missing[0]!r}{did_you_mean(missing[0], known, '; ')}",
+            hint=f"columns: {', '.join(known[:20])}{', …' * (len(known) > 20)}",
+        )
+
+
+_FEW_CLASSES = 20
+_MOST_CLASSES = 100
+_FEW_SAMPLES = 10
+"""Of a class on average, below which so many classes are more than make sense."""
+
+
+def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
+    """The rows that have all targets, with their index; integers that gaps made floats are such again."""
+    complete = frame.dropna(subset=list(targets))
+    for name in targets:
+        if len(complete) < len(frame) and frame[name].isna().any():
+            values = complete[name].infer_objects()
+            is_integral = is_float_dtype(values) and bool((values == np.floor(values)).all())
+            complete[name] = values.astype(np.int64) if is_integral and np.isfinite(values).all() else values
+    return complete
+
+
+def task_of_columns(frame: Frame, targets: Strings) -> tuple[str, str]:
+    """The task of the target columns, and a note where it is ambiguous."""
+    frame = drop_missing_targets(frame, targets)
+    judged = [is_real(frame[name], name) for name in targets]
+    real = bool(judged) and all(is_number for is_number, _ in judged)
+    if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
+        return Multitask.name, ""
+    notes = "; ".join(note for _, note in judged if note)
+    num_classes = int(frame[targets[0]].nunique()) if len(targets) == 1 and not real else 0
+    return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes
+
+
+def parse_targets(frame: Frame, targets: Strings, forms: dict[str, str]) -> list[str]:
+    """Replace the targets that are amounts by numbers, whose forms are added; the notes on them."""
+    notes = []
+    for name in targets:
+        column = frame[name]
+        is_class = is_number(column) or is_category(column)
+        if name not in forms and not is_class and kind_of(column)[0] == "amount":
+            forms[name] = find_amount(column)
+        if name in forms and not is_number(column):
+            numbers = parse_amounts(column, forms[name])
+            if len(wrong := column[column.notna() & numbers.isna()]):
+                raise DataError(
+                    f"data.source.target={name}: expected a number such as "
+                    f"{format_amount(12.5, forms[name])!r}, got {str(wrong.iloc[0])[:40]!r}",
+                    hint="write all of them in one way",
+                )
+            notes.append(f"the target {describe_amount(column, forms[name])} is read as numbers")
+            frame[name] = numbers
+    return notes
+
+
+def describe_amount(column: Values, form: str) -> str:
+    """How a column of amounts is read, by an example."""
+    example = column.dropna().iloc[:1]
+    value = float(parse_amounts(example, form).iloc[0])
+    return f"{column.name} ({str(example.iloc[0])[:40]!r} is {value:.15g})"
+
+
+def is_real(values: Values, name: str) -> tuple[bool, str]:
+    """Whether a target is predicted as a number, and a note where that is ambiguous."""
+    if is_nested(values):
+        raise DataError(f"data.source.target={name}: the column holds {kind_of(values)[1]}")
+    different = values.nunique()
+    if not is_number(values):
+        if not is_category(values):  # else the file says that these are classes
+            _check_classes(values, name, different)
+        return False, _note_on_spelling(values, name)
+    is_float = is_float_dtype(values)
+    note = (
+        f"the target {name!r} has {different:,} different {'values' if is_float else 'integers'} and is "
+        "predicted as a number; for classes: data.source.task=multiclass"
+    )
+    if is_float:
+        return True, note if 1 < different <= _FEW and bool((values == np.floor(values)).all()) else ""
+    if is_bool_dtype(values) or different <= 2:
+        return False, ""
+    is_rare = values.value_counts().min() < 3  # such a class cannot be in all subsets: these may be counts
+    if different <= _FEW_CLASSES and not is_rare:
+        return False, ""
+    if different <= _FEW_CLASSES or len(values) / different >= _FEW_CLASSES:
+        raise DataError(
+            f"data.source.target={name}: {different:,} different integers in {len(values):,} rows may be "
+            "numbers or classes",
+            hint="data.source.task=regression, or data.source.task=multiclass",
+        )
+    return True, note
+
+
+def _note_on_spelling(values: Values, name: str, what: str = "classes") -> str:
+    texts = pd.Series(values.dropna().unique(), dtype=object).astype(str)
+    for _, alike in texts.groupby(texts.str.strip().str.casefold(), sort=False):
+        if len(alike) > 1:
+            return f"{what} of {name!r} differ only in case or spaces: {', '.join(map(repr, alike))}"
+    return ""
+
+
+def _check_classes(values: Values, name: str, different: int) -> None:
+    kind, why = kind_of(values)
+    example = str(values.iloc[0])[:40] if len(values) else ""
+    key = f"data.source.target={name}"
+    if kind in FORMED:
+        raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
+    if different > _FEW_CLASSES and 2 * different > len(values):
+        raise DataError(
+            f"{key}: {different:,} different texts in {len(values):,} rows, such as {example!r}, are not "
+            "classes",
+            hint="choose another column",
+        )
+    if different > _MOST_CLASSES and different * _FEW_SAMPLES > len(values):
+        raise DataError(
+            f"{key}: {different:,} classes in {len(values):,} rows, fewer than {_FEW_SAMPLES} rows a class",
+            hint="choose another column; data.source.task=multiclass uses them anyway",
+        )
+
+
+NAMED = 10
+"""Columns in a sentence."""
+
+
+@final
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Column options of a config; see `assay.data.table.table.Table`."""
+
+    targets: list[str]
+    features: Strings | None = None
+    exclude: Strings = ()
+    keep: Strings = ()
+    categories: Strings = ()
+    na_values: Strings = ()
+    day_first: bool | None = None
+
+
+@final
+@dataclass
+class Features:
+    """The chosen features, with the reasons."""
+
+    names: list[str]
+    forms: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
+
+
+def choose_features(
+    frame: Frame, options: ColumnOptions, path: str, problems: Sequence[DataError] = ()
+) -> Features:
+    """Choose the feature columns by what each column holds; what is wrong is told beside other problems."""
+    for option in ("features", "exclude", "keep", "categories"):
+        names = getattr(options, option) or []
+        check_columns(frame, names, path, option)
+        if both := [name for name in names if name in options.targets]:
+            raise DataError(
+                f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
+            )
+    named = frame.columns if options.features is None else options.features
+    chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
+    chosen.kinds = {
+        name: kind_of(frame[name])
+        for name in chosen.names
+        if name not in options.categories or is_nested(frame[name])
+    }
+    if options.features is None:
+        _leave_out_unfit(frame, options, chosen)
+    problems = [*problems, *_find_forms(frame, options, chosen)]
+    chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
+    if not chosen.names and not problems:
+        why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
+        raise DataError(
+            f"data.source.features: no column is left to predict from{why}",
+            hint="add a column, or keep one: data.source.keep=[NAME]",
+        )
+    numbers = {
+        name: parse_amounts(frame[name], form) for name, form in chosen.forms.items() if is_amount(form)
+    }
+    parsed = frame.assign(**numbers)
+    problems += _check_leaks(parsed, options, chosen)
+    if problems:
+        told = "; ".join(filter(None, [problem.message.removeprefix("data: ") for problem in problems]))
+        prefix = "" if told.startswith("data.") else "data: "
+        hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+        raise DataError(prefix + told, hint="; ".join(hints))
+    _note_forms(frame, options, chosen)
+    _add_notes(parsed, options, chosen)
+    return chosen
+
+
+def _find_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+    """Learn how amounts, dates and times are written; the columns that are not written in one way."""
+    failed: dict[str, DataError] = {}
+    amounts: list[str] = []
+    words: list[str] = []
+    for name in chosen.names:
+        kind = chosen.kinds.get(name, ("category",))[0]
+        try:
+            if kind in FORMED:
+                chosen.forms[name] = find_form(frame[name], kind, asked.day_first)
+        except DataError as error:
+            if kind == "amount":
+                if name in asked.keep or asked.features is not None:
+                    continue  # a category
+                amounts.append(name)
+                words += find_words(frame[name])
+            failed[name] = error
+    if not failed:
+        return []
+    hints = []
+    if words:
+        missing = _override(asked, "na_values", *dict.fromkeys(words[:NAMED]))
+        hints.append(f"{missing} where that means a missing value")
+    ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
+    if amounts:
+        them = "it" if len(amounts) == 1 else "them"
+        ways += f", {_override(asked, 'keep', *amounts)} takes {them} as categories"
+    return [*failed.values(), *(DataError("", hint=hint) for hint in (*hints, ways))]
+
+
+def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    left_out: dict[str, str] = {}
+    for name, (kind, why) in chosen.kinds.items():
+        if name in asked.keep or kind == "nested":
+            continue
+        if len(frame) > 1 and frame[name].nunique() == 1:
+            left_out[name] = "one value in all rows"
+        elif why and kind not in FORMED:
+            left_out[name] = why
+    if left_out:
+        reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
+        keep = ""
+        if able := [name for name in left_out if not frame[name].isna().all()]:
+            keep = f"; to use one: {_override(asked, 'keep', able[0])}"
+        if texts := [name for name in left_out if chosen.kinds[name][0] == "text"]:
+            keep += f"; to learn from texts: data=text_table {format_override('data.source.text', texts[0])}"
+        chosen.notes.append(f"left out of the features: {reasons}{keep}")
+        chosen.names = [name for name in chosen.names if name not in left_out]
+
+
+def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    forms = chosen.forms
+    if amounts := [name for name, form in forms.items() if is_amount(form)]:
+        examples = join_names([describe_amount(frame[name], forms[name]) for name in amounts])
+        other = _override(asked, "categories", amounts[0])
+        chosen.notes.append(f"read as numbers: {examples}; as categories: {other}")
+    if times := [name for name, form in forms.items() if form == TIME]:
+        examples = join_names([f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times])
+        chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
+    if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
+        examples = join_names(
+            [
+                f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' * ('%' in form)}"
+                for name, form in dates.items()
+            ]
+        )
+        days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
+        hour = ", hour" if (np.concatenate(days) % 1 > 0).any() else ""
+        chosen.notes.append(
+            f"dates become year, month, weekday{hour} and days since the first, those that vary: {examples}"
+        )
+
+
+def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    texts = [name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"]
+    chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
+    numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
+    if padded := [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]:
+        chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_names(padded)}")
+    codes = {name: find_sentinel(frame[name]) for name in numeric}
+    codes |= {name: find_sign(frame[name]) for name in texts}
+    if codes := {name: code for name, code in codes.items() if code}:
+        counts = [
+            f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
+            for name, code in codes.items()
+        ]
+        option = _override(asked, "na_values", *sorted({*codes.values()}))
+        option = re.sub(r'"(-?[\d.]+(e\+\d+)?)"', r"\1", option)  # numbers need no quotes
+        chosen.notes.append(
+            f"possible codes of missing values: {join_names(counts)}; where they mean that: {option}"
+        )
+    few = [
+        name
+        for name in chosen.names
+        if name in numeric and is_number(frame[name]) and 2 < frame[name].nunique() <= _FEW
+    ]
+    if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
+        values = join_names([f"{name} ({frame[name].nunique()} values)" for name in few])
+        chosen.notes.append(
+            f"integers with few values are taken as numbers: {values}; as categories: "
+            f"{_override(asked, 'categories', few[0])}"
+        )
+
+
+def join_names(texts: Strings) -> str:
+    """The first of some columns, and how many more there are."""
+    more = f", and {len(texts) - NAMED} more columns" if len(texts) > NAMED else ""
+    return f"{', '.join(texts[:NAMED])}{more}"
+
+
+def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+    """The columns that equal a target; notes on those that decide it in another way."""
+    names = [name for name in chosen.names if name not in asked.keep]
+    for target in asked.targets:
+        if is_nested(frame[target]):
+            continue
+        name, how = find_leak(frame, names, target)
+        given_away = f"the column {name!r} reveals the target {target!r}: {how}"
+        if name and len(chosen.names) > 1:
+            hint = f"{_override(asked, 'exclude', name)}; where it is known before the target: "
+            return [DataError(given_away, hint=hint + _override(asked, "keep", name))]
+        chosen.notes += [given_away] if name else []  # nothing else to predict from: it cannot be a slip
+        hints = {} if name else find_hints(frame, names, target)
+        if hints:
+            found = join_names([f"{name!r} ({how})" for name, how in hints.items()])
+            chosen.notes.append(
+                f"the target {target!r} can be read off {found}; where that is known only after the target: "
+                + _override(asked, "exclude", *hints)
+            )
+    return []
+
+
+def _override(asked: ColumnOptions, option: str, *columns: str) -> str:
+    """The columns beside those that are named already: an override replaces the whole list."""
+    return format_override(f"data.source.{option}", [*getattr(asked, option), *columns])

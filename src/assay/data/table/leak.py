@@ -1,0 +1,141 @@
+"""Columns from which a target can be read off. No torch."""
+
+from __future__ import annotations
+
+from math import lgamma
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from assay.data.core.types import Bools, Floats, Frame, Strings, Values
+
+_ROWS = 20
+"""Below this many, one column may follow another by chance."""
+_ROUNDING = 1e-12
+_MOST_CLASSES = 20
+_MOST_ROWS = 5000
+"""That are looked at before all of them are."""
+_BY_CHANCE = -20.0
+"""Logarithm of the probability of what is reported, if the column had nothing to do with the target."""
+_FEWEST = 12
+"""Rows of a class beside a threshold."""
+_VALLEY = 1.25
+"""Of drawn tables this finds 97 % of the thresholds, and 0.4 % of the classes that lie apart."""
+
+
+def find_leak(frame: Frame, features: Strings, target: str) -> tuple[str, str]:
+    """The first feature that equals the target, and how; two empty texts if there is none."""
+    for name in features:
+        both = frame[[name, target]].dropna()
+        if len(both) >= _ROWS and (how := _describe_relation(both[name], both[target])):
+            return name, how
+    return "", ""
+
+
+def _describe_relation(feature: Values, target: Values) -> str:
+    different = target.nunique()
+    if different < 2:
+        return ""
+    if feature.astype(str).equals(target.astype(str)):
+        return "the two columns are equal"
+    if is_numeric_dtype(feature) and is_numeric_dtype(target) and different > 2:
+        numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
+        with np.errstate(all="ignore"):
+            apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
+        return "the target is a linear function of it" if apart < _ROUNDING else ""
+    if 2 * different > len(target) or feature.nunique() != different:
+        return ""
+    pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
+    return f"each of its {different} values stands for one of the target" if len(pairs) == different else ""
+
+
+def find_hints(frame: Frame, features: Strings, target: str) -> dict[str, str]:
+    """Features that decide the target without being equal to it, and how."""
+    frame = frame[frame[target].notna()]
+    sample = frame.iloc[:: max(1, len(frame) // _MOST_ROWS)]
+    hints = dict[str, str]()
+    for name in features:
+        if _describe_hint(sample[name], sample[target]):
+            how = _describe_hint(frame[name], frame[target])
+            hints |= {name: how} if how else {}
+    return hints
+
+
+def _describe_hint(feature: Values, target: Values) -> str:
+    classes = pd.factorize(target)[0]
+    if len(target) < _ROWS or classes.max() < 1:
+        return ""
+    how = _describe_gaps(feature.isna().to_numpy(), classes, target)
+    is_there = feature.notna().to_numpy()
+    values = feature[is_there]
+    classes = classes[is_there]
+    different = len(np.unique(classes))
+    if how or len(values) < _ROWS or not 2 <= different <= _MOST_CLASSES or values.dtype.kind == "M":
+        return how
+    if is_numeric_dtype(values):
+        numbers = values.to_numpy(dtype=np.float64)
+        order = np.argsort(numbers, kind="stable")
+        borders = np.flatnonzero(np.diff(classes[order])) + 1
+        if len(borders) == different - 1:
+            return _describe_threshold(numbers[order], classes[order], borders)
+        if values.nunique() > _MOST_CLASSES:
+            return ""
+    return _describe_groups(pd.factorize(values)[0], classes)
+
+
+def _describe_gaps(missing: Bools, classes: NDArray[np.intp], target: Values) -> str:
+    """Of a column that has no value in the rows of one target value, and in no others, or the reverse."""
+    if not missing.any() or missing.all() or _log_ways(np.bincount(missing)) < -_BY_CHANCE:
+        return ""
+    for rows, what in ((missing, "missing"), (~missing, "present")):
+        alike = np.unique(classes[rows])
+        if len(alike) == 1 and not (classes[~rows] == alike[0]).any():
+            return f"it is {what} exactly where the target is {str(target[rows].iloc[0])!r}"
+    return ""
+
+
+def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:
+    """Of a category each value of which occurs with one class."""
+    counts = pd.crosstab(codes, classes).to_numpy()
+    shares = counts.sum(0) / counts.sum()
+    by_chance = sum(np.log((shares**size).sum()) for size in counts.sum(1) if size > 1)
+    if ((counts > 0).sum(1) > 1).any() or by_chance > _BY_CHANCE:
+        return ""
+    return f"each of its {len(counts):,} values occurs with one class of the target alone"
+
+
+def _describe_threshold(numbers: Floats, classes: NDArray[np.intp], borders: NDArray[np.intp]) -> str:
+    """Of a number that is cut into the classes.
+
+    Classes that lie apart by nature have few rows between them, a valley at the border; one that is drawn
+    through a column has none.
+    """
+    if (numbers[borders] == numbers[borders - 1]).any() or _log_ways(np.bincount(classes)) < -_BY_CHANCE:
+        return ""
+    ends = [0, *borders, len(numbers)]
+    if 2 * sum(_is_valley(numbers, *ends[at : at + 3]) for at in range(len(borders))) > len(borders):
+        return ""
+    middles = ", ".join(f"{(numbers[border - 1] + numbers[border]) / 2:.6g}" for border in borders)
+    return f"the target changes where it passes {middles}"
+
+
+def _is_valley(numbers: Floats, first: int, border: int, end: int) -> bool:
+    """Whether values lie farther apart at a border than on both of its sides; also of too few to tell."""
+    fewest = min(border - first, end - border)
+    if fewest < _FEWEST:
+        return True
+    near = max(_FEWEST // 3, fewest // 6)
+    left = numbers[max(first, border - 3 * near) : border - near + 1]
+    right = numbers[border + near - 1 : min(end, border + 3 * near)]
+    apart = [float(np.diff(part).mean()) for part in (left, numbers[border - near : border + near], right)]
+    return apart[1] > _VALLEY * max(apart[0], apart[2])
+
+
+def _log_ways(sizes: NDArray[np.intp]) -> float:
+    """Logarithm of the number of ways to order rows of so many of each class."""
+    return lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes)

@@ -1,0 +1,415 @@
+"""Columns of a table as one tensor of floats; rows that cannot be encoded are named."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal, Self, final
+
+import msgspec
+import numpy as np
+import pandas as pd
+import torch
+from pandas.api.types import is_datetime64_any_dtype
+
+from assay.config.did_you_mean import did_you_mean
+from assay.data.table import column_kind
+from assay.data.table.amount import TIME, format_amount, is_amount, parse_amounts
+from assay.data.table.column_kind import Part, is_number, is_text
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.core.types import Bools, Floats, Frame, Rows, Strings, Values
+
+
+_MARKED = 10
+"""Training rows that lack a number or a date, from which on that is a feature of its own."""
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """How one column becomes numbers."""
+
+    name: str
+    kind: Literal["number", "date", "category", "text"]
+    fill: float | str | None = None
+    codes: dict[str, int] = field(default_factory=dict)
+    other: int | None = None
+    parts: tuple[Part, ...] = ()
+    start: float = 0.0
+    form: str = column_kind.ISO
+    gaps: bool = True
+    span: tuple[float, float] | None = None
+    marks_gaps: bool = False
+    shift: float = 0.0
+
+    @property
+    def width(self) -> int:
+        """How many numbers it becomes."""
+        if self.kind == "category":
+            return max(self.codes.values(), default=0) + 1
+        return len(self.parts) or 1
+
+    @property
+    def names(self) -> list[str]:
+        """What each of these numbers is called."""
+        if self.kind == "category":
+            texts = {code: text or "missing" for text, code in self.codes.items() if code != self.other}
+            return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
+        whole = f"{self.name} - {self.shift:.12g}" if self.shift else self.name
+        return [f"{self.name}, {part}" for part in self.parts] or [whole]
+
+    @property
+    def fills(self) -> tuple[float, ...]:
+        """What stands for a missing number or date, a value for each of its numbers; NaN: nothing does."""
+        fill = np.array([np.nan if self.fill is None else float(self.fill)])
+        return tuple(column_kind.date_parts(fill, self.parts, self.start)[0].tolist())
+
+    @property
+    def wanted(self) -> str:
+        """What a value of it is, for messages."""
+        if is_amount(self.form):
+            return f"a number such as {format_amount(12.5, self.form)}"
+        if self.kind != "date":
+            return "a number"
+        if self.form == TIME:
+            return "a time of day such as 13:08"
+        examples = {column_kind.ISO: "2024-12-31", "s": "1735603200", "ms": "1735603200000"}
+        return f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
+
+
+def check_trained_columns(columns: Sequence[Column], names: Strings, where: str = "data") -> None:
+    """Refuse a table that lacks a column that a model was trained on, or has it twice."""
+    if missing := [column.name for column in columns if column.name not in names]:
+        named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
+        raise DataError(
+            f"{where}: the table has no {named}, which the model was trained on"
+            f"{did_you_mean(missing[0], names, '; ')}",
+            hint=f"it has: {', '.join(map(str, names))}",
+        )
+    if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
+        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
+
+
+@final
+class TableEncoder:
+    """Numbers as they are, dates in parts, a column for each category; see `assay.data.table.table.Table`.
+
+    Fitted on the training rows. A category that training lacks counts with the rarest ones, or as none of
+    them. What is learned is plain data (`as_plain`), so that it can be kept and applied to new rows.
+    """
+
+    vocab_size = 0
+
+    def __init__(
+        self,
+        impute: bool = False,
+        max_categories: int | None = None,
+        *,
+        forms: Mapping[str, str] | None = None,
+    ) -> None:
+        self._impute = impute
+        self._max_categories = max_categories
+        self._forms = forms or {}
+        self.columns: tuple[Column, ...] = ()
+        self.csv: dict[str, str] = {}
+        self.target_forms: dict[str, str] = {}
+
+    def fit(self, raw: Frame, rows: Rows) -> None:
+        """Learn the categories, and the values to fill in."""
+        training = raw.iloc[rows]
+        columns = []
+        for name in map(str, raw.columns):
+            form = self._forms.get(name, "")
+            column = training[name]
+            if is_amount(form):
+                columns.append(self._learn_number(name, parse_amounts(column, form), form))
+            elif form or is_datetime64_any_dtype(column):
+                columns.append(self._learn_date(name, column))
+            elif is_number(column):
+                columns.append(self._learn_number(name, column))
+            else:
+                columns.append(self._learn_category(name, column))
+        self.columns = tuple(columns)
+
+    def _learn_number(self, name: str, column: Values, form: str = "") -> Column:
+        numbers = _to_floats(column)
+        present = numbers[~np.isnan(numbers)]
+        fill = float(np.median(present)) if len(present) else 0.0
+        return self._scalar(name, "number", numbers, fill, form=form, shift=_find_shift(present))
+
+    def _scalar(self, name: str, kind: Any, numbers: Floats, fill: float, **learned: Any) -> Column:
+        """A column of numbers, or of days since 1970, of which NaN is missing."""
+        present = numbers[~np.isnan(numbers)]
+        gaps = len(numbers) - len(present)
+        span = (float(present.min()), float(present.max())) if len(present) else None
+        return Column(
+            name,
+            kind,
+            fill if self._impute else None,
+            gaps=gaps > 0,
+            span=None if learned["form"] == TIME else span,
+            marks_gaps=self._impute and gaps >= _MARKED,
+            **learned,
+        )
+
+    def _learn_category(self, name: str, column: Values) -> Column:
+        # By their number, and of equally many by their name. That a value is missing may say something, too.
+        texts = category_texts(column)
+        gaps = bool(column.isna().any())
+        texts = texts.reindex(column.index, fill_value="") if gaps and self._impute else texts
+        counts = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+        names = [str(text) for text in counts.index]
+        limit = self._max_categories or len(names)
+        frequent = sorted(names if len(names) <= limit else names[: limit - 1])
+        codes = {text: frequent.index(text) if text in frequent else len(frequent) for text in sorted(names)}
+        other = None if len(frequent) == len(names) else len(frequent)
+        fill = ("" if gaps else next(iter(names), "")) if self._impute else None
+        return Column(name, "category", fill, codes, other, gaps=gaps)
+
+    def _learn_date(self, name: str, column: Values) -> Column:
+        """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
+        form = self._forms.get(name, column_kind.ISO)
+        days = column_kind.days_since_1970(column_kind.parse_dates(column, form))
+        present = np.sort(days[~np.isnan(days)])
+        start = float(present[0]) if len(present) else 0.0
+        parts = column_kind.TIME_PARTS if form == TIME else column_kind.PARTS
+        values = column_kind.date_parts(present, parts, start)
+        varying = [part for i, part in enumerate(parts) if len(np.unique(values[:, i])) > 1]
+        fill = float(present[(len(present) - 1) // 2]) if len(present) else 0.0  # a date that there is
+        return self._scalar(
+            name, "date", days, fill, form=form, start=start, parts=tuple(varying) or parts[-1:]
+        )
+
+    def transform(self, raw: Frame) -> Tensor:
+        """Float32 `[N, F]`: numbers and dates in the table's order, their marks of gaps, then categories."""
+        check_trained_columns(self.columns, [str(name) for name in raw.columns])
+        judged = judge_rows(raw, self.columns)
+        if judged.errors:
+            row, error = min(judged.errors.items())
+            fill = ", or fill gaps with data.source.missing=impute" if "has no value" in error else ""
+            raise DataError(
+                f"data: row {raw.index[row]} (rows count from 0): {error}",
+                hint=f"clean the column, or train without it{fill}",
+            )
+        return self.encode(judged.frame)
+
+    def encode(self, judged: Frame) -> Tensor:
+        """As `transform`, of rows that `judge_rows` has taken."""
+        numbers, marked, categories = self._in_order()
+        encoded = [_encode(judged[column.name], column) for column in numbers]
+        present = judged.replace([np.inf, -np.inf], np.nan)
+        encoded += [present[column.name].isna().to_numpy() for column in marked]
+        encoded += [_encode(judged[column.name], column) for column in categories]
+        values = np.column_stack(encoded)
+        with np.errstate(over="ignore"):
+            return torch.from_numpy(np.ascontiguousarray(values.astype(np.float32)))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What each of the F inputs is called: its column, and of which category or part it is."""
+        numbers, marked, categories = self._in_order()
+        marks = [f"{column.name} is missing" for column in marked]
+        first = [name for column in numbers for name in column.names]
+        return [*first, *marks, *(name for column in categories for name in column.names)]
+
+    def _in_order(self) -> tuple[list[Column], list[Column], list[Column]]:
+        """Numbers and dates, those of them whose gaps have a feature of their own, and categories."""
+        numbers = [column for column in self.columns if column.kind != "category"]
+        marked = [column for column in numbers if column.marks_gaps]
+        return numbers, marked, [column for column in self.columns if column.kind == "category"]
+
+    def unknown(self, raw: Frame) -> list[str]:
+        """A sentence on rows that differ from the training rows."""
+        return describe_unusual(judge_rows(raw, self.columns).warnings, raw.index)
+
+    def as_plain(self) -> dict[str, Any]:
+        """What was learned, as containers of text and numbers."""
+        columns = [asdict(column) for column in self.columns]
+        return {"columns": columns, "csv": self.csv, "target_forms": self.target_forms}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """A fitted encoder."""
+        encoder = cls()
+        encoder.columns = msgspec.convert(plain["columns"], tuple[Column, ...])
+        encoder.csv = msgspec.convert(plain["csv"], dict[str, str])
+        encoder.target_forms = msgspec.convert(plain["target_forms"], dict[str, str])
+        return encoder
+
+
+_PRECISE = 1e-4
+"""Of a deviation, which rounding to 32 bits may cost at most."""
+
+
+def _find_shift(values: Floats) -> float:
+    """What is subtracted before numbers become 32 bits, which of 1.7e9 and more keep no units."""
+    if not len(values):
+        return 0.0
+    lost = np.abs(values).max() * np.finfo(np.float32).eps / 2
+    deviation = values.std()
+    return float(f"{np.median(values):.12g}") if deviation and lost > _PRECISE * deviation else 0.0
+
+
+def _to_floats(column: Values) -> Floats:
+    """Float64, NaN where a value is missing or infinite."""
+    values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isinf(values), np.nan, values)
+
+
+def category_texts(column: Values) -> Values:
+    """Categories as text; 1.0 is 1."""
+    if is_text(column):
+        return column.dropna().astype(object)
+    return column.dropna().map(column_kind.as_text)
+
+
+def _distinct_texts(column: Values) -> tuple[NDArray[np.intp], list[str]]:
+    """Each row's place among the categories that occur, -1 where it has none, and these as text."""
+    places, texts = pd.factorize(column if is_text(column) else category_texts(column).reindex(column.index))
+    return places, [str(text) for text in texts]
+
+
+def _encode(values: Values, learned: Column) -> NDArray[Any]:
+    if learned.kind == "category":
+        places, texts = _distinct_texts(values)
+        unknown = -1 if learned.other is None else learned.other
+        # The last one is for those that are missing, whose place is -1.
+        codes = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
+        hot: Bools = codes[places][:, None] == np.arange(learned.width)
+        return hot.astype(np.float32)
+    if learned.kind == "date":
+        days = column_kind.days_since_1970(values)
+        numbers = column_kind.date_parts(days, learned.parts, learned.start)
+    else:
+        numbers = _to_floats(values)[:, None]
+    missing = np.isnan(numbers[:, 0])
+    if missing.any():
+        numbers[missing] = learned.fills
+    return numbers - learned.shift
+
+
+_LARGEST = float(np.finfo(np.float32).max)
+TRUTH_VALUES = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
+_SHOWN = 40
+
+
+@final
+@dataclass(frozen=True)
+class JudgedRows:
+    """A table with errors and warnings per row."""
+
+    frame: Frame
+    errors: dict[int, str] = field(default_factory=dict)
+    warnings: dict[int, str] = field(default_factory=dict)
+
+
+def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -> JudgedRows:
+    """Find the rows that an encoder refuses, and those that differ from training."""
+    judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
+    for learned in columns:
+        values = column = frame[learned.name].reset_index(drop=True)
+        missing = column.isna().to_numpy()
+        if learned.kind == "text":
+            missing = blank_texts(column)
+            foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
+            sentence = "is {}, which is not all text in UTF-8 (--encoding names another)"
+            _note(judged.warnings, foreign, column, sentence)
+        elif learned.kind == "category":
+            _judge_categories(judged, learned, column)
+        else:
+            values, missing = _judge_values(judged, learned, column, decimal)
+        if learned.fill is None:
+            sentence = "text" if learned.kind == "text" else "value"
+            _note(judged.errors, missing, column, f"has no {sentence}")
+        elif not learned.gaps:
+            filled = "has no value, unlike each training row; it is filled in"
+            _note(judged.warnings, missing, column, filled)
+        judged.frame[learned.name] = values
+    return judged
+
+
+def _judge_values(judged: JudgedRows, learned: Column, column: Values, decimal: str) -> tuple[Values, Bools]:
+    """Numbers or dates, and where they are missing."""
+    of_date = learned.kind == "date"
+    values: Values
+    if of_date:
+        values = column_kind.parse_dates(column, learned.form)
+    elif is_amount(learned.form):
+        values = parse_amounts(column, learned.form)
+    else:
+        values = _numbers(column, decimal)
+    bad = (column.notna() & values.isna()).to_numpy()
+    _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
+    missing = values.isna().to_numpy() & ~bad
+    numbers = column_kind.days_since_1970(values) if of_date else values.to_numpy()
+    large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
+    _note(judged.errors, large, column, "is {}, which is too large")
+    missing = missing | (np.isinf(numbers) & ~large)
+    # Outside of those of training by more than these differ.
+    low, high = learned.span or (-np.inf, np.inf)
+    far = (numbers < 2 * low - high) | (numbers > 2 * high - low)
+    ends = [str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in learned.span or ()]
+    sentence = f"is {{}}, far outside the training range, {' to '.join(ends)}"
+    _note(judged.warnings, far & np.isfinite(numbers) & ~large, column, sentence)
+    return values, missing
+
+
+def _judge_categories(judged: JudgedRows, learned: Column, column: Values) -> None:
+    places, distinct = _distinct_texts(column)
+    unknown = np.array([*(text not in learned.codes for text in distinct), False])[places]
+    if not unknown.any():
+        return
+    texts = category_texts(column).reindex(column.index, fill_value="")
+    foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
+    _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8 (--encoding names another)")
+    counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"
+    odd = unknown & ~foreign
+    known = {text.strip().casefold(): text for text in learned.codes}
+    alike = texts.str.strip().str.casefold().map(known).fillna("").to_numpy()
+    for text in np.unique(alike[odd]):  # empty for what is like none
+        known_as = f" (it has {str(text)!r})" if text else ""
+        sentence = f"is {{}}, which no training row has{known_as}: it counts {counts}"
+        _note(judged.warnings, odd & (alike == text), column, sentence)
+
+
+def describe_unusual(odd: Mapping[int, str], rows: Sequence[Any] | pd.Index[Any]) -> list[str]:
+    """A sentence on rows that are unlike those of training, by their position."""
+    if not odd:
+        return []
+    position, why = min(odd.items())
+    some = f"{len(odd):,} of {len(rows):,} rows are unlike the training rows"
+    return [f"{some}, first row {rows[position]} (rows count from 0): {why}"]
+
+
+def blank_texts(texts: Values) -> Bools:
+    """Which texts are missing, or are nothing but white space."""
+    blank: Bools = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
+    return blank
+
+
+def _note(noted: dict[int, str], wrong: Bools, column: Values, sentence: str) -> None:
+    for row in np.flatnonzero(wrong):
+        message = f"{column.name!r} {sentence.replace('{}', repr(str(column.iloc[row])[:_SHOWN]), 1)}"
+        noted[int(row)] = f"{noted[int(row)]}; {message}" if int(row) in noted else message
+
+
+def _numbers(column: Values, decimal: str) -> Values:
+    """Float64; NaN for what is no number."""
+    if is_number(column):
+        return column.astype(np.float64)
+    points = column.map(lambda value: use_decimal_point(str(value).strip(), decimal), na_action="ignore")
+    values = pd.to_numeric(points, errors="coerce").astype(np.float64)
+    # A column of yes and no in which another text stands, too.
+    return points.map(TRUTH_VALUES).astype(np.float64) if values.isna().all() else values
+
+
+def use_decimal_point(text: str, decimal: str) -> str:
+    """A number as pandas reads it; 1.234 is none where the decimal point is a comma."""
+    return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")

@@ -1,0 +1,749 @@
+"""Reading a table from a file, whole or in chunks: dialect, dtypes, missing values. Imports no torch."""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+import re
+import warnings
+import zlib
+from collections import Counter
+from contextlib import contextmanager, suppress
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import infer_dtype, pandas_dtype
+from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
+
+from assay.config.did_you_mean import did_you_mean
+from assay.data.core.source_files import TABLE_FILE, SourcePath, check_path
+from assay.data.table.column_kind import (
+    is_category,
+    is_nested,
+    is_number,
+    is_text,
+    join_names,
+    kind_of,
+    parse_targets,
+    task_of_columns,
+)
+from assay.data.table.table_encoder import (
+    TRUTH_VALUES,
+    category_texts,
+    check_trained_columns,
+    use_decimal_point,
+)
+from assay.errors import AssayError, DataError
+from assay.quoting import format_override, pluralize, reads_as_number
+from assay.targets.objects import is_placeholder, take_from
+from assay.task.reconstruction import Reconstruction
+from assay.task.task_of import TASKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from assay.data.core.types import Frame, Options, Size, Strings, Values
+    from assay.data.table.table_encoder import Column
+
+    class ColumnEncoder(Protocol):
+        """Of a table or of texts."""
+
+        columns: tuple[Column, ...]
+
+
+AUTO: Final = "auto"
+_ARROW = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather"}
+SEPARATORS = ";\t|,"
+"""The comma comes last: texts hold it more often than the others."""
+PLAIN = {"separator": ",", "decimal": "."}
+FILE_OPTIONS: dict[str, Any] = {
+    **dict.fromkeys(PLAIN, AUTO),
+    "encoding": "utf-8",
+    "na_values": AUTO,
+    "sheet": None,
+    "header": AUTO,
+    "skip_rows": 0,
+}
+"""How files are read, where a source does not say otherwise."""
+WORDS = frozenset(
+    (
+        *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+        *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    )
+)
+"""What pandas takes for a missing value, beside an empty cell."""
+_LINES = 1000
+_MOST = 0.8
+"""Of a column of numbers; the others may stand for a missing value."""
+_COMMA_NUMBER = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+_INTEGRAL = re.compile(r"^([-+]?\d+)\.0$")
+_LARGE = 2**53
+"""From here on floats are not each integer."""
+_CODE = r"\s*0\d+\s*$"
+_FAILURES = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
+csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
+
+
+def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
+    """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
+    separator = options["separator"]
+    spaced = separator == r"\s+"
+    with get_handle(path, "r", encoding=options["encoding"], errors="replace", compression="infer") as opened:
+        lines: Iterable[str] = islice(opened.handle, options["skip_rows"], None)
+        if spaced:
+            separator = " "
+            lines = (line.replace("\t", " ").strip(" \r\n") for line in lines)
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
+        for fields in reader:
+            if len(fields) > 1 or "".join(fields).strip():
+                yield options["skip_rows"] + reader.line_num, len(fields)
+
+
+def resolve_options(path: str | Path, options: Options) -> dict[str, Any]:
+    r"""How to read a file: `options`, with what was found in place of `auto`."""
+    resolved = dict(options)
+    if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
+        encoding = resolved.get("encoding", "utf-8")
+        with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
+            start = resolved.get("skip_rows", 0)
+            lines = [line for line in islice(opened.handle, start, start + _LINES) if line.strip(" \r\n")]
+        if resolved["separator"] == AUTO:
+            resolved["separator"] = _find_separator(lines)
+        if resolved["decimal"] == AUTO:
+            resolved["decimal"] = _find_decimal(lines, resolved["separator"])
+    return {**resolved, **{key: default for key, default in PLAIN.items() if resolved.get(key) == AUTO}}
+
+
+def is_csv(path: str | Path) -> bool:
+    """Whether a file is read as CSV, by its name.
+
+    >>> is_csv("a.csv.gz"), is_csv("a.tsv"), is_csv("a.parquet")
+    (True, True, False)
+    """
+    suffixes = (".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson")
+    return not is_placeholder(path) and not str(path).lower().endswith(suffixes)
+
+
+def is_json_lines(path: str | Path) -> bool:
+    """Whether each line of a file is a JSON object, by its name."""
+    return str(path).lower().endswith((".jsonl", ".ndjson"))
+
+
+def _rows(lines: Strings, separator: str) -> list[list[str]]:
+    if separator == r"\s+":
+        return [line.split() for line in lines]
+    rows = list(csv.reader(lines, delimiter=separator))
+    return rows[:-1] if len(lines) == _LINES and len(rows) > 1 else rows  # the last may be cut off
+
+
+def _find_separator(lines: Strings) -> str:
+    shares: dict[str, float] = {}
+    below_title: dict[str, float] = {}
+    for separator in SEPARATORS:
+        widths = [*map(len, _rows(lines, separator))] or [0]
+        usual, number = Counter(widths).most_common(1)[0]
+        if widths[0] > 1:
+            shares[separator] = widths.count(widths[0]) / len(widths)
+        elif usual > 1 and number >= _MOST * len(widths):
+            below_title[separator] = number / len(widths)
+    shares = shares or below_title
+    return max(shares, key=shares.__getitem__, default=",")
+
+
+def _find_decimal(lines: Strings, separator: str) -> str:
+    if separator == ",":
+        return "."
+    for column in zip_longest(*_rows(lines, separator)[1:], fillvalue=""):
+        texts = [text.strip() for text in column if text.strip()]
+        commas = [text for text in texts if "," in text]
+        numbers = sum(_COMMA_NUMBER.fullmatch(text) is not None for text in texts)
+        if commas and not all(map(_THOUSANDS.fullmatch, commas)) and numbers >= _MOST * len(texts):
+            return ","
+    return "."
+
+
+def _json_records(path: Path, errors: str) -> Iterator[dict[str, Any]]:
+    """Each line's object; blank lines are skipped."""
+    with path.open(encoding="utf-8-sig", errors=errors) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"line {number} is not JSON: {error}") from error
+            if not isinstance(record, dict):
+                raise ValueError(f"line {number} is a {type(record).__name__}, not an object")
+            yield {str(name): value for name, value in record.items()}
+
+
+def _text_records(path: Path, column: str, encoding: str) -> Iterator[dict[str, Any]]:
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+    with path.open(encoding=encoding, errors="replace") as file:
+        yield from ({column: line.rstrip("\n")} for line in file)
+
+
+def read_table(
+    path: str,
+    option: str = "path",
+    *,
+    columns: Strings | None = None,
+    texts: Strings = (),
+    notes: list[str] | None = None,
+    **options: Any,
+) -> Frame:
+    """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`.
+
+    Equal values have equal dtypes, whatever the file, see `settle`. Sentences on words that may stand for a
+    missing value are added to `notes`.
+    """
+    key = f"data.source.{option}={path}"
+    check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
+    options = {**FILE_OPTIONS, **options}
+    if (na_values := options["na_values"]) != AUTO:
+        several = [na_values] if isinstance(na_values, str | int | float) else na_values
+        options["na_values"] = list(map(str, several))
+    with _explain_errors(key, options["encoding"]):
+        if (held := take_from(path)) is not None:
+            frame = held.copy(deep=False)
+        else:
+            options = resolve_options(path, options)
+            frame = (_read_csv if is_csv(path) else _read_whole)(path, key, options, columns, texts)
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    frame.columns = frame.columns.map(str)
+    _check_unique(frame.columns, key)
+    if frame.empty and not frame.columns.empty:
+        raise DataError(f"{key} has no rows", hint="give a table with samples")
+    if columns is not None:
+        frame = frame[[name for name in frame if name in columns]]
+    decimal = options["decimal"] if is_csv(path) else None
+    raw = frame.reset_index(drop=True)
+    frame = settle(raw, options["na_values"])
+    if columns is None and held is None:
+        _check_header(path, frame, key, options)
+    words, is_marked = _find_words(raw, frame, decimal, texts)
+    if words and columns is not None:  # what a word means is told by the other columns as well
+        return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
+    sentences = _take_words(frame, words, is_marked, options["na_values"])
+    integers = frame.select_dtypes("integer")
+    rounded = [str(name) for name in integers if (integers[name] >= 10**15).any()]
+    if rounded and str(path).lower().endswith(".xlsx"):
+        sentences.append(
+            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
+        )
+    if notes is not None:
+        notes += [f"{path}: {sentence}" for sentence in sentences]
+    return frame
+
+
+def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
+    """Bring columns to the dtypes that follow from their values, without typed `na_values` and empty texts.
+
+    Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
+    Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
+    """
+    texts = [] if na_values is None else ["", *(() if na_values == AUTO else na_values)]
+    numbers = [float(text) for text in texts if reads_as_number(text)]
+    columns: dict[Any, Values] = {}
+    for name, raw in frame.items():
+        column = raw if raw.dtype == object else _settle(raw)
+        absent = numbers if is_number(column) else [*texts, *numbers]
+        if absent and not is_nested(column) and (missing := column.isin(absent)).any():
+            column = column.mask(missing)
+        columns[name] = _settle(column) if raw.dtype == object else column
+    return pd.DataFrame(columns, index=frame.index, copy=False)
+
+
+def _settle(column: Values) -> Values:
+    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        column = pd.Series(np.asarray(column), column.index, name=column.name)
+    elif isinstance(dtype, pd.ArrowDtype) or (not isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
+        plain = _from_arrow(pa.chunked_array([pa.array(column.array)]))
+        column = pd.Series(plain.array, column.index, name=column.name)
+    if is_category(column):
+        categories = _settle(column.cat.categories.to_series())
+        if categories.dtype.kind in "mM":
+            return column.astype(categories.dtype)
+        renamed = column.cat.rename_categories(category_texts(categories).astype(str).tolist())
+        return renamed if is_number(categories) else _as_texts(renamed)
+    if is_text(column):
+        return _as_texts(column)
+    return _settle_objects(column) if column.dtype == object else column
+
+
+def _settle_objects(column: Values) -> Values:
+    values = column.dropna()
+    kind = infer_dtype(values)
+    if kind in ("empty", "floating", "mixed-integer-float", "decimal"):
+        return column.astype(np.float64)
+    if kind == "integer":
+        for dtype in ("Int64", "UInt64"):
+            with suppress(OverflowError, TypeError, ValueError):
+                return _settle(values.astype(dtype).reindex(column.index))
+    elif kind == "boolean":
+        return _settle(values.astype("boolean").reindex(column.index))
+    elif kind in ("datetime", "datetime64", "date", "timedelta", "timedelta64"):
+        convert: Any = pd.to_timedelta if "delta" in kind else pd.to_datetime
+        with suppress(ValueError):  # of zones that differ
+            return column.where(column.notna(), None).pipe(convert)
+    elif kind not in ("string", "time") and (not kind.startswith("mixed") or is_nested(values)):
+        return column
+    return _as_texts(category_texts(values).reindex(column.index))
+
+
+def _as_texts(column: Values) -> Values:
+    return column.dropna().astype(str).reindex(column.index) if column.isna().any() else column.astype(str)
+
+
+def from_arrow(table: Any, plain: Strings = ()) -> Frame:
+    """A table of pyarrow's, to be settled; what pandas kept as a category is one, except `plain` columns."""
+    about = json.loads((table.schema.metadata or {}).get(b"pandas", "{}"))
+    kinds = {str(entry["name"]): entry["pandas_type"] for entry in about.get("columns", ())}
+    index = [name for name in about.get("index_columns", ()) if name in table.column_names]
+    columns = {}
+    for name in dict.fromkeys([*index, *table.column_names]):
+        if name not in index or not name.startswith("__index_level_"):
+            column = _from_arrow(table.column(name))
+            is_coded = kinds.get(name) == "categorical" and name not in plain
+            columns[name] = column.astype("category") if is_coded else column
+    return pd.DataFrame(columns, index=range(table.num_rows))
+
+
+def _from_arrow(column: Any) -> Values:
+    """A column of pyarrow's, in which integers stay exact beside gaps."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        whole = pa.int64() if kind.scale <= 0 and kind.precision <= 18 else pa.float64()
+        return _from_arrow(column.cast(whole))
+    if column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        name = {"bool": "boolean"}.get(str(kind), str(kind).replace("u", "U").replace("int", "Int"))
+        nullable: Values = column.to_pandas(types_mapper=lambda _: pandas_dtype(name))
+        return nullable
+    settled: Values = column.to_pandas(date_as_object=False)
+    return settled
+
+
+def parse_texts(texts: Values, decimal: str) -> Values:
+    """Numbers, or yes and no, where a CSV file of these texts alone holds such; else the texts."""
+    present = texts.dropna()
+    if present.empty or present.str.match(_CODE).any():
+        return texts
+    if present.isin(list(TRUTH_VALUES)).all():
+        return _settle(texts.map(TRUTH_VALUES).astype("boolean"))
+    points = texts.map(lambda text: use_decimal_point(text, decimal), na_action="ignore")
+    with suppress(ValueError):
+        return _settle(pd.to_numeric(points, dtype_backend="numpy_nullable"))
+    return texts
+
+
+def _find_words(
+    raw: Frame, frame: Frame, decimal: str | None, texts: Strings
+) -> tuple[dict[str, Values], set[str]]:
+    """The words for missing values in each column, and the columns that hold numbers or dates beside them.
+
+    Of these columns the words are removed from `frame`.
+    """
+    words: dict[str, Values] = {}
+    numeric = set[str]()
+    for name, column in frame.items():
+        if not is_text(column) or not (found := column.isin(WORDS)).any():
+            continue
+        words[str(name)] = column[found]
+        rest = parsed = column.mask(found)
+        if decimal is not None:
+            parsed = parse_texts(rest, decimal)
+        elif raw[name].dtype == object:  # of an Excel or JSON file, or of Python: numbers beside words
+            parsed = _settle_objects(raw[name].mask(rest.isna()))
+        if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
+            numeric.add(str(name))
+            frame[name] = rest if name in texts else parsed
+    return words, numeric
+
+
+def _take_words(
+    frame: Frame,
+    words: Mapping[str, Values],
+    numeric: set[str],
+    na_values: str | Strings,
+) -> list[str]:
+    """Remove words from columns of text where those of numbers have them as well; sentences on all of them.
+
+    A program writes one word for what is missing, in all columns. In columns of text alone it may be a value:
+    the code of Namibia, or None for no disorder.
+    """
+    marks = {word for name in numeric for word in words[name]} if na_values == AUTO else set[str]()
+    removed = list[str]()
+    values = list[str]()
+    possible = [] if na_values == AUTO else list(na_values)
+    keep = ""
+    for name, found in words.items():
+        for word, number in found.value_counts().items():
+            is_missing = name in numeric or word in marks
+            (removed if is_missing else values).append(f"{name} ({word!r}, {pluralize(number, 'row')})")
+            possible += [] if is_missing else [str(word)]
+        if name not in numeric and found.isin(marks).any():
+            frame[name] = frame[name].mask(frame[name].isin(marks))
+            keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
+    sentences = [f"read as missing: {join_names(removed)}{keep}"] if removed else []
+    if values:
+        hint = format_override("data.source.na_values", [*dict.fromkeys(possible)])
+        sentences.append(
+            f"read as a value, not as missing: {join_names(values)}; if it means missing: {hint}"
+        )
+    return sentences
+
+
+def prepare_rows(frame: Frame, columns: Sequence[Column], na_values: str | Strings) -> Frame:
+    """Rows for an encoder that has learned: dtypes, words and categories as those of its training rows."""
+    frame = settle(frame[[column.name for column in columns]], na_values)
+    for learned in columns:
+        column = frame[learned.name]
+        if is_nested(column) or is_category(column):
+            column = _as_texts(column)
+        elif is_text(column) and learned.kind != "text":
+            column = column.mask(column.isin(WORDS.difference(learned.codes)))
+            if any(text.isdigit() for text in learned.codes):
+                column = as_integers(column)
+        frame[learned.name] = column
+    return frame
+
+
+def as_integers(texts: Values) -> Values:
+    """Categories as text, 1.0 as 1: pandas writes integers as floats where one is missing."""
+    return texts.str.replace(_INTEGRAL, r"\1", regex=True)
+
+
+@contextmanager
+def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        option = "data.source.encoding=" if key.startswith("data.") else "--encoding "
+        raise DataError(
+            f"{key} is not text in {encoding}: {error.reason}",
+            hint=f"save it as UTF-8, or {option}cp1252 (of Windows), or {option}utf-16",
+        ) from error
+    except (*_FAILURES, ImportError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        missing = re.search(r"Import (\w+)", reason) if isinstance(error, ImportError) else None
+        hint = f"pip install {missing[1]}, or save it as CSV" if missing else "repair or convert it"
+        raise DataError(f"{key} cannot be read: {reason}", hint=hint) from error
+
+
+def _read_whole(
+    path: str | Path,
+    key: str,
+    options: Options,
+    columns: Strings | None = None,
+    _: Strings = (),
+) -> Frame:
+    """Read a file that is not a CSV."""
+    name = str(path).lower()
+    if name.endswith(".xlsx"):
+        return _read_excel(path, key, options)
+    if is_json_lines(name):
+        return pd.DataFrame(list(_json_records(Path(path), errors="strict")), dtype=object)
+    data = _open_arrow(path)
+    names = None if columns is None else [name for name in data.schema.names if name in columns]
+    return from_arrow(data.to_table(columns=names))
+
+
+def _open_arrow(path: str | Path) -> Any:
+    """A Parquet or Feather file."""
+    import pyarrow.dataset as ds  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    try:
+        return ds.dataset(str(path), format=_ARROW[Path(path).suffix.lower()])
+    except (ValueError, OSError) as error:  # which names the file several times
+        raise ValueError(str(error).rpartition("': ")[2]) from error
+
+
+def _read_csv(path: str, key: str, options: Options, columns: Strings | None, texts: Strings) -> Frame:
+    used = None if columns is None else lambda name: str(name) in columns
+    forms = {**_csv_options(path, key, options, texts), "usecols": used}
+    with _explain_widths(path, key, options):
+        frame: Frame = pd.read_csv(path, **forms)
+    _read_integers(frame, path, forms)
+    if columns is None and len(frame) and frame.iloc[:, -1].isna().any():  # so pandas reads missing fields
+        _check_widths(path, key, options)
+    return frame
+
+
+def _read_integers(frame: Frame, path: str, forms: Options) -> None:
+    """Codes such as 01234, and large integers beside a gap, as they are written."""
+    rounded = []
+    integers = []
+    for name, column in frame.items():
+        kind = column.dtype.kind
+        # pandas reads large integers beside a gap as floats, or as texts beside empty ones.
+        if kind == "f" and column.hasnans and (column.dropna() % 1 == 0).all():
+            integers.append(name)
+            rounded += [name] if column.abs().max() >= _LARGE else []
+        elif kind in "iu":
+            integers.append(name)
+        elif is_text(column) and (column == "").any():
+            rounded.append(name)
+    names = [*rounded, *integers] if integers and _has_leading_zeros(path, forms["sep"]) else rounded
+    if not names:
+        return
+    texts = pd.read_csv(path, **{**forms, "usecols": names, "dtype": str})
+    for name in dict.fromkeys(names):
+        digits = texts[name].str.strip()
+        if digits.str.match(_CODE).any():
+            frame[name] = digits
+        elif name in rounded and digits.dropna().str.fullmatch(r"[-+]?\d+").all():
+            frame[name] = _settle_objects(digits.dropna().map(int).astype(object).reindex(frame.index))
+
+
+def _has_leading_zeros(path: str, separator: str) -> bool:
+    """Whether a field may begin with 0 and another digit."""
+    # Searched in bytes with numpy: a regular expression takes as long as pandas does to read the file.
+    before = np.frombuffer(f'\n" \t{separator[0]}'.encode("latin-1", "replace"), np.uint8)
+    last = b""
+    with get_handle(path, "rb", is_text=False, compression="infer") as opened:
+        while data := opened.handle.read(1 << 20):
+            data = last + data.replace(b"\0", b"")  # of UTF-16
+            codes = np.frombuffer(data, np.uint8)
+            zeros = np.flatnonzero(codes[1:-1] == ord("0"))
+            is_digit = codes[zeros + 2] - ord("0") < 10
+            if np.isin(codes[zeros[is_digit]], before).any():
+                return True
+            last = data[-2:]
+    return False
+
+
+def _csv_options(path: str | Path, key: str, options: Options, texts: Strings) -> Any:
+    na_values = [] if options["na_values"] == AUTO else options["na_values"]
+    dialect = {
+        "sep": options["separator"],
+        "encoding": options["encoding"],
+        "skiprows": options["skip_rows"],
+        "engine": "c",
+        "keep_default_na": False,  # its words may be values, see `_take_words`
+    }
+    first = pd.read_csv(path, encoding_errors="replace", header=None, nrows=1, dtype=str, **dialect)
+    named: dict[str, Any] = {}
+    if options["header"] is False:
+        named = {"header": None, "names": [f"c{index}" for index in first]}
+    else:
+        _check_unique(first.iloc[0], key, options)
+    return {
+        **dialect,
+        "decimal": options["decimal"],
+        "na_values": ["", *na_values],
+        "dtype": dict.fromkeys(texts, str),
+        "index_col": False,  # else a separator at the end of the rows shifts all columns by one
+        "low_memory": False,  # else a column's type may differ from block to block
+        **named,
+    }
+
+
+@contextmanager
+def _explain_widths(path: str | Path, key: str, options: Options) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+            yield
+    except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
+        _check_widths(path, key, options)
+        raise ValueError(str(error)) from error
+
+
+def _read_excel(path: str | Path, key: str, options: Options) -> Frame:
+    sheet = options["sheet"]
+    with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
+        warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
+        names = [str(name) for name in book.sheet_names]
+        if sheet is None and len(names) > 1:
+            raise DataError(
+                f"{key} has {len(names)} sheets: {', '.join(names[:10])}",
+                hint=format_override("data.source.sheet", names[0]),
+            )
+        cells: Any = {"dtype": object, "keep_default_na": False, "na_values": [""]}
+        rows: Any = {"header": None if options["header"] is False else 0, "skiprows": options["skip_rows"]}
+        try:
+            frame: Frame = pd.read_excel(book, sheet_name=sheet or names[0], **cells, **rows)
+        except (KeyError, TypeError, SyntaxError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        return frame if options["header"] is not False else frame.add_prefix("c")
+
+
+_NO_HEADER = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
+
+
+def _check_unique(names: Any, key: str, options: Options | None = None) -> None:
+    twice = [name for name in pd.Index(names)[pd.Index(names).duplicated()] if name]
+    if twice:
+        hint = "rename one of them" if options is None else f"rename one of them; {_NO_HEADER}"
+        raise DataError(f"{key} has two columns called {twice[0]!r}", hint=hint)
+
+
+def _check_header(path: str | Path, frame: Frame, key: str, options: Options) -> None:
+    """Refuse a first row that is a title, or values."""
+    names = list(map(str, frame.columns))
+    if options["header"] != AUTO or not (is_csv(path) or str(path).lower().endswith(".xlsx")):
+        return
+    blank = sum(name.startswith("Unnamed: ") for name in names[1:])
+    full = np.flatnonzero(frame.notna().all(axis=1))
+    if 2 * blank > len(names) - 1 and len(full):
+        line = full[0] + 1 + options["skip_rows"]
+        if is_csv(path):
+            line = next(islice(_count_fields(path, options), int(full[0]) + 1, None))[0] - 1
+        raise DataError(
+            f"{key}: the header names {len(names) - blank} of {len(names)} columns, such as {names[0]!r}: "
+            "it may be a title",
+            hint=f"data.source.skip_rows={line} if line {line + 1} is the header, or data.source.header=true",
+        )
+    same = [name for name in names if not is_number(frame[name]) and (frame[name] == name).any()]
+    numbers = [float(name) for name in names if reads_as_number(name)]
+    steps = set(np.diff(numbers))
+    are_names = len(steps) == 1 and (steps == {1} or len(numbers) > 2)  # as pandas calls columns, or of years
+    inside = [
+        name
+        for name in names
+        if not are_names
+        and reads_as_number(name)
+        and is_number(frame[name])
+        and frame[name].min() <= float(name) <= frame[name].max()
+    ]
+    if 2 * len({*same, *inside}) > len(names) > 1:
+        example = ", ".join(names[:5])
+        raise DataError(
+            f"{key}: the first row ({example}{', …' * (len(names) > 5)}) looks like values, not a header",
+            hint=f"{_NO_HEADER}; data.source.header=true if these are their names",
+        )
+
+
+def _check_widths(path: str | Path, key: str, options: Options) -> None:
+    """Refuse rows that have more or fewer fields than the header."""
+    (_, width), *rows = _count_fields(path, options)
+    wrong = [(row, line, fields) for row, (line, fields) in enumerate(rows) if fields != width]
+    if wrong:
+        row, line, fields = wrong[0]
+        usual = Counter(count for _, count in rows).most_common(1)[0][0]
+        hint = "repair them, or leave them out; perhaps a quote is not closed"
+        if all(count == width + 1 for _, count in rows):
+            hint = "remove the separator at the end of the rows, or set data.source.separator"
+        elif usual > max(width, 1) and 2 * width <= usual:
+            start = next(end for end, count in rows if count == usual)
+            hint = f"data.source.skip_rows={start - 1} if lines above line {start}, the header, are a title"
+        raise DataError(
+            f"{key}: the header has {pluralize(width, 'field')}, and "
+            f"{len(wrong):,} of {len(rows):,} rows have "
+            f"more or fewer: first row {row} (line {line}; rows count from 0) with {fields}",
+            hint=hint,
+        )
+
+
+def find_options(path: Path, options: Options) -> dict[str, Any]:
+    """How a table is read, with what was found in place of `auto`."""
+    with _explain_errors(str(path), options.get("encoding", "utf-8")):
+        return resolve_options(path, options)
+
+
+def table_chunks(
+    path: Path, encoder: ColumnEncoder, size: int, keep: Strings = (), **options: Any
+) -> Iterator[Frame]:
+    """Read a table that has what an encoder needs and columns to `keep`; the index numbers the rows."""
+    start = 0
+    with _explain_errors(str(path)):
+        for raw in _read_frames(path, encoder, size, keep, {**FILE_OPTIONS, **PLAIN, **options}):
+            frame = raw.set_axis(raw.columns.map(str), axis=1)
+            check_trained_columns(encoder.columns, list(frame.columns), str(path))
+            if missing := [name for name in keep if name not in frame]:
+                similar = did_you_mean(missing[0], list(frame.columns), "; ")
+                raise DataError(f"{path} has no column {missing[0]!r} to keep{similar}")
+            yield settle(frame.set_axis(pd.RangeIndex(start, start + len(frame)), axis=0))
+            start += len(frame)
+
+
+def _read_frames(
+    path: Path, encoder: ColumnEncoder, size: int, keep: Strings, options: Options
+) -> Iterator[Frame]:
+    needed = [column.name for column in encoder.columns]
+    is_texts = path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
+    if is_texts or is_json_lines(path):
+        records = _json_records(path, "replace")
+        if is_texts:
+            records = _text_records(path, needed[0], options["encoding"])
+        names: Any = None
+        while chunk := list(islice(records, size)):
+            frame = pd.DataFrame(chunk, columns=names, dtype=object)
+            names = frame.columns
+            yield frame
+    elif is_csv(path):
+        yield from _read_csv_frames(
+            path, [*text_columns(encoder), *set(keep).difference(needed)], size, options
+        )
+    elif path.suffix.lower() in _ARROW:
+        import pyarrow as pa
+
+        for batch in _open_arrow(path).to_batches(batch_size=size):
+            yield from_arrow(pa.Table.from_batches([batch]))
+    else:
+        whole = _read_whole(path, str(path), options)
+        yield from (whole.iloc[row : row + size] for row in range(0, len(whole), size))
+
+
+def text_columns(encoder: ColumnEncoder) -> list[str]:
+    """Columns of a CSV file to be read as text.
+
+    One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
+    """
+    return [
+        column.name
+        for column in encoder.columns
+        if column.kind == "text" or (column.kind == "category" and not set(column.codes) <= {"True", "False"})
+    ]
+
+
+def _read_csv_frames(path: Path, texts: Strings, size: int, options: Options) -> Iterator[Frame]:
+    key = str(path)
+    is_checked = False
+    forms = _csv_options(path, key, options, texts)
+    with pd.read_csv(path, encoding_errors="replace", chunksize=size, **forms) as reader:
+        while True:
+            with _explain_widths(path, key, options):
+                frame = next(reader, None)
+            if frame is None:
+                return
+            if not is_checked and frame.iloc[:, -1].isna().any():  # as in `_read_csv`
+                _check_widths(path, key, options)
+                is_checked = True
+            yield frame
+
+
+def find_task(source: dict[str, Any]) -> str:
+    """By the target's columns; empty where they cannot be read, which reading the data reports."""
+    if source.get("target") is None and source.get("text") is None:  # texts are not reconstructed
+        return Reconstruction.name
+    if not (names := target_names(source)):
+        return ""
+    if source.get("label_separator") is not None:
+        return TASKS["multilabel"].name
+    options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
+    try:
+        frame = read_table(str(source["path"]), columns=names, **options)
+        parse_targets(frame, names, {})
+        return task_of_columns(frame, names)[0]
+    except (AssayError, LookupError, TypeError, ValueError):
+        return ""
+
+
+def target_names(source: dict[str, Any]) -> list[str]:
+    """Columns to predict; none where these or the file are not known."""
+    target = source.get("target")
+    if not isinstance(target, str | list) or "???" in (source.get("path"), target):
+        return []
+    return [target] if isinstance(target, str) else [str(name) for name in target]

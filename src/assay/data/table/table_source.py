@@ -1,0 +1,406 @@
+"""Rows of a table file as samples: reading, targets, features and what is left out."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from assay.data.core.samples import Samples
+from assay.data.core.source import Source
+from assay.data.core.split import SUBSET_WORDS
+from assay.data.table.amount import TIME, is_amount
+from assay.data.table.column_kind import (
+    ColumnOptions,
+    Features,
+    check_columns,
+    choose_features,
+    drop_missing_targets,
+    find_format,
+    is_category,
+    is_number,
+    is_text,
+    join_names,
+    kind_of,
+    parse_dates,
+    parse_targets,
+    split_hints,
+)
+from assay.data.table.table_encoder import TableEncoder, blank_texts, category_texts
+from assay.data.table.table_file import (
+    AUTO,
+    PLAIN,
+    as_integers,
+    is_csv,
+    parse_texts,
+    prepare_rows,
+    read_table,
+    resolve_options,
+)
+from assay.data.table.table_targets import (
+    TableTargets,
+    choose_task,
+    class_columns,
+    find_label_separator,
+)
+from assay.errors import DataError
+from assay.quoting import format_override, join_first, pluralize
+from assay.task.classification import Multilabel
+from assay.task.task import describe_subset
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.data.core.types import Bools, Frame, Strings, Values
+
+
+class TableSource(Source):
+    """Reads the rows of one or two table files; see `assay.data.table.table.Table`."""
+
+    def __init__(
+        self,
+        path: str,
+        test_path: str | None,
+        columns: ColumnOptions,
+        file_options: Mapping[str, Any],
+        *,
+        task: str,
+        label_separator: str | None,
+        positive: str | float | bool | None,
+        impute: bool = True,
+        max_categories: int | None = None,
+    ) -> None:
+        separator = file_options["separator"]
+        if len(separator) != 1 and separator not in (r"\s+", AUTO):  # a regular expression may never end
+            raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
+        if file_options["skip_rows"] < 0:
+            raise ValueError(f"skip_rows={file_options['skip_rows']}: expected an int >= 0")
+        self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
+        codes = file_options["na_values"]
+        codes = AUTO if codes == AUTO else as_names(codes)
+        self.file_options = {**file_options, "na_values": codes}
+        self._asked_of_columns = replace(columns, na_values=() if codes == AUTO else codes)
+        self.targets: list[str] = columns.targets
+        if task != "auto" and task_of(task).learns_from_inputs == bool(self.targets):
+            expected = "null" if self.targets else "the name of a column"
+            raise ValueError(f"target={','.join(self.targets)}: expected {expected} for task={task!r}")
+        self._asked: str = task
+        if label_separator is not None and (len(self.targets) != 1 or not label_separator):
+            raise ValueError(f"label_separator={label_separator!r}: expected a character, and one target")
+        self._label_separator = label_separator
+        self._label_column = "".join(self.targets[:1])
+        self.known_labels: Strings = ()
+        self._impute = impute
+        self._max_categories = max_categories
+        self._positive = positive
+        self.is_reversed = False
+        self.task: str = "multiclass"
+        self.class_names: tuple[str, ...] = ()
+        self.notes: list[str] = []
+        self.split_columns: Mapping[str, str] = {}
+        self.text_encoder: Any = None
+        self.fitted: Any = None
+
+    def read(self) -> Mapping[str, Samples]:
+        """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""
+        self.notes = []
+        if self._label_separator is not None:
+            self.targets = [self._label_column]  # an earlier reading has put labels in its place
+        encoder = self.fitted or self.text_encoder
+        texts = [column.name for column in encoder.columns if column.kind == "text"] if encoder else []
+        frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
+        if self._label_separator is not None:
+            frames = self._divide_labels(frames, self._label_separator)
+        first = next(iter(frames.values()))
+        path = next(iter(self._paths.values()))
+        forms = dict(getattr(encoder, "target_forms", {}))
+        problem: DataError | None = None
+        try:
+            asked_task = None if self._asked == "auto" else task_of(self._asked)
+            may_be_real = asked_task is None or asked_task.has_real_targets or asked_task.has_heads
+            for frame in frames.values() if may_be_real and self._label_separator is None else ():
+                self.notes += parse_targets(frame, self.targets, forms)
+            self.task = self._find_task(first)
+        except DataError as error:
+            problem = error
+        if problem is not None and encoder is not None:
+            raise problem
+        categories = [*self._asked_of_columns.categories, *declared_categories(first, self._asked_of_columns)]
+        if encoder is not None:
+            chosen = learned_features(encoder)
+        else:
+            asked = self._asked_of_columns
+            left_out = [*self._check_split_columns(first, path), *self._find_subset_columns(first)]
+            exclude = [*asked.exclude, *left_out]
+            options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
+            # What is wrong with them and with the target is told together.
+            chosen = choose_features(first, options, path, [] if problem is None else [problem])
+            self.notes += chosen.notes
+            encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
+            encoder.target_forms = forms
+            if is_csv(path):
+                dialect = resolve_options(path, self.file_options)
+                encoder.csv = {key: str(dialect[key]) for key in PLAIN}
+        hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
+        for subset, frame in frames.items():
+            check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
+            read_columns(frame, chosen.forms, categories)
+            if self.fitted is not None:
+                frame[chosen.names] = prepare_rows(frame, self.fitted.columns, self.file_options["na_values"])
+            if self.fitted is None and self._impute:
+                self._describe_gaps(subset, frame, chosen)
+        all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
+        names = class_columns(self.task, self.targets, all_targets)
+        classes = {name: all_targets[name].unique().tolist() for name in names}
+        positive = self._positive if self.fitted is None else None  # else classes go by their names
+        targets = TableTargets(self.task, self.targets, classes, positive)
+        self.notes += targets.notes
+        self.class_names = targets.class_names
+        self.is_reversed = targets.is_reversed
+        named = (*self.split_columns.values(), *hints)
+        subsets = {}
+        for subset, frame in frames.items():
+            raw = frame[chosen.names]
+            times = {name: self._as_times(frame[name]) for name in named if name in frame}
+            # Numbers of the rows in their file, where some were left out.
+            rows = [] if frame.index[-1] == len(frame) - 1 else list(map(str, frame.index))
+            subsets[subset] = Samples(
+                raw, targets.encode(frame), encoder=encoder, names=rows, split_values=times, split_hints=hints
+            )
+        return subsets
+
+    def _read_subset(self, subset: str, path: str, texts: Strings) -> Frame:
+        """The rows of a file that have a target, and a text, by their numbers in it."""
+        option = _path_option(subset)
+        categories = self._asked_of_columns.categories
+        frame = read_table(path, option, **self.file_options, texts=categories, notes=self.notes)
+        dialect = resolve_options(path, self.file_options)
+        unusual = [
+            f"{key} {dialect[key]!r}"
+            for key, plain in PLAIN.items()
+            if self.file_options[key] == AUTO and dialect[key] != plain
+        ]
+        if unusual:
+            self.notes.append(f"{path}: {' and '.join(unusual)} found")
+        check_columns(frame, self.targets, path, "target" if subset != "test" else option)
+        rows = drop_missing_targets(frame, self.targets) if self._impute else frame
+        for name in rows.columns if len(rows) < len(frame) else ():
+            if is_text(rows[name]) and name not in (*categories, *texts):
+                parsed, whole = (parse_texts(some[name], dialect["decimal"]) for some in (rows, frame))
+                if is_number(parsed) and not is_number(whole):  # other cells made it text
+                    rows[name] = parsed
+        if not len(rows):
+            raise DataError(
+                f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
+                hint="choose another column",
+            )
+        if number := len(frame) - len(rows):
+            subject = f"{pluralize(number, 'row')} of {len(frame):,} without a target"
+            self.notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
+        for name in self.targets:
+            if (wrong := _missing(rows[name])).any():
+                mend = "data.source.missing=impute, or " if rows[name].isna().any() else ""
+                raise DataError(
+                    f"data: the target column {name!r} has no finite value in row "
+                    f"{rows.index[int(wrong.argmax())]} (rows count from 0)",
+                    hint=f"{mend}leave such rows out ({wrong.sum()} of {len(wrong)})",
+                )
+        for name in texts:
+            check_columns(rows, [name], path, option if self.fitted is not None else "text")
+            rows = self._drop_blank_texts(rows, name, subset)
+        return rows
+
+    def _drop_blank_texts(self, frame: Frame, name: str, subset: str) -> Frame:
+        """The rows that have a text."""
+        key = f"data.source.text={name}"
+        blank = blank_texts(frame[name])
+        if is_number(frame[name]) and not blank.all():
+            raise DataError(
+                f"{key}: the column holds numbers, not texts",
+                hint="choose another column; data=table predicts from numbers",
+            )
+        if blank.all():
+            subject = describe_subset(subset)
+            raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
+        if number := int(blank.sum()):
+            self.notes.append(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
+        return frame[~blank]
+
+    def _describe_gaps(self, subset: str, frame: Frame, chosen: Features) -> None:
+        missing = {name: gaps for name in chosen.names if (gaps := _missing(frame[name])).any()}
+        if not missing:
+            return
+        middle = {
+            name: "median" if name in chosen.forms or is_number(frame[name]) else "a category"
+            for name in missing
+        }
+        filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
+        rows = np.logical_or.reduce([*missing.values()]).sum()
+        self.notes.append(
+            f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
+            f"values, which are filled in: {join_names(filled)}; data.source.missing=error refuses them"
+        )
+
+    def _as_times(self, column: Values) -> Values:
+        """Dates written as 31.12.2024 as such, so that they can be ordered; anything else as it is."""
+        if is_text(column) and kind_of(column)[0] == "date":
+            with suppress(DataError):
+                return parse_dates(column, find_format(column, self._asked_of_columns.day_first))
+        return column
+
+    def _check_split_columns(self, frame: Frame, path: str) -> list[str]:
+        """Columns that divide the samples and are not features."""
+        options = self._asked_of_columns
+        split_names = list[str]()
+        for key, name in self.split_columns.items():
+            check_columns(frame, [name], path, key)
+            if name in self.targets:
+                raise DataError(f"{key}: {name!r} is the target", hint="name another column")
+            if options.features is None and name not in (*options.keep, *options.exclude):
+                split_names.append(name)
+                self.notes.append(
+                    f"{key}={name}: it divides the samples and is not a feature; to use it as one as well: "
+                    + format_override("data.source.keep", [name])
+                )
+        return split_names
+
+    def _find_subset_columns(self, frame: Frame) -> list[str]:
+        """Columns of words such as train and test, which are no features."""
+        asked = self._asked_of_columns
+        others = (*self.targets, *asked.keep, *asked.exclude, *self.split_columns.values())
+        names = list[str]()
+        for name in frame.columns if asked.features is None else ():
+            if name in others or not is_text(frame[name]):
+                continue
+            words = {str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]}
+            if len(words) > 1 and words <= SUBSET_WORDS.keys():
+                names.append(name)
+                use = format_override("data.split.column", name)
+                keep = format_override("data.source.keep", [*asked.keep, name])
+                self.notes.append(
+                    f"left out of the features: {name}, which says {join_first(sorted(words))}; to divide "
+                    f"the samples by it: {use}; as a feature: {keep}"
+                )
+        return names
+
+    def _divide_labels(self, frames: Mapping[str, Frame], mark: str) -> dict[str, Frame]:
+        """A column of 0 and 1 for each label in place of the target's."""
+        name = self._label_column
+        if not self.known_labels and not any(
+            frame[name].astype(str).str.contains(mark, regex=False).any() for frame in frames.values()
+        ):
+            found = find_label_separator(next(iter(frames.values()))[name])
+            raise DataError(
+                f"data.source.label_separator={mark}: no cell of {name!r} contains it",
+                hint=format_override("data.source.label_separator", found) if found else "leave it out",
+            )
+        around = rf"\s*{re.escape(mark)}\s*"
+        texts = {subset: frame[name].astype(str).str.strip() for subset, frame in frames.items()}
+        marks = {
+            subset: column.str.replace(around, mark, regex=True).str.get_dummies(mark)
+            for subset, column in texts.items()
+        }
+        self.targets = sorted({*self.known_labels}.union(*(labels.columns for labels in marks.values())))
+        others = {name: frame.drop(columns=self._label_column) for name, frame in frames.items()}
+        taken = [label for frame in others.values() for label in self.targets if label in frame]
+        if taken or len(self.targets) < 2:
+            wrong = (
+                f"a column is called {taken[0]!r} as well"
+                if taken
+                else f"expected labels, got {self.targets}"
+            )
+            hint = "rename it, or leave it out"
+            raise DataError(f"data.source.label_separator={mark}: {wrong}", hint=hint)
+        return {
+            subset: frame.join(marks[subset].reindex(columns=self.targets, fill_value=0))
+            for subset, frame in others.items()
+        }
+
+    def _find_task(self, frame: Frame) -> str:
+        if self._label_separator is not None:
+            return Multilabel.name
+        mark = find_label_separator(frame[self.targets[0]]) if len(self.targets) == 1 else ""
+        option = format_override("data.source.label_separator", mark)
+        labels = f"several labels in a cell: {option} makes it multilabel"
+        try:
+            task, note = choose_task(self._asked, frame, self.targets)
+        except DataError as error:
+            if not mark:
+                raise
+            raise DataError(error.message, hint=f"{error.hint}; for {labels}") from error
+        self.notes += [note] if note else []
+        if mark and task_of(task).by_class:
+            self.notes.append(f"the target {self.targets[0]!r} seems to have {labels}")
+        if task_of(task).by_class and len(self.targets) > 1:
+            raise DataError(
+                f"data.source.target: {len(self.targets)} columns for a {task} task, which has one",
+                hint="data.source.task=multilabel, or data.source.task=regression",
+            )
+        return task
+
+
+def declared_categories(frame: Frame, asked: ColumnOptions) -> list[str]:
+    """Features that the file itself says are categories."""
+    names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
+    return [name for name in names if name not in (*asked.targets, *asked.categories)]
+
+
+def learned_features(encoder: Any) -> Features:
+    """The columns of an encoder that has learned, whatever else the table holds."""
+    forms = {
+        column.name: column.form
+        for column in encoder.columns
+        if column.kind == "date" or (column.kind == "number" and is_amount(column.form))
+    }
+    return Features([column.name for column in encoder.columns], forms)
+
+
+def _path_option(subset: str) -> str:
+    """Of the source, which names the file of a subset."""
+    return "test_path" if subset == "test" else "path"
+
+
+def column_options(
+    target: Any, features: Any = None, exclude: Any = (), keep: Any = (), categories: Any = ()
+) -> ColumnOptions:
+    """Columns that a config names, one or several under each key."""
+    targets = as_names(target)
+    used = None if features is None else as_names(features)
+    if target is not None and not targets:
+        raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
+    excluded, kept, as_categories = map(as_names, (exclude, keep, categories))
+    return ColumnOptions(targets, used, excluded, kept, as_categories)
+
+
+def as_names(value: Any) -> list[str]:
+    """One name or several as a list of texts."""
+    names = [value] if isinstance(value, str | int | float) else list(value or ())
+    return [str(name) for name in names]
+
+
+def read_columns(frame: Frame, forms: Mapping[str, str], categories: Strings) -> None:
+    """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
+    for name, form in forms.items():
+        if is_amount(form) or form == TIME:
+            continue  # pages show them as they are written
+        dates = parse_dates(frame[name], form)
+        if (dates.isna() == frame[name].isna()).all():
+            frame[name] = dates
+    for name in categories:
+        if name in frame and is_number(frame[name]):
+            frame[name] = category_texts(frame[name]).reindex(frame.index)
+        elif name in frame and is_text(frame[name]):
+            frame[name] = as_integers(frame[name])
+        elif name in frame and is_category(frame[name]):
+            frame[name] = frame[name].astype(object)
+
+
+def _missing(column: Values) -> Bools:
+    """Where a column has no value, or an infinite one."""
+    infinite = column.isin([np.inf, -np.inf]) if is_number(column) else False
+    return (column.isna() | infinite).to_numpy()
