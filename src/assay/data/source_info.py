@@ -62,16 +62,14 @@ def _find_table_task(source: dict[str, Any]) -> str:
         return Reconstruction.name
     if not (names := _target_names(source)):
         return ""
-    from assay.data.tabular.column_kind import parse_targets, task_of_columns
+    from assay.data.tabular.column_kind import task_of_columns
     from assay.data.tabular.table_file import FILE_OPTIONS, read_table  # pandas takes half a second to import
 
     if source.get("label_separator") is not None:
         return TASKS["multilabel"].name
     options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
     try:
-        frame = read_table(str(source["path"]), columns=names, **options)
-        parse_targets(frame, names, {})
-        return task_of_columns(frame, names)[0]
+        return task_of_columns(read_table(str(source["path"]), columns=names, **options), names)[0]
     except (AssayError, LookupError, TypeError, ValueError):
         return ""
 

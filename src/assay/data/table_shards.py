@@ -20,9 +20,10 @@ from assay.data.table import (
     column_options,
     declared_categories,
     learned_features,
+    may_be_real,
     read_columns,
 )
-from assay.data.tabular.column_kind import choose_features
+from assay.data.tabular.column_kind import choose_features, parse_targets
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tabular.table_file import FILE_OPTIONS, from_arrow, settle
 from assay.errors import DataError
@@ -94,6 +95,7 @@ class TableShards(ShardSource):
         self._asked = task
         self.file_options: dict[str, Any] = FILE_OPTIONS
         self.fitted: TableEncoder | None = None
+        self._target_forms: dict[str, str] = {}
 
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:
@@ -109,6 +111,11 @@ class TableShards(ShardSource):
 
     @override
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
+        self._target_forms = {} if self.fitted is None else self.fitted.target_forms
+        if may_be_real(self._asked):
+            self.notes += tuple(
+                parse_targets(self._frame(*sampled["train"]), self.targets, self._target_forms)
+            )
         frames = {name: self._frame(*rows) for name, rows in sampled.items()}
         train = frames["train"]
         self.task = choose_task(self._asked, train, self.targets)[0]
@@ -131,6 +138,7 @@ class TableShards(ShardSource):
             self._features = choose_features(train, self._options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms)
+            encoder.target_forms = self._target_forms
         else:
             self._features = learned_features(encoder)
         self._encoder = encoder
@@ -146,7 +154,9 @@ class TableShards(ShardSource):
         return subsets
 
     def _frame(self, table: Any, numbers: Rows) -> Frame:
-        return settle(from_arrow(table, plain=self.targets)).set_axis(pd.Index(numbers), axis=0)
+        frame = settle(from_arrow(table, plain=self.targets)).set_axis(pd.Index(numbers), axis=0)
+        parse_targets(frame, [*self._target_forms], self._target_forms)
+        return frame
 
     def _encode_targets(self, frame: Frame) -> Tensor:
         for name in self.targets:
@@ -157,7 +167,7 @@ class TableShards(ShardSource):
                     hint="write the shards without such rows",
                 )
         if task_of(self.task).has_real_targets:  # a window's numbers may be alike without any harm
-            return torch.from_numpy(frame[self.targets].to_numpy(np.float32))
+            return torch.from_numpy(frame[self.targets].to_numpy(np.float32, copy=True))
         return self._encoded.encode(frame)
 
     @override

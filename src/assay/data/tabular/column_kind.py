@@ -401,6 +401,7 @@ def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
 def task_of_columns(frame: Frame, targets: Strings) -> tuple[str, str]:
     """The task of the target columns, and a note where it is ambiguous."""
     frame = drop_missing_targets(frame, targets)
+    parse_targets(frame, targets, {})
     judged = [is_real(frame[name], name) for name in targets]
     real = bool(judged) and all(is_number for is_number, _ in judged)
     if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():

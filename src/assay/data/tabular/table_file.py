@@ -221,8 +221,8 @@ def read_table(
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
-    integers = frame.select_dtypes("integer")
-    rounded = [str(name) for name in integers if (integers[name] >= 10**15).any()]
+    integers = [name for name, dtype in frame.dtypes.items() if dtype.kind in "iu"]
+    rounded = [str(name) for name in integers if (frame[name] >= 10**15).any()]
     if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
             f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
