@@ -16,6 +16,7 @@ from assay.data.source_info import info_of
 from assay.data.subset import SUBSET_WORDS
 from assay.data.tabular.amount import TIME, is_amount
 from assay.data.tabular.column_kind import (
+    MANY,
     ColumnOptions,
     Features,
     check_columns,
@@ -28,6 +29,7 @@ from assay.data.tabular.column_kind import (
     is_text,
     join_names,
     kind_of,
+    merges_as_float,
     parse_dates,
     parse_targets,
     split_hints,
@@ -562,15 +564,21 @@ def find_label_separator(target: Values) -> str:
     for mark in ";|,/":
         divided = [{label.strip() for label in str(text).split(mark)} for text in texts]
         labels = set[str]().union(*divided)
-        if "" not in labels and 1 < len(labels) < len(divided) and any(len(some) == 1 for some in divided):
+        numbers = {*map(len, divided)}
+        if "" not in labels and 1 < len(labels) < len(divided) and 1 in numbers and max(numbers) > 1:
             return mark
     return ""
 
 
 def declared_categories(frame: Frame, asked: ColumnOptions) -> list[str]:
-    """Features that the file itself says are categories."""
-    names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
-    return [name for name in names if name not in (*asked.targets, *asked.categories)]
+    """Features that the file itself says are categories, and integers that as numbers would merge."""
+    names = [name for name in frame if name not in (*asked.targets, *asked.categories)]
+    return [
+        name
+        for name in names
+        if is_category(frame[name])
+        or (merges_as_float(frame[name]) and (name in asked.keep or frame[name].nunique() <= MANY))
+    ]
 
 
 def learned_features(encoder: TableEncoder | TextEncoder) -> Features:

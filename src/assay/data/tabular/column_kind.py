@@ -52,7 +52,7 @@ FORMED = ("amount", "date", "time", "nested")
 
 _FEW = 10
 """Different values that are never too many for categories."""
-_MANY = 50
+MANY = 50
 _ROWS_OF_ONE = 10
 """Different texts, and rows of one of them on average, that rather tell who than what."""
 _ID_NAME = re.compile(
@@ -86,6 +86,8 @@ _SENTINEL = re.compile(
 )
 _MOST_UNITS = 3
 """Of amounts; 1st, 2nd, 3rd and 4th have more."""
+_DECADES = 7300
+"""In days."""
 _SAMPLE = 1000
 _SEVERAL = 4
 """Other values beside -1 from which on it may stand for a missing one; signs of -1, 0 and 1 do not."""
@@ -131,7 +133,7 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
             kind == "id"
             or "e-mail" in why
             or _ENTITY_NAME.match(name)
-            or (is_words and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
+            or (is_words and len(different) > MANY and len(column) <= _ROWS_OF_ONE * len(different))
         ):
             hints[name] = "group"
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
@@ -150,6 +152,14 @@ def is_text(column: Values) -> bool:
 def is_category(column: Values) -> bool:
     """Whether a column's file says that it holds categories."""
     return isinstance(column.dtype, pd.CategoricalDtype)
+
+
+def merges_as_float(column: Values) -> bool:
+    """Whether a column holds integers that floats of 64 bits do not tell apart."""
+    if column.dtype.kind not in "iu" or not (column >= 2**53).any():
+        return False
+    values = column.dropna().unique()
+    return len(np.unique(np.asarray(values, dtype=np.float64))) < len(values)
 
 
 def is_nested(column: Values) -> bool:
@@ -179,6 +189,17 @@ def find_sentinel(column: Values) -> str:
     return ""
 
 
+def _find_date_sentinel(column: Values, form: str) -> str:
+    """A date such as 9999-12-31, farther from all others than these are from each other; else empty."""
+    days = days_since_1970(parse_dates(column, form))
+    for end in np.unique(days[~np.isnan(days)])[[0, -1]]:
+        others = days[~np.isnan(days) & (days != end)]
+        is_alone = len(others) > 0 and abs(others - end).min() > max(_DECADES, np.ptp(others))
+        if is_alone and (days == end).sum() > 2:
+            return str(column[days == end].iloc[0])
+    return ""
+
+
 def find_sign(column: Values) -> str:
     """The only text of signs alone, such as `?`: likely a missing value; else empty."""
     different = [*map(str, column.dropna().unique())]
@@ -187,7 +208,7 @@ def find_sign(column: Values) -> str:
 
 
 def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
-    if is_bool_dtype(values) or values.nunique() <= _FEW:
+    if is_bool_dtype(values) or (values.nunique() <= _FEW and not merges_as_float(values)):
         return "number", ""
     numbers = values.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
@@ -195,8 +216,8 @@ def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
     different = len(np.unique(numbers))
     low = int(numbers.min())
     high = int(numbers.max())
-    if _ID_NAME.search(name):
-        return "id", f"ids by its name, {different:,} different integers"
+    if _ID_NAME.search(name) or merges_as_float(values):
+        return "id", f"ids by its name or its size, {values.nunique():,} different integers"
     is_dense = (np.diff(numbers) > 0).all() and high - low < _DENSE * different
     if different == len(numbers) and (is_dense or high - low + 1 == different):
         return "id", f"the rows' numbers, {low} to {high}"
@@ -545,7 +566,7 @@ def choose_features(
     }
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
-    problems = [*problems, *_find_forms(frame, options, chosen)]
+    problems = [*problems, *_find_forms(frame, options, chosen, bool(problems))]
     chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
     if not chosen.names and not problems:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
@@ -568,11 +589,15 @@ def choose_features(
     return chosen
 
 
-def _find_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+def _find_forms(
+    frame: Frame, asked: ColumnOptions, chosen: Features, is_target_wrong: bool
+) -> list[DataError]:
     """Learn how amounts, dates and times are written; the columns that are not written in one way."""
     failed: dict[str, DataError] = {}
     amounts: list[str] = []
     words: list[str] = []
+    for name in asked.targets if is_target_wrong else ():
+        words += find_words(frame[name]) if kind_of(frame[name])[0] == "amount" else []
     for name in chosen.names:
         kind = chosen.kinds.get(name, ("category",))[0]
         try:
@@ -583,14 +608,14 @@ def _find_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[Da
                 if name in asked.keep or asked.features is not None:
                     continue  # a category
                 amounts.append(name)
-                words += find_words(frame[name])
+            words += find_words(frame[name]) if kind != "nested" else []
             failed[name] = error
-    if not failed:
-        return []
     hints = []
     if words:
         missing = _override(asked, "na_values", *dict.fromkeys(words[:NAMED]))
         hints.append(f"{missing} where that means a missing value")
+    if not failed:
+        return [DataError("", hint=hint) for hint in hints]
     ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
     if amounts:
         them = "it" if len(amounts) == 1 else "them"
@@ -649,6 +674,8 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_names(padded)}")
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     codes |= {name: find_sign(frame[name]) for name in texts}
+    dates = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] == "date"]
+    codes |= {name: _find_date_sentinel(frame[name], chosen.forms[name]) for name in dates}
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
