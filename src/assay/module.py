@@ -218,7 +218,7 @@ class Module(L.LightningModule):
             seen = self._predictions(seen)
         observed_loss = loss.detach() if loss.requires_grad else loss
         observed = observed_loss, seen, self.task.hard_targets(targets), weight
-        return _total(loss, weight), observed
+        return loss.sum() if loss.ndim else loss, observed
 
     def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
         if self._target_scale is not None:
@@ -234,7 +234,8 @@ class Module(L.LightningModule):
 
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of outputs, in the form that the task gives them for it."""
-        return _total(*self._terms(outputs, targets))
+        loss, weight = self._terms(outputs, targets)
+        return loss if weight is None else loss.sum()
 
     def on_train_start(self) -> None:
         """Freeze what is frozen in the epoch that training begins or goes on in."""
@@ -389,11 +390,6 @@ def _join(one: Observation, other: Observation) -> Observation:
     loss = (one[0] * first + other[0] * second) / (first + second)
     weight = None if one[3] is None else first + second
     return loss, torch.cat([one[1], other[1]]), torch.cat([one[2], other[2]]), weight
-
-
-def _total(loss: Tensor, weight: Tensor | None) -> Tensor:
-    """The sum of a loss's terms; a loss without weights has one term."""
-    return loss if weight is None or not loss.ndim else loss.sum()
 
 
 def _unpack(batch: Any) -> Batch:

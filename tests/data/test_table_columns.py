@@ -371,30 +371,6 @@ def test_a_number_that_may_stand_for_a_missing_value_is_told(
         assert not any("possible codes of missing" in note for note in mended.notes)
 
 
-@pytest.mark.parametrize("far", ["9999-12-31", "1900-01-01"])
-def test_a_date_that_may_stand_for_a_missing_value_is_told(tmp_path: Path, far: str) -> None:
-    days = np.random.default_rng(0).integers(0, 200, 60)
-    dates = (pd.Timestamp("2024-01-01") + pd.to_timedelta(days, "D")).strftime("%Y-%m-%d").to_numpy(object)
-    table = pd.DataFrame({"size": days % 7 + 0.5, "sold": dates, "price": days / 3})
-    path = tmp_path / "rows.csv"
-    table.to_csv(path, index=False)
-    plain = Table(str(path), "price")
-    plain.read()
-    assert not any("sold (" in note for note in plain.notes if "possible codes" in note)
-    table.loc[::6, "sold"] = far
-    table.to_csv(path, index=False)
-    source = Table(str(path), "price")
-    source.read()
-    (note,) = [note for note in source.notes if "possible codes" in note]
-    assert f"sold ({far}, 10 times)" in note
-    assert f'data.source.na_values=["{far}"]' in note
-    (rows,) = Table(str(path), "price", na_values=[far]).read().values()
-    assert isinstance(rows.encoder, TableEncoder)
-    rows.encoder.fit(rows.raw, np.arange(60))
-    elapsed = rows.encoder.transform(rows.raw)[:, rows.encoder.feature_names.index("sold, elapsed")]
-    assert 0 <= elapsed.min() <= elapsed.max() < 200
-
-
 @pytest.mark.parametrize(
     ("column", "word"), [("price", "on request"), ("sold", "0000-00-00"), ("sold", "never")]
 )

@@ -395,7 +395,9 @@ def test_integers_that_floats_do_not_tell_apart_are_categories(
 ) -> None:
     codes = np.arange(60) % 5
     accounts = np.array([base + int(code) for code in codes], np.uint64)
-    rows = pd.DataFrame({"x": np.linspace(0, 1, 60), "account": accounts, "y": codes * 1.5})
+    rows = pd.DataFrame(
+        {"x": np.linspace(0, 1, 60), "account": accounts, "y": codes + np.linspace(0, 1, 60) ** 2}
+    )
     path = tmp_path / f"rows{suffix}"
     if suffix == ".jsonl":
         lines = [{**row, "account": int(row["account"])} for row in rows.to_dict("records")]

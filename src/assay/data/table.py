@@ -16,7 +16,6 @@ from assay.data.source_info import info_of
 from assay.data.subset import SUBSET_WORDS
 from assay.data.tabular.amount import TIME, is_amount
 from assay.data.tabular.column_kind import (
-    MANY,
     ColumnOptions,
     Features,
     check_columns,
@@ -29,7 +28,6 @@ from assay.data.tabular.column_kind import (
     is_text,
     join_names,
     kind_of,
-    merges_as_float,
     parse_dates,
     parse_targets,
     split_hints,
@@ -571,14 +569,9 @@ def find_label_separator(target: Values) -> str:
 
 
 def declared_categories(frame: Frame, asked: ColumnOptions) -> list[str]:
-    """Features that the file itself says are categories, and integers that as numbers would merge."""
-    names = [name for name in frame if name not in (*asked.targets, *asked.categories)]
-    return [
-        name
-        for name in names
-        if is_category(frame[name])
-        or (merges_as_float(frame[name]) and (name in asked.keep or frame[name].nunique() <= MANY))
-    ]
+    """Features that the file itself says are categories."""
+    names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
+    return [name for name in names if name not in (*asked.targets, *asked.categories)]
 
 
 def learned_features(encoder: TableEncoder | TextEncoder) -> Features:

@@ -95,7 +95,6 @@ class TableShards(ShardSource):
         self._asked = task
         self.file_options: dict[str, Any] = FILE_OPTIONS
         self.fitted: TableEncoder | None = None
-        self._target_forms: dict[str, str] = {}
 
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:
@@ -111,7 +110,7 @@ class TableShards(ShardSource):
 
     @override
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
-        self._target_forms = {} if self.fitted is None else self.fitted.target_forms
+        self._target_forms: dict[str, str] = {} if self.fitted is None else self.fitted.target_forms
         if may_be_real(self._asked):
             self.notes += tuple(
                 parse_targets(self._frame(*sampled["train"]), self.targets, self._target_forms)

@@ -52,7 +52,7 @@ FORMED = ("amount", "date", "time", "nested")
 
 _FEW = 10
 """Different values that are never too many for categories."""
-MANY = 50
+_MANY = 50
 _ROWS_OF_ONE = 10
 """Different texts, and rows of one of them on average, that rather tell who than what."""
 _ID_NAME = re.compile(
@@ -86,8 +86,6 @@ _SENTINEL = re.compile(
 )
 _MOST_UNITS = 3
 """Of amounts; 1st, 2nd, 3rd and 4th have more."""
-_DECADES = 7300
-"""In days."""
 _SAMPLE = 1000
 _SEVERAL = 4
 """Other values beside -1 from which on it may stand for a missing one; signs of -1, 0 and 1 do not."""
@@ -133,7 +131,7 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
             kind == "id"
             or "e-mail" in why
             or _ENTITY_NAME.match(name)
-            or (is_words and len(different) > MANY and len(column) <= _ROWS_OF_ONE * len(different))
+            or (is_words and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
         ):
             hints[name] = "group"
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
@@ -152,14 +150,6 @@ def is_text(column: Values) -> bool:
 def is_category(column: Values) -> bool:
     """Whether a column's file says that it holds categories."""
     return isinstance(column.dtype, pd.CategoricalDtype)
-
-
-def merges_as_float(column: Values) -> bool:
-    """Whether a column holds integers that floats of 64 bits do not tell apart."""
-    if column.dtype.kind not in "iu" or not (column >= 2**53).any():
-        return False
-    values = column.dropna().unique()
-    return len(np.unique(np.asarray(values, dtype=np.float64))) < len(values)
 
 
 def is_nested(column: Values) -> bool:
@@ -189,17 +179,6 @@ def find_sentinel(column: Values) -> str:
     return ""
 
 
-def _find_date_sentinel(column: Values, form: str) -> str:
-    """A date such as 9999-12-31, farther from all others than these are from each other; else empty."""
-    days = days_since_1970(parse_dates(column, form))
-    for end in np.unique(days[~np.isnan(days)])[[0, -1]]:
-        others = days[~np.isnan(days) & (days != end)]
-        is_alone = len(others) > 0 and abs(others - end).min() > max(_DECADES, np.ptp(others))
-        if is_alone and (days == end).sum() > 2:
-            return str(column[days == end].iloc[0])
-    return ""
-
-
 def find_sign(column: Values) -> str:
     """The only text of signs alone, such as `?`: likely a missing value; else empty."""
     different = [*map(str, column.dropna().unique())]
@@ -208,7 +187,7 @@ def find_sign(column: Values) -> str:
 
 
 def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
-    if is_bool_dtype(values) or (values.nunique() <= _FEW and not merges_as_float(values)):
+    if is_bool_dtype(values) or values.nunique() <= _FEW:
         return "number", ""
     numbers = values.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
@@ -216,8 +195,8 @@ def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
     different = len(np.unique(numbers))
     low = int(numbers.min())
     high = int(numbers.max())
-    if _ID_NAME.search(name) or merges_as_float(values):
-        return "id", f"ids by its name or its size, {values.nunique():,} different integers"
+    if _ID_NAME.search(name):
+        return "id", f"ids by its name, {different:,} different integers"
     is_dense = (np.diff(numbers) > 0).all() and high - low < _DENSE * different
     if different == len(numbers) and (is_dense or high - low + 1 == different):
         return "id", f"the rows' numbers, {low} to {high}"
@@ -674,8 +653,6 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_names(padded)}")
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     codes |= {name: find_sign(frame[name]) for name in texts}
-    dates = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] == "date"]
-    codes |= {name: _find_date_sentinel(frame[name], chosen.forms[name]) for name in dates}
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"

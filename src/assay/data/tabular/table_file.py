@@ -236,6 +236,7 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
     """Bring columns to the dtypes that follow from their values, without typed `na_values` and empty texts.
 
     Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
+    Integers that floats of 64 bits would merge become texts.
     Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
     """
     texts = [] if na_values is None else ["", *(() if na_values == AUTO else na_values)]
@@ -267,7 +268,17 @@ def _settle(column: Values) -> Values:
         return renamed if is_number(categories) else _as_texts(renamed)
     if is_text(column):
         return _as_texts(column)
-    return _settle_objects(column) if column.dtype == object else column
+    if column.dtype == object:
+        return _settle_objects(column)
+    return _as_texts(category_texts(column).reindex(column.index)) if _merges_as_float(column) else column
+
+
+def _merges_as_float(column: Values) -> bool:
+    """Whether a column holds integers that floats of 64 bits do not tell apart."""
+    if column.dtype.kind not in "iu" or not (column >= _LARGE).any():
+        return False
+    values = column.dropna().unique()
+    return len(np.unique(np.asarray(values, np.float64))) < len(values)
 
 
 def _settle_objects(column: Values) -> Values:
