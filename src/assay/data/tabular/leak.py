@@ -105,9 +105,10 @@ def _describe_order(numbers: Floats, target: Floats) -> str:
     """Of a number in whose order the target only rises, or only falls."""
     if min(len(np.unique(numbers)), len(np.unique(target))) <= _MOST_CLASSES:
         return ""
-    orders = (np.lexsort((target, sign * numbers)) for sign in (1, -1))
-    is_ordered = any((np.diff(target[order]) >= 0).all() for order in orders)
-    return "the target only rises, or only falls, with it" if is_ordered else ""
+    for sign in (1, -1):
+        if (np.diff(target[np.lexsort((target, sign * numbers))]) >= 0).all():
+            return "the target only rises, or only falls, with it"
+    return ""
 
 
 def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:

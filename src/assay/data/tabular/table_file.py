@@ -221,8 +221,8 @@ def read_table(
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
-    integers = [name for name, dtype in frame.dtypes.items() if dtype.kind in "iu"]
-    rounded = [str(name) for name in integers if (frame[name] >= 10**15).any()]
+    integers = [name for name in frame if frame[name].dtype.kind in "iu"]
+    rounded = [name for name in integers if (frame[name] >= 10**15).any()]
     if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
             f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
@@ -270,15 +270,11 @@ def _settle(column: Values) -> Values:
         return _as_texts(column)
     if column.dtype == object:
         return _settle_objects(column)
-    return _as_texts(category_texts(column).reindex(column.index)) if _merges_as_float(column) else column
-
-
-def _merges_as_float(column: Values) -> bool:
-    """Whether a column holds integers that floats of 64 bits do not tell apart."""
-    if column.dtype.kind not in "iu" or not (column >= _LARGE).any():
-        return False
-    values = column.dropna().unique()
-    return len(np.unique(np.asarray(values, np.float64))) < len(values)
+    if column.dtype.kind in "iu" and (column >= _LARGE).any():
+        values = column.dropna()
+        if values.astype(np.float64).nunique() < values.nunique():
+            return _as_texts(category_texts(values).reindex(column.index))
+    return column
 
 
 def _settle_objects(column: Values) -> Values:
