@@ -222,7 +222,7 @@ def read_table(
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
     integers = [name for name in frame if frame[name].dtype.kind in "iu"]
-    rounded = [name for name in integers if (frame[name] >= 10**15).any()]
+    rounded = [str(name) for name in integers if (frame[name] >= 10**15).any()]
     if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
             f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
