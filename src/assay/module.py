@@ -234,7 +234,8 @@ class Module(L.LightningModule):
 
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of outputs, in the form that the task gives them for it."""
-        return self._terms(outputs, targets)[0].sum()
+        loss, weight = self._terms(outputs, targets)
+        return loss if weight is None else loss.sum()
 
     def on_train_start(self) -> None:
         """Freeze what is frozen in the epoch that training begins or goes on in."""

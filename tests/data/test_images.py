@@ -219,7 +219,7 @@ def png_chunk(kind: bytes, content: bytes) -> bytes:
 def png_of_sixteen_bits(values: NDArray[np.uint16]) -> bytes:
     """A PNG as the specification has it, which Pillow cannot write."""
     height, width, channels = values.shape
-    color_type = {3: 2, 4: 6}[channels]
+    color_type = {2: 4, 3: 2, 4: 6}[channels]
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
     header = struct.pack(">IIBBBBB", width, height, 16, color_type, 0, 0, 0)
     chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")
@@ -262,6 +262,23 @@ def test_colors_of_sixteen_bits_keep_them(tmp_path: Path, kind: str) -> None:
         assert torch.equal(preprocess.samples(image)[0][0].long(), expected[1])
     whole = torch.from_numpy(COLORS[1].astype(np.int64) * 255 // 65_535).permute(2, 0, 1)
     assert torch.equal(read_image(str(path)).long(), whole)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_grey_of_sixteen_bits_beside_transparency_keeps_them(tmp_path: Path, turned: bool) -> None:
+    for index, values in enumerate(COLORS[..., :1]):
+        path = tmp_path / "ab"[index] / "0.png"
+        path.parent.mkdir()
+        content = png_of_sixteen_bits(np.concatenate([values, OPAQUE // 3], -1))
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        chunk = png_chunk(b"eXIf", exif.tobytes()[6:]) if turned else b""
+        path.write_bytes(content[:33] + chunk + content[33:])
+    source = ImageFolder(str(tmp_path), in_memory=True, mode="GRAY", max_value="auto")
+    samples = source.read()["all"]
+    assert source.max_value == 4095
+    grey = np.rot90(COLORS[..., 0], -1, axes=(1, 2)) if turned else COLORS[..., 0]
+    assert torch.equal(samples.inputs[:, 0].long(), torch.from_numpy(grey.astype(np.int64) * 255 // 4095))
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])

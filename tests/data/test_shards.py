@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
+from assay.data.core.source_info import info_of
 from PIL import Image
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from tests.conftest import Train
 
 WINDOW = 300
+SHARES = {"val": 0.1, "test": 0.1}
+UNCHANGED: dict[str, Any] = {"train": [], "eval": [], "normalize": None}
 
 
 def rows_of(number: int, seed: int) -> pd.DataFrame:
@@ -90,9 +93,8 @@ def open_shards(
     path: Path | str, target: str = "label", split: dict[str, Any] | None = None, **options: Any
 ) -> Any:
     source = TableShards(str(path), target, window=WINDOW, exclude=["customer"], **options)
-    transform: dict[str, Any] = {"train": [], "eval": [], "normalize": None}
-    shares = {"val": 0.1, "test": 0.1, **(split or {})}
-    data = DataModule(source, "auto", 64, shares, transform, drop_last=True, global_batch_size=40)
+    shares = {**SHARES, **(split or {})}
+    data = DataModule(source, "auto", 64, shares, UNCHANGED, drop_last=True, global_batch_size=40)
     data.setup()
     return data
 
@@ -513,3 +515,37 @@ def test_labels_and_rows_that_are_none(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pandas(everything[:0]), tmp_path / "part-0.parquet")
     with pytest.raises(DataError, match=r"no shard has a row"):
         open_shards(tmp_path)
+
+
+FORMATS = {
+    "dollars": (lambda value: f"${value:,.2f}", ".USD"),
+    "euros": (lambda value: f"{value:,.2f} €".translate(str.maketrans(",.", ".,")), ",EUR"),
+    "percent": (lambda value: f"{value:.1f} %", ".%"),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_amounts_are_numbers_as_in_a_table(tmp_path: Path, kind: str) -> None:
+    write, form = FORMATS[kind]
+    draw = np.random.default_rng(3)
+    values = draw.lognormal(7, 1, 300).round(2 if kind != "percent" else 1)
+    frame = pd.DataFrame({"x": np.log(values), "y": [write(value) for value in values]})
+    for index in range(3):
+        part = frame.iloc[100 * index : 100 * index + 100]
+        part.to_parquet(tmp_path / f"train-{index:05}-of-00003.parquet", index=False)
+    find_task = info_of("assay.data.table_shards.TableShards").find_task
+    assert find_task is not None
+    assert find_task({"path": str(tmp_path), "target": "y"}) == "regression"
+    source = TableShards(str(tmp_path), "y")
+    data = DataModule(source, "auto", 64, SHARES, UNCHANGED, drop_last=True, global_batch_size=40)
+    data.setup()
+    assert data.spec.task == "regression"
+    assert any(note.startswith("the target y (") for note in source.notes)
+    loader = data.train_dataloader()
+    expected = values.astype(np.float32)
+    for step, (_, targets) in enumerate(loader):
+        np.testing.assert_array_equal(targets[:, 0].numpy(), expected[loader.samples(0, step)])
+    for subset in ("val", "test"):
+        rows = [int(name) for name in data.splits.data[subset].names]
+        np.testing.assert_array_equal(data.splits.data[subset].targets[:, 0].numpy(), expected[rows])
+    assert data.splits.encoder.target_forms == {"y": form}

@@ -34,6 +34,7 @@ from assay.data.table.leak import find_leak
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import Column, TableEncoder, judge_rows
 from assay.errors import DataError
+from assay.quoting import format_override
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,6 +271,7 @@ TARGETS: dict[str, tuple[list[Any], str, bool]] = {
     "few integers": ([1, 2, 3] * 20, "multiclass", False),
     "twelve integers": (list(range(12)) * 5, "multiclass", False),
     "many integers": (list(range(60)), "regression", True),
+    "amounts": ([f"{price:,} €" for price in range(1000, 1030)], "regression", False),
     "integers with a gap": ([1, 2, None] * 20, "binary", False),
     "yes and no with a gap": ([True, None, False] * 20, "binary", False),
 }
@@ -296,7 +298,7 @@ def test_several_columns() -> None:
     ("values", "says"),
     [
         ([f"2024-01-{day:02}" for day in range(1, 29)], "dates"),
-        ([f"{price:,} €" for price in range(1000, 1030)], "numbers such as"),
+        ([*(f"{price:,} €" for price in range(1000, 1030)), "on request"], "holds 'on request'"),
         ([f"name{n}" for n in range(40)], "40 different texts in 40 rows"),
         (list(range(30)) * 25, "30 different integers in 750 rows may be numbers or classes"),
         ([*range(11), *[0, 1] * 20, 14], "12 different integers in 52 rows may be numbers or classes"),
@@ -367,6 +369,27 @@ def test_a_number_that_may_stand_for_a_missing_value_is_told(
         mended = Table(str(tmp_path / "rows.csv"), "price", task="regression", na_values=[value])
         mended.read()
         assert not any("possible codes of missing" in note for note in mended.notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "word"), [("price", "on request"), ("sold", "0000-00-00"), ("sold", "never")]
+)
+def test_words_among_amounts_of_the_target_and_among_dates_are_named(
+    tmp_path: Path, column: str, word: str
+) -> None:
+    draw = np.random.default_rng(0)
+    dates = [f"2024-03-{day:02}" for day in draw.integers(1, 28, 60)]
+    prices = [f"${price}.50" for price in draw.integers(1, 99, 60)]
+    table = pd.DataFrame({"x": draw.normal(size=60), "sold": dates, "price": prices})
+    table.loc[::10, column] = word
+    path = tmp_path / "rows.csv"
+    table.to_csv(path, index=False)
+    with pytest.raises(DataError, match=column) as refused:
+        Table(str(path), "price").read()
+    assert refused.value.hint is not None
+    assert format_override("data.source.na_values", [word]) in refused.value.hint
+    (rows,) = Table(str(path), "price", na_values=[word]).read().values()
+    assert len(rows.targets) == (54 if column == "price" else 60)
 
 
 BUILT = Column("built", "date", 30.0, parts=("elapsed", "month"), start=10.0)

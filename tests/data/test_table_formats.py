@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -385,3 +386,36 @@ def test_integers_that_excel_may_have_rounded_are_noted(tmp_path: Path) -> None:
     notes: list[str] = []
     read_table(path, notes=notes)
     assert notes == [f"{path}: Excel keeps 15 digits of a number; integers that may be rounded: card"]
+
+
+@pytest.mark.parametrize("base", [2**53, 2**63])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_integers_that_floats_do_not_tell_apart_are_categories(
+    tmp_path: Path, base: int, suffix: str
+) -> None:
+    codes = np.arange(60) % 5
+    accounts = np.array([base + int(code) for code in codes], np.uint64)
+    rows = pd.DataFrame(
+        {"x": np.linspace(0, 1, 60), "account": accounts, "y": codes + np.linspace(0, 1, 60) ** 2}
+    )
+    path = tmp_path / f"rows{suffix}"
+    if suffix == ".jsonl":
+        lines = [{**row, "account": int(row["account"])} for row in rows.to_dict("records")]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    else:
+        (rows.to_csv if suffix == ".csv" else rows.to_parquet)(path, index=False)
+    source = Table(str(path), "y")
+    (unfitted,) = source.read().values()
+    assert isinstance(unfitted.encoder, TableEncoder)
+    unfitted.encoder.fit(unfitted.raw, np.arange(60))
+    inputs = unfitted.encoder.transform(unfitted.raw).numpy()
+    assert unfitted.encoder.feature_names[1:] == [f"account={base + code}" for code in range(5)]
+    np.testing.assert_array_equal(inputs[:, 1:], np.eye(5)[codes])
+
+
+def test_spaces_around_classes_are_not_several_labels(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    pd.DataFrame({"x": np.arange(60.0) % 7, "y": ["yes", "no", "no "] * 20}).to_csv(path, index=False)
+    source = Table(str(path), "y")
+    source.read()
+    assert not any("several labels" in note for note in source.notes)

@@ -292,6 +292,17 @@ def test_columns_that_decide_the_target_are_named(case: str) -> None:
     assert not any("read off" in note for note in kept.notes)
 
 
+@pytest.mark.parametrize(
+    "make", [np.exp, np.round, lambda target: -(target**3), lambda target: 1 / (target + 20)]
+)
+def test_a_number_in_whose_order_the_target_lies_is_named(make: Callable[[Any], Any]) -> None:
+    target = pd.Series(DRAW.normal(size=ROWS) * 10 if make is np.round else DRAW.normal(size=ROWS))
+    frame = pd.DataFrame({"noise": target + DRAW.normal(size=ROWS) / 10, "x": make(target), "y": target})
+    hints = find_hints(frame, ["noise", "x"], "y")
+    assert [*hints] == ["x"]
+    assert hints["x"] == "the target only rises, or only falls, with it"
+
+
 SETS = [datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer, datasets.load_diabetes]
 
 

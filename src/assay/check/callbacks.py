@@ -110,6 +110,8 @@ def _check_accumulation(config: DictConfig, key: str) -> None:
     if is_lbfgs(config):
         message = "LBFGS cannot accumulate batches"
         hint = f"~{key}, or optimizer=adamw"
+    elif config.trainer.get("accumulate_grad_batches", 1) != 1:
+        message = "trainer.accumulate_grad_batches says how many batches are accumulated"
     else:
         for entry in walk(config):
             text = str(entry.raw) if entry.is_interpolation else ""
@@ -160,13 +162,14 @@ def unknown_metric_error(key: str, metric: str, available: Sequence[str]) -> Con
 
 
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
-    """Refuse a `filename` that no checkpoint can have."""
+    """Refuse a `filename` that no checkpoint can have, and for the best one that of the last."""
     for key, kind in classes_in(config):
         if issubclass(kind, ModelCheckpoint):
-            _check_filename(f"{key}.filename", OmegaConf.select(config, key).get("filename"), names)
+            node = OmegaConf.select(config, key)
+            _check_filename(f"{key}.filename", node.get("filename"), names, is_best=bool(node.get("monitor")))
 
 
-def _check_filename(key: str, filename: Any, names: Sequence[str] | None) -> None:
+def _check_filename(key: str, filename: Any, names: Sequence[str] | None, *, is_best: bool) -> None:
     callback = ModelCheckpoint(dirpath="checkpoints", filename=filename)
     try:
         for _, name, _, _ in Formatter().parse(filename or ""):
@@ -176,6 +179,8 @@ def _check_filename(key: str, filename: Any, names: Sequence[str] | None) -> Non
         path = os.path.normpath(callback.format_checkpoint_name(values))
         if not Path(path).is_relative_to(str(callback.dirpath)):
             raise ValueError("it is outside of the run's folder of checkpoints")
+        if is_best and Path(path).name == "last.ckpt":
+            raise ValueError("the last checkpoint already has the name last.ckpt")
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         hint = f"{key}='best-{{epoch:02d}}'"
         raise ConfigError(f"{filename!r} cannot name a checkpoint: {error}", key=key, hint=hint) from error

@@ -273,9 +273,9 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
 
 def _check_run(full: str, path: Path | None) -> None:
     if path is not None and not (path / "config.yaml").is_file():
-        error = no_run_error(path.absolute())
         if not path.is_dir():
-            raise missing_path_error(full, path, "run directory", error.hint)
+            raise missing_path_error(full, path, "run directory", "`assay ls` lists those in outputs/")
+        error = no_run_error(path.absolute())
         raise ConfigError(error.message, key=full, hint=error.hint)
 
 

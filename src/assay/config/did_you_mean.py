@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_MOST = 24
+_MOST = 20
 _NEAR = 2 / 3
 """From this likeness on, a slip: one letter of three."""
 _ALIKE = 0.75

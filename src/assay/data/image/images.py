@@ -48,7 +48,7 @@ _LONGEST = 224
 """Headers, and pixels: a side from which on images are scaled, and what it is scaled to."""
 _MOST_VALUES = 65_535
 """The largest value of 16 bits."""
-_WIDE_COLORS = re.compile(r"(RGB[AX]?;16)([BLN])")
+_WIDE_COLORS = re.compile(r"((?:RGB[AX]?|LA);16)([BLN])")
 """Pillow's name of the bytes in a file, and their order."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
@@ -210,11 +210,13 @@ def _lower_bytes(image: Any) -> NDArray[np.uint16] | None:
     image.fp.seek(0)
     copy: Any = Image.open(io.BytesIO(image.fp.read()), formats=_FORMATS)
     image.fp.seek(position)
-    other = order[1] + ("L" if order[2] == "B" else "B")
+    is_gray = order[1] == "LA;16"  # Pillow's mode is RGBA; so read, both bytes of both channels are its four
+    other = "RGBA" if is_gray else order[1] + ("L" if order[2] == "B" else "B")
     copy.tile = [
         tile._replace(args=other if isinstance(tile.args, str) else (other, *tile.args[1:])) for tile in tiles
     ]
-    return np.asarray(copy).astype(np.uint16)
+    lower = np.asarray(copy).astype(np.uint16)
+    return lower[..., 1:2] if is_gray else lower
 
 
 @contextmanager

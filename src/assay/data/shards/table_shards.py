@@ -13,13 +13,14 @@ from typing_extensions import override
 from assay.data.core.samples import Samples
 from assay.data.core.source_info import info_of
 from assay.data.shards.shard_stream import ShardSource
-from assay.data.table.column_kind import choose_features
+from assay.data.table.column_kind import choose_features, parse_targets
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import FILE_OPTIONS, from_arrow, settle
 from assay.data.table.table_source import (
     column_options,
     declared_categories,
     learned_features,
+    may_be_real,
     read_columns,
 )
 from assay.data.table.table_targets import TableTargets, choose_task, class_columns
@@ -107,6 +108,11 @@ class TableShards(ShardSource):
 
     @override
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Samples]:
+        self._target_forms: dict[str, str] = {} if self.fitted is None else self.fitted.target_forms
+        if may_be_real(self._asked):
+            self.notes += tuple(
+                parse_targets(self._frame(*sampled["train"]), self.targets, self._target_forms)
+            )
         frames = {name: self._frame(*rows) for name, rows in sampled.items()}
         train = frames["train"]
         self.task = choose_task(self._asked, train, self.targets)[0]
@@ -129,6 +135,7 @@ class TableShards(ShardSource):
             self._features = choose_features(train, self._options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms)
+            encoder.target_forms = self._target_forms
         else:
             self._features = learned_features(encoder)
         self._encoder = encoder
@@ -144,7 +151,9 @@ class TableShards(ShardSource):
         return subsets
 
     def _frame(self, table: Any, numbers: Rows) -> Frame:
-        return settle(from_arrow(table, plain=self.targets)).set_axis(pd.Index(numbers), axis=0)
+        frame = settle(from_arrow(table, plain=self.targets)).set_axis(pd.Index(numbers), axis=0)
+        parse_targets(frame, [*self._target_forms], self._target_forms)
+        return frame
 
     def _encode_targets(self, frame: Frame) -> Tensor:
         for name in self.targets:
@@ -155,7 +164,7 @@ class TableShards(ShardSource):
                     hint="write the shards without such rows",
                 )
         if task_of(self.task).has_real_targets:  # a window's numbers may be alike without any harm
-            return torch.from_numpy(frame[self.targets].to_numpy(np.float32))
+            return torch.from_numpy(frame[self.targets].to_numpy(np.float32, copy=True))
         return self._encoded.encode(frame)
 
     @override

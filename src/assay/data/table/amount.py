@@ -121,8 +121,8 @@ def _is_bare(amount: tuple[str, str]) -> bool:
 
 
 def find_words(column: Values) -> list[str]:
-    """Texts of a column that may stand for a missing value: without a digit."""
-    return [text for text in map(str, column.dropna().unique()) if not re.search(r"\d", text)]
+    """Texts of a column that may stand for a missing value: without a digit, or a date of zeros."""
+    return [text for text in map(str, column.dropna().unique()) if not re.search(r"[1-9]|^0*\.?0*$", text)]
 
 
 def is_amount(form: str) -> bool:

@@ -401,6 +401,7 @@ def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
 def task_of_columns(frame: Frame, targets: Strings) -> tuple[str, str]:
     """The task of the target columns, and a note where it is ambiguous."""
     frame = drop_missing_targets(frame, targets)
+    parse_targets(frame, targets, {})
     judged = [is_real(frame[name], name) for name in targets]
     real = bool(judged) and all(is_number for is_number, _ in judged)
     if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
@@ -544,7 +545,7 @@ def choose_features(
     }
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
-    problems = [*problems, *_find_forms(frame, options, chosen)]
+    problems = [*problems, *_find_forms(frame, options, chosen, bool(problems))]
     chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
     if not chosen.names and not problems:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
@@ -567,11 +568,15 @@ def choose_features(
     return chosen
 
 
-def _find_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+def _find_forms(
+    frame: Frame, asked: ColumnOptions, chosen: Features, is_target_wrong: bool
+) -> list[DataError]:
     """Learn how amounts, dates and times are written; the columns that are not written in one way."""
     failed: dict[str, DataError] = {}
     amounts: list[str] = []
     words: list[str] = []
+    for name in asked.targets if is_target_wrong else ():
+        words += find_words(frame[name]) if kind_of(frame[name])[0] == "amount" else []
     for name in chosen.names:
         kind = chosen.kinds.get(name, ("category",))[0]
         try:
@@ -582,14 +587,14 @@ def _find_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[Da
                 if name in asked.keep or asked.features is not None:
                     continue  # a category
                 amounts.append(name)
-                words += find_words(frame[name])
+            words += find_words(frame[name]) if kind != "nested" else []
             failed[name] = error
-    if not failed:
-        return []
     hints = []
     if words:
         missing = _override(asked, "na_values", *dict.fromkeys(words[:NAMED]))
         hints.append(f"{missing} where that means a missing value")
+    if not failed:
+        return [DataError("", hint=hint) for hint in hints]
     ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
     if amounts:
         them = "it" if len(amounts) == 1 else "them"

@@ -73,6 +73,8 @@ def _describe_hint(feature: Values, target: Values) -> str:
     how = _describe_gaps(feature.isna().to_numpy(), classes, target)
     is_there = feature.notna().to_numpy()
     values = feature[is_there]
+    if is_numeric_dtype(target) and is_numeric_dtype(values) and len(values) >= _ROWS and not how:
+        how = _describe_order(values.to_numpy(np.float64), target[is_there].to_numpy(np.float64))
     classes = classes[is_there]
     different = len(np.unique(classes))
     if how or len(values) < _ROWS or not 2 <= different <= _MOST_CLASSES or values.dtype.kind == "M":
@@ -96,6 +98,16 @@ def _describe_gaps(missing: Bools, classes: NDArray[np.intp], target: Values) ->
         alike = np.unique(classes[rows])
         if len(alike) == 1 and not (classes[~rows] == alike[0]).any():
             return f"it is {what} exactly where the target is {str(target[rows].iloc[0])!r}"
+    return ""
+
+
+def _describe_order(numbers: Floats, target: Floats) -> str:
+    """Of a number in whose order the target only rises, or only falls."""
+    if min(len(np.unique(numbers)), len(np.unique(target))) <= _MOST_CLASSES:
+        return ""
+    for sign in (1, -1):
+        if (np.diff(target[np.lexsort((target, sign * numbers))]) >= 0).all():
+            return "the target only rises, or only falls, with it"
     return ""
 
 

@@ -29,7 +29,6 @@ from assay.data.table.column_kind import (
     is_text,
     join_names,
     kind_of,
-    parse_targets,
     task_of_columns,
 )
 from assay.data.table.table_encoder import (
@@ -232,8 +231,8 @@ def read_table(
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
-    integers = frame.select_dtypes("integer")
-    rounded = [str(name) for name in integers if (integers[name] >= 10**15).any()]
+    integers = [name for name in frame if frame[name].dtype.kind in "iu"]
+    rounded = [str(name) for name in integers if (frame[name] >= 10**15).any()]
     if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
             f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
@@ -247,6 +246,7 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
     """Bring columns to the dtypes that follow from their values, without typed `na_values` and empty texts.
 
     Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
+    Integers that floats of 64 bits would merge become texts.
     Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
     """
     texts = [] if na_values is None else ["", *(() if na_values == AUTO else na_values)]
@@ -278,7 +278,13 @@ def _settle(column: Values) -> Values:
         return renamed if is_number(categories) else _as_texts(renamed)
     if is_text(column):
         return _as_texts(column)
-    return _settle_objects(column) if column.dtype == object else column
+    if column.dtype == object:
+        return _settle_objects(column)
+    if column.dtype.kind in "iu" and (column >= _LARGE).any():
+        values = column.dropna()
+        if values.astype(np.float64).nunique() < values.nunique():
+            return _as_texts(category_texts(values).reindex(column.index))
+    return column
 
 
 def _settle_objects(column: Values) -> Values:
@@ -735,7 +741,6 @@ def find_task(source: dict[str, Any]) -> str:
     options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
     try:
         frame = read_table(str(source["path"]), columns=names, **options)
-        parse_targets(frame, names, {})
         return task_of_columns(frame, names)[0]
     except (AssayError, LookupError, TypeError, ValueError):
         return ""

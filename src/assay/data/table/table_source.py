@@ -121,9 +121,8 @@ class TableSource(Source):
         forms = dict(getattr(encoder, "target_forms", {}))
         problem: DataError | None = None
         try:
-            asked_task = None if self._asked == "auto" else task_of(self._asked)
-            may_be_real = asked_task is None or asked_task.has_real_targets or asked_task.has_heads
-            for frame in frames.values() if may_be_real and self._label_separator is None else ():
+            may_be_numbers = may_be_real(self._asked) and self._label_separator is None
+            for frame in frames.values() if may_be_numbers else ():
                 self.notes += parse_targets(frame, self.targets, forms)
             self.task = self._find_task(first)
         except DataError as error:
@@ -363,6 +362,11 @@ def learned_features(encoder: Any) -> Features:
 def _path_option(subset: str) -> str:
     """Of the source, which names the file of a subset."""
     return "test_path" if subset == "test" else "path"
+
+
+def may_be_real(asked: str) -> bool:
+    """Whether targets may be numbers under the task that is asked for."""
+    return asked == "auto" or task_of(asked).has_real_targets or task_of(asked).has_heads
 
 
 def column_options(

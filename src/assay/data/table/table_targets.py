@@ -144,6 +144,7 @@ def find_label_separator(target: Values) -> str:
     for mark in ";|,/":
         divided = [{label.strip() for label in str(text).split(mark)} for text in texts]
         labels = set[str]().union(*divided)
-        if "" not in labels and 1 < len(labels) < len(divided) and any(len(some) == 1 for some in divided):
+        numbers = {*map(len, divided)}
+        if "" not in labels and 1 < len(labels) < len(divided) and 1 in numbers and max(numbers) > 1:
             return mark
     return ""
