@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import math
 import os
@@ -26,7 +27,7 @@ from assay.build.trainer_options import is_sharded
 from assay.callbacks.pruning import Pruned
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
-from assay.errors import AssayError, NonFiniteError
+from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.files.checksum import describe_damage, sha256
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
@@ -149,6 +150,25 @@ def execute(
             _save(record, run_dir)
 
 
+@contextmanager
+def _explain_monitors(assembly: Assembly) -> Iterator[None]:
+    """Turn Lightning's error about a monitored metric that the module has not logged into what to type."""
+    try:
+        yield
+    except Exception as error:
+        logged = sorted(assembly.trainer.callback_metrics)
+        for name, node in assembly.config.callbacks.items():
+            monitor = (node or {}).get("monitor")
+            unknown = f"monitor={monitor!r})` could not find", f"metric `{monitor}` which is not available"
+            if any(text in str(error) for text in unknown):
+                key = f"callbacks.{name}.monitor"
+                closest = difflib.get_close_matches(monitor, logged, n=1, cutoff=0)
+                message = f"the module has not logged {monitor}; it logged {', '.join(logged)}"
+                hint = f"{key}={closest[0] if closest else 'METRIC'}"
+                raise ConfigError(message, key=key, hint=hint) from error
+        raise
+
+
 def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
     """A run that has lost rows of metrics.csv says so wherever it is said how it ended."""
     lost = [logger.damage for logger in trainer.loggers if isinstance(logger, RunCSV) and logger.damage]
@@ -208,7 +228,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = configure_resume(assembly, record, run_dir)
     restore_micro_batch(trainer, record, run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    with _explain_monitors(assembly):
+        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
