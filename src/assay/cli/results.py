@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.follow import Follow, check_form, follow, follow_text
+from assay.cli.follow import REWRITTEN_AFTER, Follow, check_form, follow, follow_text
 from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import Console, print_lines, printable, single_line
@@ -241,7 +241,7 @@ def report(
     def write(is_running: bool) -> Path:
         from assay.report.report import report as write_report
 
-        written = write_report(paths, out, png, csv, reloads=is_running)
+        written = write_report(paths, out, png, csv, reloads_for=3 * REWRITTEN_AFTER * is_running)
         is_first = not document.body
         document.say("report", written)
         if not is_running:

@@ -199,9 +199,14 @@ class Page:
     sections: Sequence[Section]
     status: tuple[str, Tone] = ("", "")
     facts: Sequence[str] = ()
-    reloads: bool = False
-    """While somebody rewrites it."""
+    reloads_for: float = 0.0
+    """Seconds for which the browser reloads it, because a process rewrites it before they are over."""
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def reload_until(self) -> int:
+        """When it stops reloading, in milliseconds since 1970."""
+        return int(1000 * (self.made.timestamp() + self.reloads_for))
 
     @property
     def figures(self) -> list[Figure]:
