@@ -144,11 +144,11 @@ def test_one_that_fails_is_said_on_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> None:
-        raise ValueError("two test samples have one name")
+        raise ValueError("two test samples have the same name")
 
     monkeypatch.setattr(execute, "add_baseline", fail)
     result = trained(tmp_path, "data=iris")
-    note = "could not compute the baseline: ValueError: two test samples have one name"
+    note = "could not compute the baseline: ValueError: two test samples have the same name"
     assert result.baseline == {}
     assert [one for one in result.notes if one.startswith(note)]
     assert note in capsys.readouterr().out

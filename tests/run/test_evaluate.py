@@ -197,7 +197,7 @@ def test_data_that_has_changed_since_is_not_the_runs(
     flowers[:100].to_csv(path, index=False)
     run = train("data=table", f"data.source.path='{path}'", "data.source.target=kind", *KEPT)
     flowers.to_csv(path, index=False)
-    with pytest.raises(AssayError, match="its SHA-256 is another one"):
+    with pytest.raises(AssayError, match="its SHA-256 differs"):
         evaluate(run.run_dir)
     found = evaluate(run.run_dir, [f"data.source.path='{path}'"])
     assert (found.subset, found.num_samples, found.same_data) == ("all", 150, False)

@@ -97,7 +97,7 @@ def test_too_little_time_is_no_verdict(folder: Path) -> None:
         ((), (), "expected a change"),
         (("optimizer.lr=0.003",), (), "changes nothing"),
         (("optimizer.lr=0.1,0.2",), (), "optimizer.lr"),
-        (("seed=7", "optimizer.lr=0.1"), (), "a try sets this itself"),
+        (("seed=7", "optimizer.lr=0.1"), (), "assay try sets this key"),
         (("optimiser.lr=0.1",), (), "optimi"),
         (("loss.label_smoothing=0.1",), (), "not the same quantity"),
         (("data.split.seed=1",), (), "another split"),

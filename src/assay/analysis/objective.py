@@ -37,7 +37,7 @@ class Objective:
         stated = self.direction
         better = directions.get(self.name)
         if better is None and not self.stated and not is_better_low(self.name):
-            message = f"whether {self.name} is better high or low is not known; it has to be stated"
+            message = f"whether {self.name} is better high or low is not known; state it"
             raise ConfigError(message, key=key, hint=f"{key}=maximize, or {key}=minimize")
         if better is not None and not stated.startswith(better):
             other = "maximize" if stated == "minimize" else "minimize"
@@ -133,7 +133,7 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
     for name, key in requested.items():
         if scores and name not in available:
             message = f"unknown metric {name!r}{did_you_mean(name, sorted(available), '; ')}"
-            raise ConfigError(message, key=key, hint=f"there is: {', '.join(sorted(scores))}")
+            raise ConfigError(message, key=key, hint=f"available: {', '.join(sorted(scores))}")
 
 
 RARE = 0.2

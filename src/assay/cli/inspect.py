@@ -20,7 +20,7 @@ def check(
     *,
     multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the learning rate into an image.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the learning rate to an image file.")
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -63,7 +63,9 @@ def data(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML page with samples, too.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Read all of a stream, not a sample of it.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read the whole stream instead of a sample of it.")
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Look at the data of an experiment before it is trained."""
@@ -114,7 +116,7 @@ def explain(
 def diff(
     document: Document,
     first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another; '' is the default config.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The second one; '' is the default config.")],
     config_dir: ConfigDir = None,
 ) -> None:
     """What differs between runs, config files or quoted overrides.

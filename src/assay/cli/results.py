@@ -26,7 +26,7 @@ Paths = Annotated[
 ]
 Sort = Annotated[
     str,
-    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max says which is best."),
+    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max states the direction."),
 ]
 Where = Annotated[
     list[str] | None,
@@ -37,12 +37,14 @@ GroupBy = Annotated[
     typer.Option(metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"),
 ]
 Metric = Annotated[list[str] | None, typer.Option(metavar="METRIC", help="Scores to show. Repeat for more.")]
-Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
+Formats = Annotated[Format, typer.Option("--format", help="Format of the output.")]
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
+    typer.Option(
+        metavar="N", min=0, help="Maximum number of rows; 0 shows all.  [default: 50 in a table of ls]"
+    ),
 ]
-Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Rows to leave out before them.")]
+Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Number of rows to skip first.")]
 _LIMIT = 50
 _OUTPUTS = Path("outputs")
 
@@ -97,7 +99,7 @@ def best(
     document: Document,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A sweep, or a folder of runs.")],
     metric: Annotated[
-        str, typer.Argument(metavar="METRIC", help="By default what checkpoints are kept by.")
+        str, typer.Argument(metavar="METRIC", help="[default: the monitor of the checkpoints]")
     ] = "",
     where: Where = None,
 ) -> None:
@@ -143,7 +145,7 @@ def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
 def rm(
     document: Document,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove runs for good; asks first, never one that runs."""
     from assay.record.run_directory import check_removable, remove_run

@@ -34,7 +34,7 @@ def train(
         bool, typer.Option("--cfg", "-c", help="Print the composed config and stop: job, hydra or all.")
     ] = False,
     package: Annotated[
-        str, typer.Option("--package", "-p", metavar="NODE", help="With --cfg: of this node alone.")
+        str, typer.Option("--package", "-p", metavar="NODE", help="With --cfg: print this node only.")
     ] = "",
     info: Annotated[
         bool,
@@ -50,7 +50,7 @@ def train(
     typed = overrides or []
     if info:
         if document.as_json:
-            raise ConfigError("this is text by Hydra", key="--info", hint="leave out --json")
+            raise ConfigError("Hydra prints text", key="--info", hint="leave out --json")
         from assay.compose.listing import print_info
 
         print_info(typed, config_dir)
@@ -105,7 +105,9 @@ def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
     changes: Overrides = None,
     *,
-    failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Also run the failed jobs of a sweep again.")
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Resume a run or sweep, or extend a finished run.
@@ -149,13 +151,15 @@ def reproduce(
     *,
     trust_code: Annotated[
         bool,
-        typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
+        typer.Option(
+            "--trust-code", help="Allow code to run that differs from the code here: another commit, a patch."
+        ),
     ] = False,
 ) -> None:
     """Run a finished run again elsewhere and compare it, bit for bit.
 
     The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
-    current checkout is brought back beside it; trust it only if you know whose it is.
+    current checkout is restored beside it; trust it only if you know its author.
     """
     from assay.run.reproduce import reproduce as run_again
     from assay.run.reproduce import show
@@ -176,12 +180,16 @@ def try_change(
         Path,
         typer.Option(metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."),
     ],
-    budget: Annotated[str, typer.Option(metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")] = "20m",
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Time for all its runs: 90s, 20m, 1.5h.")
+    ] = "20m",
     metric: Annotated[
         str,
         typer.Option(metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"),
     ] = "",
-    reveal: Annotated[bool, typer.Option("--reveal", help="Look at the test subset; it is counted.")] = False,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Score the test subset; each look is counted.")
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Try a change of a reference, and keep it if it proves better.

@@ -30,7 +30,7 @@ Threshold = Annotated[
         metavar="P",
         min=0,
         max=1,
-        help="Of two classes, predict the second from this probability on.  [default: the run's]",
+        help="With two classes, predict the second from this probability on.  [default: the run's]",
     ),
 ]
 

@@ -113,8 +113,8 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
     if match := re.search(r"Error merging override ([~+]*)([^=]+)", text):
         text = first_line([*causes(error)][-1])
         if "~" in match[1] and "Interpolation" in text:
-            text = "its value comes with the data, so it cannot be taken away"
-        return ConfigError(text, key=match[2], hint="`assay train --cfg` shows what is there")
+            text = "its value comes from the data, so it cannot be removed"
+        return ConfigError(text, key=match[2], hint="`assay train --cfg` shows every key")
     for pattern, message, hint in _PLAIN:
         if match := re.search(pattern, text, re.MULTILINE):
             return ConfigError(

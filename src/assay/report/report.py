@@ -110,5 +110,5 @@ def check_overwrite(file: Path) -> None:
     except OSError:  # nothing is there, or the error is reported when it is written
         return
     if is_other:
-        message = f"{file} exists and is not a report; refusing to replace it"
+        message = f"{file} exists and is not a report; refusing to overwrite"
         raise ConfigError(message, hint="--out FILE writes it somewhere else")

@@ -210,7 +210,7 @@ def _save(record: RunRecord, run_dir: Path) -> None:
         ended = f"{record.status}: {record.reason}" if record.reason else record.status
         raise AssayError(
             f"{run_dir / 'record.json'} cannot be written: {error.strerror}. The run has {ended}",
-            hint=f"what was saved can be read; make room, then `assay resume {shlex.quote(str(run_dir))}`",
+            hint=f"free some space, then `assay resume {shlex.quote(str(run_dir))}`",
         ) from error
 
 
@@ -262,7 +262,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
-            not_kept = "what was predicted is not kept"
+            not_kept = "could not save the predictions"
             predictions = _try(record, not_kept, kept_predictions.write, assembly, keep, run_dir)
             _try(record, "could not choose a threshold", add_threshold, assembly, record, predictions)
             decided = predictions and predictions.at(record.threshold)
@@ -344,7 +344,7 @@ def _notes(assembly: Assembly) -> list[str]:
     if not isinstance(assembly.trainer.fit_loop, FitLoop):
         kind = type(assembly.trainer).__name__
         notes.append(
-            f"{kind} has loops of its own: a run that is stopped after its first checkpoint cannot be resumed"
+            f"{kind} has custom loops: a run that is stopped after its first checkpoint cannot be resumed"
         )
     return notes
 
@@ -417,8 +417,8 @@ def verify_data_hash(assembly: Assembly, record: RunRecord) -> str:
     digest = getattr(assembly.datamodule, "digest", None)
     found: str = digest() if digest is not None else ""
     if record.data_sha256 not in ("", found):
-        message = "the data is not what the run began with: its SHA-256 is another one"
-        raise AssayError(message, hint="bring the data back, or train anew")
+        message = "the data has changed since the run began: its SHA-256 differs"
+        raise AssayError(message, hint="restore the data, or train a new run")
     return found
 
 

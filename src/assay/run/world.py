@@ -78,7 +78,7 @@ def find_world(environment: Mapping[str, str] = os.environ) -> World | None:
         if int(environment.get("TORCHELASTIC_MAX_RESTARTS", "0")) and world.size > 1:
             raise AssayError(
                 "torchrun would restart failed ranks, and each restart would begin a new run",
-                hint="--max-restarts=0; `assay resume` under torchrun goes on with a run",
+                hint="--max-restarts=0; `assay resume` under torchrun resumes a run",
             )
     elif "SLURM_STEP_ID" in environment:
         world = _world_of_srun(environment)

@@ -91,7 +91,7 @@ def _check_project(folder: Path, overrides: Iterable[str], trusted: Trust) -> No
             f"this config folder asks to trust {', '.join(names)}, whose code could then run",
             key=KEY,
             file=str(folder),
-            hint=f"{KEY}=[{','.join(names)}] if you know whose code it is; {KEY}=[] to continue without it",
+            hint=f"{KEY}=[{','.join(names)}] if you trust its author; {KEY}=[] to continue without it",
         )
 
 
