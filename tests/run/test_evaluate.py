@@ -172,9 +172,9 @@ def test_rows_that_the_model_does_not_take_are_refused(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("optimizer.lr=1", "optimizer.lr: this is what the run is made of"),
-        ("data.source._target_=os.system", "made of"),
-        ("data.source.keep=[soil]", "data.source.keep: this is what the run is made of"),
+        ("optimizer.lr=1", "optimizer.lr: an evaluation cannot change this key"),
+        ("data.source._target_=os.system", "cannot change this key"),
+        ("data.source.keep=[soil]", "data.source.keep: an evaluation cannot change this key"),
         ("data.source.pth=x", "no such key; did you mean 'data.source.path'"),
         ("data.source.path=a,b", "several values"),
         ("data=iris", r"shape \[4\]"),
@@ -265,7 +265,7 @@ def test_a_table_needs_its_encoder(flower_run: Trained, tmp_path: Path) -> None:
     run_dir = shutil.copytree(flower_run.run_dir, tmp_path / "run")
     (run_dir / "encoder.json").unlink()
     for use in (evaluate, assay.load):
-        with pytest.raises(AssayError, match=r"encoder\.json is not there"):
+        with pytest.raises(AssayError, match=r"encoder\.json is missing"):
             use(run_dir)
 
 

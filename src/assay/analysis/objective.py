@@ -94,10 +94,10 @@ def _guess(name: str) -> Direction:
 def is_better_low(name: str) -> bool:
     """Whether a metric is better the lower it is, judging by its name.
 
-    >>> is_better_low("val/loss"), is_better_low("val/accuracy")
-    (True, False)
+    >>> is_better_low("val/loss"), is_better_low("g_loss"), is_better_low("val/accuracy")
+    (True, True, False)
     """
-    return name.rpartition("/")[2] in _SMALL_IS_GOOD
+    return name.replace("/", "_").rpartition("_")[2] in _SMALL_IS_GOOD
 
 
 _SHORT = {

@@ -553,7 +553,8 @@ def note_ignored_columns(training: Data, subsets: Subsets, rows: Cuts, *, folds:
         values = training.split_values[name].reset_index(drop=True)
         if hint == "time":
             typed = format_override("data.split.time", name) + " data.split.folds=null fold=null" * folds
-            times = values.dropna().sort_values(key=_as_sortable)
+            times = values.dropna()
+            times = (times if times.dtype.kind in "iufM" else times.astype(str)).sort_values()
             ends = " to ".join(str(end).removesuffix(" 00:00:00") for end in (times.iloc[0], times.iloc[-1]))
             notes.append(
                 f"data: the rows are split at random, but {name!r} dates them ({ends}); "
@@ -568,10 +569,6 @@ def note_ignored_columns(training: Data, subsets: Subsets, rows: Cuts, *, folds:
                 f"{format_override('data.split.group', name)}"
             )
     return notes
-
-
-def _as_sortable(times: Values) -> Values:
-    return times if times.dtype.kind in "iufM" else times.astype(str)
 
 
 def _hashes(all_data: Subsets) -> dict[str, Rows] | None:

@@ -204,11 +204,6 @@ class Page:
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def reload_until(self) -> int:
-        """When it stops reloading, in milliseconds since 1970."""
-        return int(1000 * (self.made.timestamp() + self.reloads_for))
-
-    @property
     def figures(self) -> list[Figure]:
         """Every figure that is on it, in full."""
         blocks = (block for section in self.sections for block in section.blocks)
@@ -265,16 +260,12 @@ def load_templates() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("assay.report"),
         autoescape=True,
-        finalize=_printable,
+        # Texts without what reverses the letters around them; what is HTML already stays as it is.
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _printable(value: Any) -> Any:
-    """Texts without what reverses the letters around them; what is HTML already stays as it is."""
-    return printable(value) if type(value) is str else value
 
 
 def _source(environment: jinja2.Environment, name: str) -> str:

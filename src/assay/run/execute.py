@@ -158,14 +158,14 @@ def _explain_monitors(assembly: Assembly) -> Iterator[None]:
     except Exception as error:
         logged = sorted(assembly.trainer.callback_metrics)
         for name, node in assembly.config.callbacks.items():
-            monitor = (node or {}).get("monitor")
-            unknown = f"monitor={monitor!r})` could not find", f"metric `{monitor}` which is not available"
-            if any(text in str(error) for text in unknown):
+            monitor = str((node or {}).get("monitor"))
+            if re.search(
+                f"(monitor='|metric `){re.escape(monitor)}['`].*(not find|not available)", str(error)
+            ):
                 key = f"callbacks.{name}.monitor"
-                closest = difflib.get_close_matches(monitor, logged, n=1, cutoff=0)
+                closest = difflib.get_close_matches(monitor, [*logged, "METRIC"], n=1, cutoff=0)[0]
                 message = f"the module has not logged {monitor}; it logged {', '.join(logged)}"
-                hint = f"{key}={closest[0] if closest else 'METRIC'}"
-                raise ConfigError(message, key=key, hint=hint) from error
+                raise ConfigError(message, key=key, hint=f"{key}={closest}") from error
         raise
 
 

@@ -66,7 +66,10 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
     """The class or function that a target names."""
     check_name(key, target, packages)
     try:
-        return _resolve(target, slot_of(key)[0], tuple(packages))
+        slot = slot_of(key)[0]
+        if is_allowed(target):
+            return _resolve_library(target, slot)
+        return _resolve_custom(target, slot, tuple(packages))
     except ConfigError as error:
         raise _add_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
 
@@ -143,10 +146,6 @@ def _walk_plain(value: Any, key: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _walk_plain(inner, f"{key}[{index}]")
-
-
-def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
-    return _resolve_library(target, slot) if is_allowed(target) else _resolve_custom(target, slot, packages)
 
 
 @functools.cache

@@ -160,14 +160,9 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
                 continue
             if isinstance(value, list):
                 pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
-            if not _refers(str(value)):
+            if "${" not in _PERSONAL.sub("", str(value)):  # nothing but the run's directory, name and seed
                 keys.add(key)
     return frozenset(join_key(split_key(key)) for key in keys)  # `a.0` is `a[0]`
-
-
-def _refers(text: str) -> bool:
-    """Whether text takes anything from the config besides the run's own directory, name and seed."""
-    return "${" in _PERSONAL.sub("", text)
 
 
 def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
