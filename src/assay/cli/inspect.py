@@ -90,7 +90,7 @@ def configs(
     group: Annotated[str, typer.Argument(metavar="GROUP", hidden=True)] = "",
     config_dir: ConfigDir = None,
 ) -> None:
-    """The options of every group, or of one, in a line each."""
+    """List the options of every group, or of one group."""
     from assay.compose.listing import options_of, print_options
 
     options = options_of(group, config_dir)
@@ -105,7 +105,7 @@ def explain(
     overrides: Overrides = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Where a value comes from: who set it, and what that overrode."""
+    """Explain where a value comes from and what it overrode."""
     from assay.compose import origin
 
     explanation = origin.explain(key, overrides or [], config_dir)
@@ -119,7 +119,7 @@ def diff(
     second: Annotated[str, typer.Argument(metavar="B", help="The second one; '' is the default config.")],
     config_dir: ConfigDir = None,
 ) -> None:
-    """What differs between runs, config files or quoted overrides.
+    """Show how runs, config files or quoted overrides differ.
 
     Where a run writes to does not count. The exit code is 0 whether they differ or not.
     """
@@ -132,7 +132,7 @@ def diff(
 
 
 def info(document: Document) -> None:
-    """What this machine has, and what device=auto would choose."""
+    """Show this machine's hardware and what device=auto chooses."""
     from assay.report.info import machine
 
     sections = machine()

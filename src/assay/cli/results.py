@@ -61,7 +61,7 @@ def ls(
     form: Formats = "table",
     following: Follow = False,
 ) -> None:
-    """Every run in a line: what differs, its scores, how it ended.
+    """List runs, one per line: settings, scores and status.
 
     The newest comes first.
     """
@@ -84,7 +84,7 @@ def compare(
     form: Formats = "table",
     following: Follow = False,
 ) -> None:
-    """What differs between runs, and their scores.
+    """Compare the settings and the scores of runs.
 
     Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
     n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or no significant
@@ -99,7 +99,8 @@ def best(
     document: Document,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A sweep, or a folder of runs.")],
     metric: Annotated[
-        str, typer.Argument(metavar="METRIC", help="[default: the monitor of the checkpoints]")
+        str,
+        typer.Argument(metavar="METRIC", help="Score to compare by. [default: the monitor]"),
     ] = "",
     where: Where = None,
 ) -> None:
@@ -147,7 +148,7 @@ def rm(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove runs for good; asks first, never one that runs."""
+    """Remove runs for good, after asking; refuse running ones."""
     from assay.record.run_directory import check_removable, remove_run
 
     directories = [check_removable(run) for run in runs]
