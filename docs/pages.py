@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 log = logging.getLogger("mkdocs.hooks.pages")  # a warning fails a strict build
+BREAK = re.compile(r"(?<=[\w\])])[.=/,](?=[\w\[$'\"][^<>]*</code>)")
 LOADED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=["']?(https?:[^"'\s>]+)""")
 
 
@@ -51,6 +52,11 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links to the examples to their page."""
     return re.sub(r"\]\(\.\./examples/\w+\)", "](examples.md)", markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let keys in the cells of tables break after their dots and equals signs, not within a word."""
+    return re.sub(r"<td\b.*?</td>", lambda cell: BREAK.sub(r"\g<0><wbr>", cell[0]), html, flags=re.S)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> None:

@@ -189,9 +189,7 @@ def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | N
     if losses:
         notes.append(f"{metric} is not the same quantity in all rows: {_describe_terms(losses)}")
     if data:
-        notes.append(
-            f"rows are of different data ({', '.join(data)}): their scores are not of the same samples"
-        )
+        notes.append(f"rows come from different data ({', '.join(data)}); their scores cannot be compared")
     return Ranking(metric, direction, tuple(notes), losses, () if asked else data)
 
 
@@ -221,7 +219,7 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
     """The error for a metric that no run has."""
     names = sorted(map(single_line, metrics))
     suggestion = did_you_mean(metric, names, "; ")
-    hint = f"there is: {list_names(names, metric)}" if names else ""
+    hint = f"available: {list_names(names, metric)}" if names else ""
     return ConfigError(f"no run has a metric {metric!r}{suggestion}", key=option, hint=hint)
 
 
@@ -320,7 +318,7 @@ def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigV
         parts = _WRITTEN.fullmatch(condition)
         if parts is None:
             hint = "--where model=mlp, or --where 'test/accuracy>0.9'"
-            raise ConfigError(f"{condition!r} is not a condition", key="--where", hint=hint)
+            raise ConfigError(f"{condition!r} is not a comparison", key="--where", hint=hint)
         key = parts[1]
         sign = parts[2]
         text = parts[3].strip().strip("'\"")
@@ -511,7 +509,7 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
     is_mixed = any(len({run.config_fingerprint for run in row.runs}) > 1 for row in rows)
     notes = {
         f"of runs of the same config and seed the last finished one counts: {repeated} left out": repeated,
-        f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed": is_mixed,
+        f"grouped by {', '.join(group_by)}: runs in one row differ in more than their seed": is_mixed,
         "some rows hold runs of different code (commit or uncommitted changes)": any(
             len({run.code for run in row.runs}) > 1 for row in rows
         ),

@@ -93,7 +93,7 @@ class Journal:
                 journal._apply(json.loads(line))
             except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
                 raise AssayError(
-                    f"{path} is damaged in line {number}: {error}", hint="bring it back from a copy"
+                    f"{path} is damaged in line {number}: {error}", hint="restore it from a copy"
                 ) from error
         if not journal.header:
             raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
@@ -132,7 +132,7 @@ class Journal:
             if event["version"] != VERSION:
                 raise AssayError(
                     f"{self.path} has version {event['version']!r}; this assay reads {VERSION}",
-                    hint="go on with the version of assay that began the sweep",
+                    hint="use the version of assay that started the sweep",
                 )
             self.header = {"cwd": "", "config_dir": "", **event}
         if kind in ("sweep", "command"):
@@ -143,7 +143,7 @@ class Journal:
         else:
             number = event["number"]
             if number not in self.jobs:
-                raise ValueError(f"it is about job {number}, which the sweep does not have")
+                raise ValueError(f"it names job {number}, which the sweep does not have")
             self.jobs[number] = _update_job(self.jobs[number], event)
 
 

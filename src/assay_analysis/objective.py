@@ -37,7 +37,7 @@ class Objective:
         stated = self.direction
         better = directions.get(self.name)
         if better is None and not self.stated and not is_better_low(self.name):
-            message = f"whether {self.name} is better high or low is not known; it has to be stated"
+            message = f"whether {self.name} is better high or low is not known; state it"
             raise ConfigError(message, key=key, hint=f"{key}=maximize, or {key}=minimize")
         if better is not None and not stated.startswith(better):
             other = "maximize" if stated == "minimize" else "minimize"
@@ -94,10 +94,10 @@ def _guess(name: str) -> Direction:
 def is_better_low(name: str) -> bool:
     """Whether a metric is better the lower it is, judging by its name.
 
-    >>> is_better_low("val/loss"), is_better_low("val/accuracy")
-    (True, False)
+    >>> is_better_low("val/loss"), is_better_low("g_loss"), is_better_low("val/accuracy")
+    (True, True, False)
     """
-    return name.rpartition("/")[2] in _SMALL_IS_GOOD
+    return name.replace("/", "_").rpartition("_")[2] in _SMALL_IS_GOOD
 
 
 _SHORT = {
@@ -133,7 +133,7 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
     for name, key in requested.items():
         if scores and name not in available:
             message = f"unknown metric {name!r}{did_you_mean(name, sorted(available), '; ')}"
-            raise ConfigError(message, key=key, hint=f"there is: {', '.join(sorted(scores))}")
+            raise ConfigError(message, key=key, hint=f"available: {', '.join(sorted(scores))}")
 
 
 RARE = 0.2

@@ -93,7 +93,7 @@ def read_runs(paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
 
 def _read_run(path: Path) -> Run:
     if not (path / FILE).exists():
-        return Run(path, "broken", reason=f"{path} has a config, and no {FILE}")
+        return Run(path, "broken", reason=f"{path} has a config but no {FILE}")
     try:
         record = RunRecord.load(path)
     except AssayError as error:

@@ -118,7 +118,7 @@ class ShardWriter:
             rank, reason = wrong[0]
             raise AssayError(
                 f"the checkpoint {path} could not be written: {reason} (rank {rank})",
-                hint="what was saved before can still be read; make room, then `assay resume` the run",
+                hint="earlier checkpoints are intact; free some space, then `assay resume` the run",
             )
 
     def _write_shards(self, copies: dict[str, Any], folder: Path) -> dict[str, ShardFile]:

@@ -74,11 +74,21 @@ def find_world(environment: Mapping[str, str] = os.environ) -> World | None:
     if text := environment.get(GANG):
         return World(**json.loads(text))
     if environment.get("TORCHELASTIC_RUN_ID", RUN_ID) != RUN_ID:
-        world = _world_of_torchrun(environment)
+        world = World(
+            rank=int(environment["RANK"]),
+            size=int(environment["WORLD_SIZE"]),
+            local_rank=int(environment["LOCAL_RANK"]),
+            local_size=int(environment["LOCAL_WORLD_SIZE"]),
+            node=int(environment["GROUP_RANK"]),
+            address=environment["MASTER_ADDR"],
+            port=int(environment["MASTER_PORT"]),
+            launcher="torchrun",
+            serves=environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
+        )
         if int(environment.get("TORCHELASTIC_MAX_RESTARTS", "0")) and world.size > 1:
             raise AssayError(
                 "torchrun would restart failed ranks, and each restart would begin a new run",
-                hint="--max-restarts=0; `assay resume` under torchrun goes on with a run",
+                hint="--max-restarts=0; `assay resume` under torchrun resumes a run",
             )
     elif "SLURM_STEP_ID" in environment:
         world = _world_of_srun(environment)
@@ -95,20 +105,6 @@ def take_world() -> World | None:
             os.environ.pop(name, None)
         os.environ.setdefault(*QUIET)
     return world
-
-
-def _world_of_torchrun(environment: Mapping[str, str]) -> World:
-    return World(
-        rank=int(environment["RANK"]),
-        size=int(environment["WORLD_SIZE"]),
-        local_rank=int(environment["LOCAL_RANK"]),
-        local_size=int(environment["LOCAL_WORLD_SIZE"]),
-        node=int(environment["GROUP_RANK"]),
-        address=environment["MASTER_ADDR"],
-        port=int(environment["MASTER_PORT"]),
-        launcher="torchrun",
-        serves=environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
-    )
 
 
 def _world_of_srun(environment: Mapping[str, str]) -> World:

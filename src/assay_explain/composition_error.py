@@ -113,8 +113,8 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
     if match := re.search(r"Error merging override ([~+]*)([^=]+)", text):
         text = first_line([*causes(error)][-1])
         if "~" in match[1] and "Interpolation" in text:
-            text = "its value comes with the data, so it cannot be taken away"
-        return ConfigError(text, key=match[2], hint="`assay train --cfg` shows what is there")
+            text = "its value comes from the data, so it cannot be removed"
+        return ConfigError(text, key=match[2], hint="`assay train --cfg` shows every key")
     for pattern, message, hint in _PLAIN:
         if match := re.search(pattern, text, re.MULTILINE):
             return ConfigError(
@@ -191,6 +191,9 @@ def _unknown_key(
     if option := _option_to_add(key, typed, keys, loader):
         return ConfigError("unknown key or group", key=key, hint=f"{option} adds it")
     parent, _, last = key.rpartition(".")
+    if parent == "module" and "module" in typed:
+        hint = f"+{key}={typed.get(key, '…')} if its class takes {last}, or write {last}: into its YAML"
+        return ConfigError(f"module={typed['module']} has no such key", key=key, hint=hint)
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)

@@ -15,7 +15,7 @@ def configs(
     group: Annotated[str, typer.Argument(metavar="GROUP", hidden=True)] = "",
     config_dir: ConfigDir = None,
 ) -> None:
-    """The options of every group, or of one, in a line each."""
+    """List the options of every group, or of one group."""
     from assay_explain.listing import options_of, print_options
 
     options = options_of(group, config_dir)
@@ -30,7 +30,7 @@ def explain(
     overrides: Overrides = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Where a value comes from: who set it, and what that overrode."""
+    """Explain where a value comes from and what it overrode."""
     from assay_explain import origin
 
     explanation = origin.explain(key, overrides or [], config_dir)

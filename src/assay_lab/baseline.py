@@ -75,7 +75,7 @@ def score_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPre
 def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -> dict[str, Any]:
     rows = {name: row for row, name in enumerate(sample_names(data))}
     if len(rows) != len(data.splits.rows["test"]):
-        raise ValueError("two test samples have one name")
+        raise ValueError("two test samples have the same name")
     score, points = _choose_score(predictions)
     if predictions.kind == "confusions":
         counts = predictions.outputs.reshape(-1, *[len(predictions.class_names)] * 2)

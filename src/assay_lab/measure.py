@@ -170,7 +170,7 @@ def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer
         raise AssayError(
             f"the run ends after {assembly.trainer.global_step} steps, of which the first {WARM_UP} are not "
             "measured",
-            hint="let it be longer, as by trainer.max_epochs=100, or make data.batch_size smaller",
+            hint="train longer, such as trainer.max_epochs=100, or lower data.batch_size",
         )
     return assembly
 
@@ -513,7 +513,7 @@ class Tuner:
         notes: dict[str, str] = {}
         for setting in [*rates] * _REPETITIONS:
             if time.monotonic() > self._deadline and not self.stopped:
-                self.stopped = "the budget was spent before all was measured; --budget gives more"
+                self.stopped = "the budget ran out before everything was measured; raise --budget"
             if self.stopped or setting in notes:
                 continue
             try:

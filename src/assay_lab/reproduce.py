@@ -98,7 +98,7 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
     removed = _check_record(run_dir, record)
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:
-        raise AssayError(_describe_code(plan), hint="--trust-code, where you know whose code this is")
+        raise AssayError(_describe_code(plan), hint="--trust-code, if you trust the author of this code")
     try:  # what the run's process would refuse, before its code is brought back and torch is imported
         load_checked_config(run_dir, typed_packages(overrides), must_be_whole=True)
     except AssayError as error:
@@ -161,10 +161,16 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     needed = {n: digest for n, digest in record.files.items() if n not in (*removed, *RESULTS)}
     changed = find_changed_files(run_dir, needed)
     if changed:
-        are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
+        are = (
+            "has changed since the run wrote it"
+            if len(changed) == 1
+            else "have changed since the run wrote them"
+        )
         raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
     obstacles = (
-        "the SHA-256 of the weights is on record" if record.weights_sha256 else "its weights are not known"
+        "the record holds the SHA-256 of the weights"
+        if record.weights_sha256
+        else "its weights are not known"
     )
     return [f"removed: {', '.join(removed)}; {obstacles}"] if removed else []
 
@@ -172,10 +178,10 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
 def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     here = Path.cwd()
     if record.git is None:
-        return _Plan(notes=["the run was outside a git repository: the code that lies here was run"])
+        return _Plan(notes=["the run was outside a git repository: the code in this folder was run"])
     if not record.git.get("patch_complete"):
         raise AssayError(
-            "the run's code cannot be brought back: changes were too large for code.patch, or held secrets"
+            "the run's code cannot be restored: changes were too large for code.patch, or held secrets"
         )
     state, patch = git_state(here)
     digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else ""
@@ -184,7 +190,7 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
         return _Plan()
     if state is None:
         remote = f" of {record.git['remote']}" if record.git.get("remote") else ""
-        message = f"the run's code cannot be brought back: {here} lies in no git repository"
+        message = f"the run's code cannot be restored: {here} is in no git repository"
         raise AssayError(message, hint=f"reproduce it in a clone{remote}")
     root = here.resolve()
     for _ in Path(state["folder"]).parts:
@@ -192,7 +198,7 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     own_patch = run_dir / "code.patch" if record.patch_sha256 else None
     folder = str(record.git.get("folder", "."))
     if Path(folder).is_absolute() or ".." in Path(folder).parts:
-        raise AssayError(f"{run_dir / 'record.json'} is damaged: its code lies in {folder!r:.80}")
+        raise AssayError(f"{run_dir / 'record.json'} is damaged: its code is in {folder!r:.80}")
     return _Plan(root, commit, own_patch, folder)
 
 
@@ -201,7 +207,7 @@ def _describe_code(plan: _Plan) -> str:
     base = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
     if files:
         base += f" with the changes of its code.patch ({join_first(files)})"
-    return f"the run's code is not what lies here: {base} would be run"
+    return f"the run's code differs from the code here: {base} would be run"
 
 
 def _notes(record: RunRecord) -> list[str]:
@@ -312,11 +318,11 @@ def causes(then: RunRecord, now: RunRecord) -> list[str]:
     ]
     likely += differences_within(then)
     if then.git is None:
-        likely.append("code: it is not known, the run was outside a git repository")
+        likely.append("code: unknown, the run was outside a git repository")
     if then.data_sha256 != now.data_sha256:
-        likely.append("data: its SHA-256 is another one")
+        likely.append("data: its SHA-256 differs")
     likely += machine_changes(segments(then)[0], segments(now)[0])
     return likely or [
-        "nothing on record differs: an operation that is not deterministic (trainer.deterministic=true "
+        "nothing in the records differs: an operation that is not deterministic (trainer.deterministic=true "
         "names it), or a record that was changed"
     ]

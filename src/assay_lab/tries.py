@@ -155,7 +155,9 @@ class _Trial:
         if not runs:
             raise AssayError(f"{against} holds no finished run", hint="train it first: assay train")
         if (configurations := len({run.config_fingerprint for run in self._runs})) > 1:
-            message = f"{against} holds {configurations} configurations; a change is tried against one"
+            message = (
+                f"{against} holds {configurations} configurations; a change is compared with a single one"
+            )
             raise AssayError(message, hint=f"one of its runs: --against {shlex.quote(str(runs[0].path))}")
         ranking = _choose_metric(self._runs, metric)
         self._aim = (ranking.metric, ranking.direction, ("the change", "the reference"))
@@ -176,13 +178,13 @@ class _Trial:
             raise ConfigError("expected a change, such as optimizer.lr=0.01", hint="assay try --help")
         for word in [*self.change, *self._settings]:
             if key_of(word) in _SET_HERE:
-                raise ConfigError("a try sets this itself", key=key_of(word), hint=f"leave {word} out")
+                raise ConfigError("assay try sets this key", key=key_of(word), hint=f"leave {word} out")
         run = self._runs[0]
         sides = (self._before, self._after)
         more = [f"seed={run.seed}", *self._trusted]
         before, after = (compose_job([*words, *more], self._config_dir) for words in sides)
         if before.fingerprint != run.fingerprint:
-            message = f"{run.path} cannot be trained again: what was typed for it now means another config"
+            message = f"{run.path} cannot be trained again: its overrides now compose to another config"
             words = shlex.join([str(run.path), shlex.join(self._before)])
             raise AssayError(message, hint=f"train it again; assay diff {words} shows what has changed")
         if after.fingerprint == before.fingerprint:
@@ -190,7 +192,7 @@ class _Trial:
         data = before.config["data"]
         changed = after.config["data"]
         if any(data.get(part) != changed.get(part) for part in ("source", "split")):
-            message = "it makes other data, or another split: the scores would not compare"
+            message = "it changes the data or the split: the scores could not be compared"
             raise ConfigError(message, key="data")
         losses = [(job.choices.get("loss"), loss_terms(job.config)) for job in (before, after)]
         if self._aim[0].endswith("loss") and (unlike := find_unlike_losses(losses)):
@@ -204,18 +206,18 @@ class _Trial:
         known = {run.seed: run.data_sha256 for run in self._runs}
         runs = self._train(self._after, folder / "paired", [*known][:_MOST_SEEDS])
         if any(run.data_sha256 != known[run.seed] for run in runs):
-            raise AssayError("the change makes other data, or another split: the scores do not compare")
+            raise AssayError("the change alters the data or the split: the scores cannot be compared")
         paired = judge(runs, self._runs, *self._aim)
         result = replace(result, paired=paired, decision="undecided")
         if paired.difference is None:
-            return replace(result, reason="the budget was over before a run had finished")
+            return replace(result, reason="the budget ran out before a run had finished")
         if not paired.is_ahead or (paired.p_value is not None and paired.p_better > _PROMISING):
             return replace(result, decision="discarded", reason="not better on the seeds of the reference")
         run_s = (time.monotonic() - start) / len(runs)
         fits = int((self._deadline - time.monotonic()) / (2 * run_s))
         if fits < _FEWEST:
             minutes = math.ceil(1.2 * (len(runs) + 2 * _FEWEST) * run_s / 60)
-            reason = f"{_FEWEST} fresh seeds of both, which would prove it, do not fit: --budget {minutes}m"
+            reason = f"{_FEWEST} fresh seeds of both do not fit into the budget: --budget {minutes}m"
             return replace(result, reason=reason)
         return self._test(result, folder, min(fits, _MOST))
 
@@ -232,7 +234,7 @@ class _Trial:
         fresh = judge(changed, of_reference, *self._aim)
         result = replace(result, fresh=fresh, level=level)
         if min(len(changed), len(of_reference)) < _FEWEST:
-            return replace(result, reason="the budget was over before the fresh seeds")
+            return replace(result, reason="the budget ran out before the fresh seeds")
         p = fresh.p_better
         reason = f"on fresh seeds p = {p:.2g}, and the level of this test is {level:.2g}"
         result = replace(result, p_better=p, decision="discarded", reason=reason)

@@ -170,12 +170,16 @@ def try_change(
         Path,
         typer.Option(metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."),
     ],
-    budget: Annotated[str, typer.Option(metavar="TIME", help="For all runs of it: 90s, 20m, 1.5h.")] = "20m",
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Time for all its runs: 90s, 20m, 1.5h.")
+    ] = "20m",
     metric: Annotated[
         str,
         typer.Option(metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"),
     ] = "",
-    reveal: Annotated[bool, typer.Option("--reveal", help="Look at the test subset; it is counted.")] = False,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Score the test subset; each look is counted.")
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Try a change of a reference, and keep it if it proves better.
@@ -223,13 +227,15 @@ def reproduce(
     *,
     trust_code: Annotated[
         bool,
-        typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
+        typer.Option(
+            "--trust-code", help="Allow code to run that differs from the code here: another commit, a patch."
+        ),
     ] = False,
 ) -> None:
     """Run a finished run again elsewhere and compare it, bit for bit.
 
     The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
-    current checkout is brought back beside it; trust it only if you know whose it is.
+    current checkout is restored beside it; trust it only if you know its author.
     """
     from assay_lab.reproduce import reproduce as run_again
     from assay_lab.reproduce import show

@@ -116,7 +116,7 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Tree], dict[str, str]]:
     """The folder of a project; its configs by their names, as trees and as written."""
     for configs in (path / "configs", path / "conf", path / "config", path):
         if (configs / "project.yaml").is_file():
-            raise ConfigError("is a project of assay already", key=str(path), hint="see: assay configs")
+            raise ConfigError("is already an assay project", key=str(path), hint="see: assay configs")
         if any("defaults" in _load(file) for file in sorted(configs.glob("*.yaml"))):
             found = {file.relative_to(configs).as_posix()[:-5]: file for file in configs.rglob("*.yaml")}
             files = {name: _load(found[name]) for name in sorted(found)}
@@ -265,7 +265,7 @@ class _Reader:
                     rf"(?m)^(\s*- ){re.escape(item)}\s*$", rf"\1{_place(group, item)[len(group) + 1 :]}", text
                 )
             elif "/" in str(item):
-                self._doubt(name, f"defaults: {item}", "belongs into an experiment")
+                self._doubt(name, f"defaults: {item}", "belongs in an experiment")
         path = _place(group, option)
         self.written[f"{path}.yaml"] = self._rename(text)
         self.mapped[name] = f"conf/{path}.yaml"
@@ -313,7 +313,7 @@ class _Reader:
             if is_devices or (is_known and (value is not None or key == "check_val_every_n_epoch")):
                 taken[key] = value
             elif value and not _IGNORED.fullmatch(key):
-                hint = f"is not taken over; +{group}.{key}=… where it is needed"
+                hint = f"is not converted; +{group}.{key}=… where it is needed"
                 self._doubt(name, f"{group}.{key}={value}", hint)
         return taken, chosen
 
@@ -366,7 +366,9 @@ class _Reader:
             elif key in ("train", "test") and value is False:
                 self._doubt(name, f"{key}=False", "assay trains and tests; assay eval RUN tests alone")
             elif value and not _IGNORED.fullmatch(key):
-                self._doubt(name, f"{key}={value}", "whoever called the trainer acted on it; assay does not")
+                self._doubt(
+                    name, f"{key}={value}", "the code that called the trainer used it; assay does not"
+                )
         path = _place("experiment", name.removeprefix("experiment/"))
         own = {f"/{key}": option for key, option in chosen.items() if not (CONF_DIR / key).is_dir()}
         over = {f"override /{key}": option for key, option in chosen.items() if f"/{key}" not in own}

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 def new(
     document: Document,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the folder and the package.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the folder and of the package.")],
     *,
     kind: Annotated[
         Literal["image", "table", "text", "blank"],
-        typer.Option(metavar="image|table|text|blank", help="What is learned from."),
+        typer.Option(metavar="image|table|text|blank", help="Kind of data to learn from."),
     ] = "image",
 ) -> None:
     """Start a project: a package, configs and a test, ready to train."""
@@ -49,9 +49,9 @@ def add(
     document: Document,
     kind: Annotated[
         Literal["model", "loss", "data", "task", "metric", "callback", "optimizer", "scheduler", "augment"],
-        typer.Argument(metavar="KIND", help="Such as model: see above."),
+        typer.Argument(metavar="KIND", help="Kind of component, such as model: see above."),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the option, in lower case: my_loss.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the option, in lower case: my_loss.")],
 ) -> None:
     """Add a component to this project: its class, option and test.
 
@@ -66,7 +66,7 @@ def add(
     document.next = [command("check", option), f"uv run pytest {files[-1]}"]
     if Path(SCHEMAS).is_dir():
         document.next = [*document.next, "assay schema"]
-    note = f"{files[0]} holds an example that works; write what you need in its place"
+    note = f"{files[0]} holds an example that works; replace it by what you need"
     _print(document, add=map(str, files), note=[note])
 
 
@@ -113,7 +113,7 @@ def convert(
         print_lines(console, [(f"unsure {name}", f"{what}: {hint}") for what, hint in doubts.items()])
     if not converted.experiments:
         raise AssayError(
-            "no experiment chooses a module and data that can be taken over; nothing was written",
+            "no experiment chooses a module and data that can be converted; nothing was written",
             hint="name the classes in the configs; see docs/convert.md",
         )
     print_lines(console, [("wrote", str(converted.folder)), ("next", document.next[0])])

@@ -358,7 +358,7 @@ def _check_baseline(config: DictConfig) -> None:
         suitable = ()
     message = ""
     if name not in suitable:
-        message = f"there is {', '.join(suitable) or 'none'}"
+        message = f"available: {', '.join(suitable) or 'none'}"
     elif config.data.get("_target_") == OUR_DATA and not spec.num_test:
         message = "there are no test samples"
     elif not value_of(config, "predictions.max_megabytes"):

@@ -462,7 +462,7 @@ def data_page(
     """The page of a survey."""
     notes = [*(Note(warning, "warn") for warning in survey.warnings), *map(Note, survey.notes)]
     sections = [
-        Section("warnings", "What to look at", notes or [Note("Nothing stands out.", "good")]),
+        Section("warnings", "Likely problems", notes or [Note("No problems found.", "good")]),
         *(
             Section(name, name.capitalize(), [table] if table.rows else [], _INTROS.get(name, ""))
             for name, table in _tables(survey).items()
@@ -527,12 +527,12 @@ def _tables(survey: Survey) -> dict[str, Table]:
         for index, values in enumerate(subset.targets)
     ]
     columns = [_column(subset) for subset in survey.columns]
-    counts = ("samples", "copies", "in training", "not readable")
+    counts = ("samples", "duplicates", "in training", "unreadable")
     return {
         "subsets": Table(
             ("subset", *counts, *_VALUES),
             subsets,
-            "copies: samples that equal an earlier one of the subset. in training: samples that training "
+            "duplicates: samples that equal an earlier one of the subset. in training: samples that training "
             "has, too. ?: they would have to be read. Values of inputs before the transforms, or tokens of a "
             "text, of up to 2,000 samples.",
             numeric=frozenset(counts),
@@ -540,9 +540,9 @@ def _tables(survey: Survey) -> dict[str, Table]:
         "classes": _classes(survey),
         "targets": Table(("target", "subset", *_VALUES), targets),
         "columns": Table(
-            ("column", "kind", "missing", "different", *_VALUES),
+            ("column", "kind", "missing", "unique", *_VALUES),
             columns,
-            numeric=frozenset(("missing", "different")),
+            numeric=frozenset(("missing", "unique")),
             filtered=len(columns) > 20,
         ),
     }

@@ -22,7 +22,7 @@ from assay_analysis.run import flatten
 from assay_explain.origin import to_yaml_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 _ABSENT = "not there"
 _MATTERS = ("status", "seed", "data_sha256", "patch_sha256", "git", "machine", "packages", "model")
@@ -102,19 +102,18 @@ def score_difference(left: RunRecord, right: RunRecord) -> Rows:
     return {name: (first.get(name), second.get(name)) for name in names if not name.startswith("lr-")}
 
 
-def _is_derived(key: str, derived: Collection[str]) -> bool:
-    """Whether a value is derived from others in both runs."""
-    return any(key == parent or key.startswith((f"{parent}.", f"{parent}[")) for parent in ("spec", *derived))
-
-
 def difference(first: str, second: str, config_dir: Path | None = None) -> Difference:
     """Compare two sides."""
     (left, record), (right, other) = read_side(first, config_dir), read_side(second, config_dir)
     config = config_difference(left, right)
     if record is None or other is None:
         return Difference(first, second, config, {}, {})
-    derived = set(record.interpolations) & set(other.interpolations)
-    config = {key: values for key, values in config.items() if not _is_derived(key, derived)}
+    derived = {"spec", *record.interpolations} & {"spec", *other.interpolations}
+    config = {
+        key: values
+        for key, values in config.items()
+        if not any(f"{key}.".startswith((f"{parent}.", f"{parent}[")) for parent in derived)
+    }
     return Difference(
         first, second, config, record_difference(record, other), score_difference(record, other)
     )

@@ -200,8 +200,8 @@ class Page:
     sections: Sequence[Section]
     status: tuple[str, Tone] = ("", "")
     facts: Sequence[str] = ()
-    reloads: bool = False
-    """While somebody rewrites it."""
+    reloads_for: float = 0.0
+    """Seconds for which the browser reloads it, because a process rewrites it before they are over."""
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -261,16 +261,12 @@ def load_templates() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("assay_report"),
         autoescape=True,
-        finalize=_printable,
+        # Texts without what reverses the letters around them; what is HTML already stays as it is.
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _printable(value: Any) -> Any:
-    """Texts without what reverses the letters around them; what is HTML already stays as it is."""
-    return printable(value) if type(value) is str else value
 
 
 def _source(environment: jinja2.Environment, name: str) -> str:

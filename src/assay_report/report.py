@@ -56,9 +56,9 @@ def report(
     png: Path | None = None,
     csv: Path | None = None,
     *,
-    reloads: bool = False,
+    reloads_for: float = 0.0,
 ) -> Report:
-    """Write a report, which reloads in the browser where it will be rewritten."""
+    """Write a report, which the browser reloads for some seconds where it will be rewritten."""
     check_folders(paths)
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     check_overwrite(file)
@@ -73,7 +73,7 @@ def report(
     pictures = _write_each(page, png, ".png", to_png)
     tables = _write_each(page, csv, ".csv", _csv)
     with explain_write_errors(file, "--out FILE writes it somewhere else"):
-        write(replace(page, reloads=reloads), file)
+        write(replace(page, reloads_for=reloads_for), file)
     names = [figure.name for figure in page.figures]
     return Report(page.kind.lower(), page.title, file, names, pictures, tables)
 
@@ -111,5 +111,5 @@ def check_overwrite(file: Path) -> None:
     except OSError:  # nothing is there, or the error is reported when it is written
         return
     if is_other:
-        message = f"{file} exists and is not a report; refusing to replace it"
+        message = f"{file} exists and is not a report; refusing to overwrite"
         raise ConfigError(message, hint="--out FILE writes it somewhere else")

@@ -285,7 +285,7 @@ def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     if samples[0].reason == "generated":
         return [*blocks, *(Code(str(row["text"]), title) for _, row in rows)]
     said = {key: Cell(label, tone=tone) for key, (label, _, tone) in labels.items()}
-    cells = ("sample", "the model said")
+    cells = ("sample", "predicted")
     return blocks + sample_table(title, cells, [([key, said[key]], row) for key, row in rows], order)
 
 
@@ -441,14 +441,14 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
         "# the same run again, bit for bit where the machine allows it",
         command("reproduce", run_dir),
         "",
-        "# a new run with the same words, and with other seeds",
+        "# a new run with the same overrides, and with other seeds",
         command("train", *overrides, config_dir=record.config_dir),
         repeat_command(record.overrides, "seed=1,2,3", config_dir=record.config_dir),
     ]
     git = record.git or {}
     note = ""
     if not git.get("commit"):
-        note = "The code was not in a git repository: only the config says what ran."
+        note = "The code was not in a git repository: only the config is known."
     elif git.get("dirty"):
         extent = "as a whole" if git.get("patch_complete") else "in part"
         note = f"The code had changes; code.patch has them {extent}."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.follow import Follow, check_form, follow, follow_text
+from assay.cli.follow import REWRITTEN_AFTER, Follow, check_form, follow, follow_text
 from assay.cli.verb import ConfigDir, Overrides, check_ending, show_loading
 from assay.errors import AssayError
 from assay.quoting import command
@@ -27,7 +27,7 @@ Paths = Annotated[
 ]
 Sort = Annotated[
     str,
-    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max says which is best."),
+    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max states the direction."),
 ]
 Where = Annotated[
     list[str] | None,
@@ -38,12 +38,14 @@ GroupBy = Annotated[
     typer.Option(metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"),
 ]
 Metric = Annotated[list[str] | None, typer.Option(metavar="METRIC", help="Scores to show. Repeat for more.")]
-Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
+Formats = Annotated[Format, typer.Option("--format", help="Format of the output.")]
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
+    typer.Option(
+        metavar="N", min=0, help="Maximum number of rows; 0 shows all.  [default: 50 in a table of ls]"
+    ),
 ]
-Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Rows to leave out before them.")]
+Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Number of rows to skip first.")]
 _LIMIT = 50
 _OUTPUTS = Path("outputs")
 
@@ -60,7 +62,7 @@ def ls(
     form: Formats = "table",
     following: Follow = False,
 ) -> None:
-    """Every run in a line: what differs, its scores, how it ended.
+    """List runs, one per line: settings, scores and status.
 
     The newest comes first.
     """
@@ -83,7 +85,7 @@ def compare(
     form: Formats = "table",
     following: Follow = False,
 ) -> None:
-    """What differs between runs, and their scores.
+    """Compare the settings and the scores of runs.
 
     Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
     n. Of two rows, or of two PATHs, the first is judged against the second: better, worse, or no significant
@@ -98,7 +100,8 @@ def best(
     document: Document,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A sweep, or a folder of runs.")],
     metric: Annotated[
-        str, typer.Argument(metavar="METRIC", help="By default what checkpoints are kept by.")
+        str,
+        typer.Argument(metavar="METRIC", help="Score to compare by. [default: the monitor]"),
     ] = "",
     where: Where = None,
 ) -> None:
@@ -215,7 +218,7 @@ def report(
     def write(is_running: bool) -> Path:
         from assay_report.report import report as write_report
 
-        written = write_report(paths, out, png, csv, reloads=is_running)
+        written = write_report(paths, out, png, csv, reloads_for=3 * REWRITTEN_AFTER * is_running)
         is_first = not document.body
         document.say("report", written)
         if not is_running:
@@ -258,7 +261,9 @@ def data(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML page with samples, too.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Read all of a stream, not a sample of it.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read the whole stream instead of a sample of it.")
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Look at the data of an experiment before it is trained."""
@@ -281,10 +286,10 @@ def data(
 def diff(
     document: Document,
     first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another; '' is the default config.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The second one; '' is the default config.")],
     config_dir: ConfigDir = None,
 ) -> None:
-    """What differs between runs, config files or quoted overrides.
+    """Show how runs, config files or quoted overrides differ.
 
     Where a run writes to does not count. The exit code is 0 whether they differ or not.
     """
@@ -297,7 +302,7 @@ def diff(
 
 
 def info(document: Document) -> None:
-    """What this machine has, and what device=auto would choose."""
+    """Show this machine's hardware and what device=auto chooses."""
     from assay_report.info import machine
 
     sections = machine()
@@ -312,9 +317,9 @@ def info(document: Document) -> None:
 def rm(
     document: Document,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove runs for good; asks first, never one that runs."""
+    """Remove runs for good, after asking; refuse running ones."""
     from assay.record.run_directory import check_removable, remove_run
 
     directories = [check_removable(run) for run in runs]

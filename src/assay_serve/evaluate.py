@@ -85,7 +85,7 @@ def _check_key(key: str, learned: Sequence[str], *, ours: bool) -> None:
     )
     if not fine or key.rpartition(".")[2] in learned:
         raise ConfigError(
-            "this is what the run is made of, or nothing that an evaluation reads",
+            "an evaluation cannot change this key",
             key=key,
             hint="data=OPTION, data.source.KEY=VALUE or device=OPTION",
         )
@@ -249,9 +249,9 @@ def _test(
     same = not other if not digest else digest == record.data_sha256
     if not same and not other:
         raise AssayError(
-            f"the data is not what {run_dir} was trained on: its SHA-256 is another one, so its test "
+            f"the data is not what {run_dir} was trained on: its SHA-256 differs, so its test "
             "subset may hold samples that were trained",
-            hint="bring it back; to test all of what there is now, name it: data.source.KEY=VALUE",
+            hint="restore it; to test the present data, name it: data.source.KEY=VALUE",
         )
     trainer = build(
         config,
@@ -283,7 +283,7 @@ def _test(
     if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
         notes += _score_differences(metrics, record.metrics)
     elif not same and subset in ("all", "train"):
-        notes.append("whether the run was trained on some of these samples is not known")
+        notes.append("it is not known whether the run was trained on some of these samples")
     elif subset == "train":
         notes.append("these are the samples that the run was trained on, without augmentation")
     predictions = predictions_of(assembly, keep)
@@ -338,7 +338,7 @@ def _data(
 def _score_differences(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list[str]:
     """Scores of the same samples that are not those on record, as on another machine."""
     other = [
-        f"{name} {format_number(value, 6)} here, {format_number(recorded[name], 6)} on record"
+        f"{name} {format_number(value, 6)} here, {format_number(recorded[name], 6)} in the record"
         for name, value in metrics.items()
         if name in recorded and to_json_numbers(value) != to_json_numbers(recorded[name])
     ]

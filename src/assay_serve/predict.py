@@ -136,7 +136,7 @@ def open_predictions(path: Path, kind: str = "") -> Iterator[PredictionFile]:
                 yield file
     except OSError as error:
         why = write_failure(error) or error.strerror or str(error)
-        raise AssayError(f"{path} cannot be written: {why}", hint="nothing was left there") from error
+        raise AssayError(f"{path} cannot be written: {why}", hint="nothing was written") from error
 
 
 def _parquet_writer(path: Path, frame: pd.DataFrame) -> Any:
@@ -233,7 +233,7 @@ def predict(
     """Predict every sample of files and folders, or the first ones, beside columns of tables to `keep`."""
     preprocess = predictor.preprocess
     if preprocess is None:
-        message = f"{run_dir} was trained on a custom datamodule, which does not say what its input is"
+        message = f"{run_dir} was trained on a custom datamodule, whose input is unknown"
         raise AssayError(message, hint="assay.load(run) takes what that module gave")
     if out is not None:
         check_name(out, inputs)

@@ -30,7 +30,7 @@ Threshold = Annotated[
         metavar="P",
         min=0,
         max=1,
-        help="Of two classes, predict the second from this probability on.  [default: the run's]",
+        help="With two classes, predict the second from this probability on.  [default: the run's]",
     ),
 ]
 
@@ -47,7 +47,7 @@ def evaluate(
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Test a run's weights again, on its own data or on other data.
+    """Test a run's weights again, on the same or on other data.
 
     RUN data.source.path=new.csv tests a file of new rows, RUN data=OPTION another data set. Preprocessing is
     the run's. The scores become an entry of the run's record.

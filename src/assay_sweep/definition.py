@@ -45,7 +45,7 @@ def make_part(
         full = f"{key}.{name}"
         if name not in names:
             message = f"this key has no effect{did_you_mean(name, [*names, *ignored], '; ')}"
-            raise ConfigError(message, key=full, hint=f"there is: {', '.join([*names, *ignored])}")
+            raise ConfigError(message, key=full, hint=f"available: {', '.join([*names, *ignored])}")
         annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
             check_value(full, value, annotation)
@@ -60,7 +60,7 @@ def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence
     if is_within(name, packages):
         return custom_class(f"{key}._target_", name, packages, base)
     if name not in SWEEP_PARTS[key]:
-        message = f"{name!r} is not one of assay's, nor in a trusted package"
+        message = f"{name!r} is neither part of assay nor in a trusted package"
         raise ConfigError(message, key=f"{key}._target_", hint=f"assay configs {key.replace('.', '/')}")
     return getattr(importlib.import_module(module), kind)
 

@@ -224,7 +224,7 @@ class Scheduler:
         """Why no further job is started, and the running ones are to end; empty as long as all goes on."""
         if self._signals or self._no_room:
             return self._signals[0].name if self._signals else self._no_room
-        return "the time is over" if time.monotonic() > self._deadline else ""
+        return "the time limit was reached" if time.monotonic() > self._deadline else ""
 
     def _stop_running(self) -> None:
         """Have the running jobs save and end on the first signal to stop, and end at once on the second."""

@@ -86,7 +86,7 @@ def resolve_folders(
         command = " ".join(["assay resume", *words_typed, *flags])
         raise AssayError(
             f"{directory} needs your approval for: {', '.join(requests)}",
-            hint=f"if that is yours, or you know whose it is: {change_directory}{command}",
+            hint=f"if you trust it: {change_directory}{command}",
         )
     return cwd if at_home else original, config_dir if config_dir is not None else recorded
 

@@ -150,7 +150,7 @@ def test_losses_of_different_kinds_do_not_decide(tmp_path: Path) -> None:
         ({"metrics": ["val/acuracy"]}, "did you mean 'val/accuracy'"),
         ({"group_by": ["optimizer.lrr"]}, "did you mean 'optimizer.lr'"),
         ({"where": ["modle=mlp"]}, "did you mean 'model'"),
-        ({"where": ["nonsense"]}, "is not a condition"),
+        ({"where": ["nonsense"]}, "is not a comparison"),
     ],
 )
 def test_a_name_that_no_run_has(tmp_path: Path, options: dict[str, Any], message: str) -> None:

@@ -281,7 +281,7 @@ class Broken(L.LightningDataModule):
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
-        (KeyError("label"), DataError, "data: it cannot be read: KeyError: 'label'"),
+        (KeyError("label"), DataError, "data: cannot be read: KeyError: 'label'"),
         (DataError("no file"), DataError, "no file"),
         (MemoryError(), MemoryError, ""),
     ],

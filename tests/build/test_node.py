@@ -280,7 +280,7 @@ def test_the_best_epoch_by_accuracy_is_kept(train: Train) -> None:
         ({"objective": "val/mae", "direction": None}, {}, ""),
         ({"objective": "val/accuracy", "direction": "min"}, {}, "looks for the worst"),
         ({"objective": ["val/loss", "val/accuracy"], "direction": "maximize"}, {}, "looks for the worst"),
-        ({"objective": "val/unknown"}, {}, "has to be stated"),
+        ({"objective": "val/unknown"}, {}, "is not known; state it"),
     ],
 )
 def test_an_objective_has_the_direction_of_its_metric(

@@ -77,7 +77,7 @@ def test_one_that_does_not_say_how_far_it_is_is_refused(tmp_path: Path, said: di
     best = save(tmp_path, "best.ckpt", 1)
     CheckpointFile().save_checkpoint({"global_step": 2, **said}, best.with_name("last.ckpt"))
     found = find_newest_checkpoint(tmp_path)
-    reason = "does not say how far training was: it was changed"
+    reason = "has no position of the training: the file was changed"
     assert (found.path, found.refused) == (best, [(best.with_name("last.ckpt"), reason)])
 
 

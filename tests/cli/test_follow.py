@@ -14,6 +14,7 @@ import pytest
 from tests.command import documented, typed
 from tests.making_runs import make_run
 
+from assay.cli.follow import REWRITTEN_AFTER
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
 from assay_analysis.journal import Journal
@@ -70,7 +71,10 @@ def shown() -> tuple[bool, str, int]:
         re.findall(r'<script type="application/json">(.*?)</script>', text)[0]
     )
     assert status is not None
-    return 'http-equiv="refresh"' in text, status[1], len(figures["curve_0"]["data"][0]["x"])
+    until = re.search(r' data-reload-until="(\d+)"', text)
+    assert ('http-equiv="refresh"' in text) == (until is not None)
+    reloads = until is not None and int(until[1]) > 1000 * (time.time() + REWRITTEN_AFTER)
+    return reloads, status[1], len(figures["curve_0"]["data"][0]["x"])
 
 
 def test_the_page_grows_with_the_run_and_reloads_until_it_ends(live: Live) -> None:
@@ -116,6 +120,22 @@ def test_after_ctrl_c_the_page_does_not_reload(live: Live) -> None:
     live.happens = [interrupt]
     typed("report", RUN, "--follow", code=130)
     assert shown() == (False, "running", 2)
+
+
+def test_a_page_without_changes_is_rewritten_before_it_stops_reloading(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hour = iter(range(0, 36000, 3600))
+    clock = SimpleNamespace(sleep=live.sleep, monotonic=lambda: next(hour))
+    monkeypatch.setattr("assay.cli.follow.time", clock)
+    stamps = []
+    live.happens = [
+        lambda: stamps.append(PAGE.stat().st_ino),
+        lambda: stamps.append(PAGE.stat().st_ino),
+        live.finish,
+    ]
+    typed("report", RUN, "--follow")
+    assert len({*stamps}) == len(stamps) == 2
 
 
 @pytest.mark.parametrize(

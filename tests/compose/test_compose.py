@@ -299,6 +299,7 @@ def test_the_last_of_two_values_counts(data: st.DataObject, key: str, typed: lis
         ("data=table data.target=b", "data.target", "'data.source.target'?", "data.source.target=b"),
         ("data=csv", "data", "unknown option 'csv'", "choose from: arrays"),
         ("modle=mlp", "modle", "did you mean 'model'?", "model=mlp"),
+        ("module=default module.lr=1", "module.lr", "module=default has no such key", "+module.lr=1"),
         ("trainer.zzz=1", "trainer.zzz", "unknown key", "in all"),
         ("optimizer=null", "optimizer", "got null", "choose from: adagrad"),
         ("augment=null", "augment", "got null", "~augment"),

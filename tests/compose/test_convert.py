@@ -206,7 +206,7 @@ def test_a_lightning_cli(folder: Path) -> None:
         ({"p/config.yaml": "a: !!python/object/apply:os.abort []"}, ["p"], "plain YAML, without tags"),
         ({"p/config.yaml": "a: 1"}, ["p"], "expected the keys trainer and model (p/config.yaml)"),
         ({"p/config.yaml": CONFIG, "q/file": ""}, ["p", "--out", "q"], "--out: q exists; refusing"),
-        ({"p/conf/project.yaml": ""}, ["p"], "p: is a project of assay already"),
+        ({"p/conf/project.yaml": ""}, ["p"], "p: is already an assay project"),
         ({"p/config.yaml": "trainer: {}\nmodel: {lr: 1}"}, ["p"], "nothing was written"),
     ],
 )  # fmt: skip

@@ -27,7 +27,16 @@ LINE = re.compile(r"assay (?P<typed>.*?)(?:  # exit code (?P<code>\d+))?")
 QUICK = {"trainer.max_epochs": "1", "device": "cpu", "baseline": "none", "hydra/launcher": "serial"}
 """What a training takes unless the page or `pytest -m long` says otherwise."""
 ALWAYS = {"start", "from_keras", "from_pytorch", "api"}
-RUN = {*ALWAYS, "gan", "tutorial_table", "tutorial_pictures", "tutorial_paper", "recipes", "troubleshooting"}
+RUN = {
+    *ALWAYS,
+    "from_module",
+    "gan",
+    "tutorial_table",
+    "tutorial_pictures",
+    "tutorial_paper",
+    "recipes",
+    "troubleshooting",
+}
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
         ({"prefetch_factor": 1.5}, "prefetch_factor: expected int, got 1.5"),
         *(({"split.val": share}, "split.val: expected float") for share in (1.0, -0.1, True, "x")),
         *(({"split.folds": n, "split.fold": 0}, "split.folds: expected int") for n in (1, True, 2.5)),
-        ({"split.fold": 0}, "fold: got fold 0, but not how many folds there are"),
+        ({"split.fold": 0}, "fold: got fold 0 without the number of folds"),
         ({"split.folds": 5}, "fold: none of the 5 folds is chosen"),
         *(({"split.folds": 5, "split.fold": n}, "fold: ") for n in (5, -1, 0.5)),
         ({"split.folds": 2, "split.fold": 0, "split.val": 0.5}, "split.val: 0.5 and one of 2 folds leave"),

@@ -21,7 +21,6 @@ import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
-from assay.data.core.source_info import info_of
 from PIL import Image
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
@@ -31,6 +30,7 @@ from assay.compose.compose import compose
 from assay.data.core.batch_order import BatchOrder
 from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import StreamLoader
+from assay.data.core.source_info import info_of
 from assay.data.shards.image_shards import ImageShards
 from assay.data.shards.shard_files import ShardReader
 from assay.data.shards.table_shards import TableShards

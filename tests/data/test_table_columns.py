@@ -551,7 +551,7 @@ def test_what_is_wrong_with_a_row(column: str, value: Any, error: str) -> None:
     [
         ("size", -6, "'size' is '-6.0', far outside the training range, 1.5 to 8"),
         ("size", 14, None),
-        ("size", np.inf, "'size' has no value, unlike each training row; it is filled in"),
+        ("size", np.inf, "'size' is missing, although no training row lacks it; it is filled in"),
         ("rooms", "8", "'rooms' is '8', far outside the training range, 1 to 4"),
         ("garden", False, None),
         (

@@ -58,7 +58,7 @@ def said(folder: Path) -> dict[str, str]:
 def test_every_command_of_the_page_works(said: dict[str, str]) -> None:
     verbs = [line.split()[1] for line in said]
     assert verbs == ["check", "train", "resume", "eval", "train", "compare"]
-    assert "resume" in said[COMMANDS[2]] or "going on from step" in said[COMMANDS[2]]
+    assert "resume" in said[COMMANDS[2]] or "resuming from step" in said[COMMANDS[2]]
 
 
 def test_check_and_train_say_once_what_a_checkpoint_leaves_out(said: dict[str, str]) -> None:

@@ -199,7 +199,7 @@ def test_it_is_told_at_its_start_and_by_resume(train: Train, monkeypatch: pytest
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training" / "project"))
     stopped = train(*JOB, callbacks=[Told(5)])
     assert not isinstance(stopped.trainer.fit_loop, FitLoop)
-    assert "note: OwnTrainer has loops of its own: a run that is stopped" in (
+    assert "note: OwnTrainer has custom loops: a run that is stopped" in (
         stopped.run_dir / "log.txt"
     ).read_text(encoding="utf-8")
     assert stopped.record["status"] == "interrupted"

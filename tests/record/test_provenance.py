@@ -419,7 +419,7 @@ def test_an_entry_says_what_changed_and_the_whole_comes_back() -> None:
     del third["packages"]["six"]
     several = record(entry, {"from_step": 3}, segment_changes(third, now))
     assert segments(several) == [HERE, now, third]
-    assert "the run itself went on at step 7 with other CPU: one then, other now" in differences_within(
+    assert "the run was resumed at step 7 with different CPU: one then, other now" in differences_within(
         several
     )
 

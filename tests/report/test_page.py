@@ -215,7 +215,7 @@ def test_a_full_disk_leaves_nothing_half_written(
 def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
     for name, content in (("data.html", "a,b\n"), ("mine.html", "<p>Mine")):
         (tmp_path / name).write_text(content)
-        with pytest.raises(AssayError, match="exists and is not a report; refusing to replace it"):
+        with pytest.raises(AssayError, match="exists and is not a report; refusing to overwrite"):
             report([digits_run.run_dir], tmp_path / name)
         assert (tmp_path / name).read_text() == content
     os.mkfifo(tmp_path / "pipe.html")

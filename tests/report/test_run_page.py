@@ -91,7 +91,7 @@ def test_each_task_brings_its_own(make: type, run_dir: Path) -> None:
     tables = [block for section in page.sections for block in section.blocks if isinstance(block, Table)]
     worst = tables[1]
     assert next(iter(worst.cells))[1].text == task.predicted_label(predictions, 3)
-    assert worst.columns == ("sample", "the model said", "a", "b")
+    assert worst.columns == ("sample", "predicted", "a", "b")
     assert (worst.title, worst.caption) == ("The most wrong", task.hardest_caption(predictions))
     assert notes(page) == [text for text in notes(page) if "git" in text]
 

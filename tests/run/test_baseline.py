@@ -114,8 +114,8 @@ def test_there_may_be_none(tmp_path: Path, overrides: tuple[str, ...]) -> None:
         (("data=iris", "baseline=mean"), "majority, linear"),
         (("data=iris", "baseline=last_value"), "majority, linear"),
         (("data=diabetes", "baseline=majority"), "mean, last_value, linear"),
-        (("data=wine_multitask", "baseline=linear"), "there is none"),
-        (("data=digits_segmentation", "baseline=linear"), "there is majority"),
+        (("data=wine_multitask", "baseline=linear"), "available: none"),
+        (("data=digits_segmentation", "baseline=linear"), "available: majority"),
         (("data=stdlib_docs", "baseline=linear"), "majority, tfidf"),
         (("data=iris", "baseline=linear", "data.split.test=0"), "there are no test samples"),
         (("data=iris", "baseline=linear", "predictions.max_megabytes=0"), "keeps nothing to compare with"),
@@ -145,11 +145,11 @@ def test_one_that_fails_is_said_on_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> None:
-        raise ValueError("two test samples have one name")
+        raise ValueError("two test samples have the same name")
 
     monkeypatch.setattr(baseline, "_compare", fail)
     result = trained(tmp_path, "data=iris")
-    note = "could not score baseline: ValueError: two test samples have one name"
+    note = "could not score baseline: ValueError: two test samples have the same name"
     assert result.baseline == {}
     assert [one for one in result.notes if one.startswith(note)]
     assert note in capsys.readouterr().out

@@ -172,9 +172,9 @@ def test_rows_that_the_model_does_not_take_are_refused(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("optimizer.lr=1", "optimizer.lr: this is what the run is made of"),
-        ("data.source._target_=os.system", "made of"),
-        ("data.source.keep=[soil]", "data.source.keep: this is what the run is made of"),
+        ("optimizer.lr=1", "optimizer.lr: an evaluation cannot change this key"),
+        ("data.source._target_=os.system", "cannot change this key"),
+        ("data.source.keep=[soil]", "data.source.keep: an evaluation cannot change this key"),
         ("data.source.pth=x", "no such key; did you mean 'data.source.path'"),
         ("data.source.path=a,b", "several values"),
         ("data=iris", r"shape \[4\]"),
@@ -197,7 +197,7 @@ def test_data_that_has_changed_since_is_not_the_runs(
     flowers[:100].to_csv(path, index=False)
     run = train("data=table", f"data.source.path='{path}'", "data.source.target=kind", *KEPT)
     flowers.to_csv(path, index=False)
-    with pytest.raises(AssayError, match="its SHA-256 is another one"):
+    with pytest.raises(AssayError, match="its SHA-256 differs"):
         evaluate(run.run_dir)
     found = evaluate(run.run_dir, [f"data.source.path='{path}'"])
     assert (found.subset, found.num_samples, found.same_data) == ("all", 150, False)
@@ -265,7 +265,7 @@ def test_a_table_needs_its_encoder(flower_run: Trained, tmp_path: Path) -> None:
     run_dir = shutil.copytree(flower_run.run_dir, tmp_path / "run")
     (run_dir / "encoder.json").unlink()
     for use in (evaluate, assay.load):
-        with pytest.raises(AssayError, match=r"encoder\.json is not there"):
+        with pytest.raises(AssayError, match=r"encoder\.json is missing"):
             use(run_dir)
 
 

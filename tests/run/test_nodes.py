@@ -210,7 +210,7 @@ def test_nodes_are_ranks_of_one_machine(
         if kind == "srun":
             processes.start(tmp_path, "resume", "run", "trainer.max_epochs=4")
             assert processes.wait() == [0, 0], printed(tmp_path)
-            assert "going on from step" in printed(tmp_path)[0]
+            assert "resuming from step" in printed(tmp_path)[0]
             assert record(tmp_path)["resumed"][-1]["changed"]["trainer.max_epochs"] == [3, 4]
 
 

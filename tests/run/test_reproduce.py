@@ -202,7 +202,7 @@ def test_identical_from_a_fresh_clone_whose_code_has_gone_on(
     notes = [line for line in same.splitlines() if line.startswith("note: ")]
     assert len(notes) == 2
     assert f"note: packages: torch 2.0.0 then, {importlib.metadata.version('torch')} now" in notes
-    assert any("last.ckpt; the SHA-256 of the weights is on record" in note for note in notes)
+    assert any("last.ckpt; the record holds the SHA-256 of the weights" in note for note in notes)
     assert "Traceback" not in same
     assert not list(scratch.iterdir()), "a run that is the same is not kept"
     after = clone.content(), {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
@@ -220,7 +220,7 @@ def test_config(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
     text = (run_dir / "config.yaml").read_text(encoding="utf-8")
     sealed = text.replace("max_epochs: 2", "max_epochs: 3").rpartition("# sha256:")[0]
     (run_dir / "config.yaml").write_text(seal_yaml(sealed), encoding="utf-8")
-    with pytest.raises(AssayError, match=r"config\.yaml in .* is not what the run wrote"):
+    with pytest.raises(AssayError, match=r"config\.yaml in .* has changed since the run wrote it"):
         lab.reproduce(run_dir, trust_code=True)
 
 
@@ -264,7 +264,7 @@ def test_weights(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool)
     checkpoint = CheckpointFile().load_checkpoint(path)
     next(iter(checkpoint["state_dict"].values())).flatten()[0] += 1
     CheckpointFile().save_checkpoint(checkpoint, path)
-    with pytest.raises(AssayError, match=r"checkpoints/last\.ckpt in .* is not what the run wrote"):
+    with pytest.raises(AssayError, match=r"checkpoints/last\.ckpt in .* has changed since the run wrote it"):
         lab.reproduce(run_dir, trust_code=True)
     if known:
         edit_record(run_dir, lambda record: record["files"].pop("checkpoints/last.ckpt"))
@@ -436,13 +436,13 @@ def test_scores_and_weights(tmp_path: Path) -> None:
             {"machine": {**MACHINE, "environment": {"MKL_CBWR": "AVX2"}}},
             "environment: MKL_CBWR=AVX2 then,  now",
         ),
-        ({"machine": {**MACHINE, "environment": {"OMP_NUM_THREADS": "1"}}}, "nothing on record differs"),
+        ({"machine": {**MACHINE, "environment": {"OMP_NUM_THREADS": "1"}}}, "nothing in the records differs"),
         ({"git": None}, "code: it is not known"),
         (
             {"resumed": [{"from_step": 3, "changed": {"optimizer.lr": [1, 2]}}]},
             "config: changed at step 3 (optimizer.lr)",
         ),
-        ({}, "nothing on record differs"),
+        ({}, "nothing in the records differs"),
     ],
 )
 def test_causes(fields: dict[str, Any], first: str) -> None:

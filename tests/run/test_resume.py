@@ -82,21 +82,21 @@ def test_the_command_goes_on_where_the_run_is_and_then_has_nothing_to_add(
     before = (moved / "log.txt").read_text()
     code, said = typed(moved)
     assert code == 0
-    assert "going on from step 2" in said
+    assert "resuming from step 2" in said
     assert not stopped.exists()
     after = record(moved)
     assert after["status"] == "finished"
     (entry,) = after["resumed"]
     assert (entry["from_step"], entry["checkpoint"], entry["changed"]) == (2, "last.ckpt", {})
     assert (moved / "log.txt").read_text().startswith(before)
-    assert "going on from step 2" in (moved / "log.txt").read_text()
+    assert "resuming from step 2" in (moved / "log.txt").read_text()
     assert not list(moved.rglob("*.tmp"))
     assert outcome(moved) == whole(train, *JOB)
 
     files = {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()}
     code, said = typed(moved)
     assert code == 0
-    assert "nothing to add" in said
+    assert "nothing to do" in said
     assert {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()} == files
     code, said = typed(moved, "optimizer.lr=0.5")
     assert (code, "optimizer.lr" in said, "trainer.max_epochs" in said) == (2, True, True)
@@ -109,7 +109,7 @@ def test_without_a_checkpoint_it_begins_anew_and_says_so(stopped: Path, train: T
     known.save(stopped)
     code, said = typed(stopped)
     assert code == 0, said
-    assert "begins anew, from step 0" in said
+    assert "starts again from step 0" in said
     assert outcome(stopped) == whole(train, *JOB)
 
 
@@ -299,7 +299,7 @@ def test_other_code_is_said_and_kept_and_the_threads_are_those_of_the_run(
     assert "mine.py" in kept.read_text()
     assert record(run_dir)["files"]["code.2.patch"] == entry["patch_sha256"]
     (within,) = differences_within(RunRecord.load(run_dir))
-    assert within.startswith("the run itself went on at step 2 with other code: commit none then")
+    assert within.startswith("the run was resumed at step 2 with different code: commit none then")
     assert causes(RunRecord.load(run_dir), RunRecord.load(run_dir)) == [within]
     assert outcome(run_dir) == whole(train, *JOB)
 
@@ -317,4 +317,4 @@ def test_rows_that_are_lost_are_said_at_the_end(train: Train, tmp_path: Path) ->
     assert record(run_dir)["status"] == "finished"
     assert says in record(run_dir)["reason"]
     code, said = typed(run_dir)
-    assert "nothing to add" in said
+    assert "nothing to do" in said

@@ -134,7 +134,7 @@ def test_names_are_judged_without_an_import_and_looked_for_once(monkeypatch: pyt
         ("metrics.train", "torch.nn.Linear", "metrics must be a torchmetrics metric"),
         ("module", "torch.nn.Linear", "module must be a LightningModule"),
         ("model", "torch.nn.init.normal_", "it is not a class"),
-        ("model", "torch.nn.Embedding.from_pretrained", "what belongs to a class is not one"),
+        ("model", "torch.nn.Embedding.from_pretrained", "a member of a class is not a class"),
         ("module", "lightning.LightningModule.load_from_checkpoint", "not allowed"),
         ("x", "torch.nn.modules.module.OrderedDict", "it is collections.OrderedDict"),
         ("x", "torchvision.datasets.utils.os.system", "is the module os"),
@@ -432,7 +432,7 @@ def test_outside_needs_a_person(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match="was not given") as caught:
         check_external_values(config, NOBODY)
     assert caught.value.key == key
-    typed = caught.value.hint.removeprefix("to allow this, type it: ").partition(", or list it under")[0]
+    typed = caught.value.hint.removeprefix("to allow it, type ").partition(", or list it under")[0]
     (word,) = shlex.split(typed)
     assert word.startswith(f"{key}=")
     assert may_reach_out(key, value)

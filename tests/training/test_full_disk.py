@@ -67,7 +67,7 @@ def test_no_room_in_the_middle_of_training(
     run_dir = tmp_path / "run"
     assert record(run_dir)["status"] == ("running" if room == 0 else "failed"), "what is on disk stays true"
     assert not list(run_dir.rglob("*.tmp"))
-    assert "going on from step" in typed("resume", run_dir.name, folder=run_dir.parent).output
+    assert "resuming from step" in typed("resume", run_dir.name, folder=run_dir.parent).output
     assert outcome(run_dir) == outcome(train(*JOB).run_dir)
 
 

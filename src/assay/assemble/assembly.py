@@ -58,7 +58,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
         raise build_error(error, config, "data") from error
     except Exception as error:  # raised by a custom data set, transform or datamodule
         raise DataError(
-            f"data: it cannot be read: {describe_error(error)}",
+            f"data: cannot be read: {describe_error(error)}",
             hint="the same command with --debug shows the traceback",
         ) from error
     return datamodule

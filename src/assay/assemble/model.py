@@ -111,7 +111,7 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
     if is_random and (len(trained) < len(parameters) or isinstance(finetune, Gradual)):
         better = "model=timm, torchvision or resnet18 take weights"
         if "weights" in config.model:
-            better = "model.weights=FILE, or the directory of a run, gives it better ones"
+            better = "model.weights=FILE or a run directory starts from trained weights"
         messages.append(
             f"{option} keeps weights that were never trained: the model starts from random ones; {better}"
         )
@@ -231,7 +231,7 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
         f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
         f"{task.in_words(spec)}",
         key="model",
-        hint="model=autoencoder gives as many as it takes" if task.reconstructs else hint,
+        hint="model=autoencoder returns as many values as it takes" if task.reconstructs else hint,
     )
 
 

@@ -9,6 +9,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.analysis.objective import is_better_low
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE
@@ -198,7 +199,7 @@ def mode_argument(
     stated: Mode = "min" if written in ("min", "force_min") else "max"
     if written in FORCED:
         return {"mode": stated}
-    better = "min" if is_loss(metric) else known(config).get(metric)
+    better = "min" if is_better_low(metric) else known(config).get(metric)
     if written in (None, AUTO):
         if better is None:
             says = "" if config.module._target_ == OUR_MODULE else ", because a custom module logs it"
@@ -212,15 +213,6 @@ def mode_argument(
             hint=f"{mode_key}={AUTO}; to select the worst anyway: {mode_key}=force_{stated}",
         )
     return {"mode": stated}
-
-
-def is_loss(metric: str) -> bool:
-    """Whether a score is a loss, by its name.
-
-    >>> is_loss("val/loss"), is_loss("g_loss"), is_loss("val/accuracy")
-    (True, True, False)
-    """
-    return metric.replace("/", "_").rpartition("_")[2] == "loss"
 
 
 _ONLY_DRAWN = re.compile(

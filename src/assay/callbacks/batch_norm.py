@@ -50,7 +50,13 @@ class BatchNormStatistics(L.Callback):
         sample = getattr(data, "sample_inputs", None)
         if not fitting or sample is None or not isinstance(getattr(pl_module, "task", None), Task):
             return  # a custom module may take anything
-        layers = _layers(pl_module)
+        layers: list[Any] = [
+            module
+            for module in pl_module.modules()
+            if isinstance(module, BATCH_NORMS)
+            and module.running_mean is not None
+            and (module.weight is None or module.weight.requires_grad)
+        ]
         if not layers:
             return
         if self._inputs is None:
@@ -64,16 +70,6 @@ class BatchNormStatistics(L.Callback):
     @override
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._inputs = None
-
-
-def _layers(model: nn.Module) -> list[Any]:
-    return [
-        module
-        for module in model.modules()
-        if isinstance(module, BATCH_NORMS)
-        and module.running_mean is not None
-        and (module.weight is None or module.weight.requires_grad)
-    ]
 
 
 def _refit(module: L.LightningModule, layers: list[Any], batches: list[Tensor]) -> None:

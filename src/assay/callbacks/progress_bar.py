@@ -332,7 +332,9 @@ class RunLog(Callback):
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer, last=True)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
-            if isinstance(callback, EarlyStopping) and _has_stopped(callback):
+            if isinstance(callback, EarlyStopping) and (
+                callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
+            ):
                 _announce(trainer, f"stopped early: {callback.stopping_reason_message or callback.monitor}")
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
                 _announce(trainer, "stopped: trainer.max_time is over")
@@ -368,10 +370,6 @@ class RunLog(Callback):
         bar = trainer.progress_bar_callback
         if isinstance(bar, ProgressBar):
             bar.write(text, always=last)
-
-
-def _has_stopped(callback: EarlyStopping) -> bool:
-    return callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
 
 
 def _announce(trainer: L.Trainer, text: str) -> None:

@@ -79,7 +79,7 @@ _TRAINER: Mapping[str, Any] = {
 _NOT_HERE = {
     "barebones": "it leaves out checkpoints and metrics; trainer.profiler=simple shows where time goes",
     "fast_dev_run": "debug=one_batch tries one batch of everything, debug=small ten",
-    "overfit_batches": "debug=overfit trains on one batch over and over",
+    "overfit_batches": "debug=overfit trains on one batch repeatedly",
     "model_registry": "leave it out: checkpoints are uploaded nowhere",
 }
 """Arguments of Lightning's that end without a trained model, or do nothing, with what to type."""

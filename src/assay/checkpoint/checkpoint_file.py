@@ -323,7 +323,7 @@ def load_verified(path: Path, map_location: Any = None) -> dict[str, Any]:
     if not source.is_file():
         raise AssayError(f"there is no checkpoint {source}")
     if not sum_path(source).is_file():
-        log.warning("%s has no SHA-256 beside it: whether it is whole is not known", source)
+        log.warning("%s has no SHA-256 beside it, so it cannot be verified", source)
     elif reason := describe_damage(source):
         raise AssayError(f"{source} {reason}", hint="use another checkpoint of the run")
     return read_checkpoint(source, map_location)
@@ -332,7 +332,7 @@ def load_verified(path: Path, map_location: Any = None) -> dict[str, Any]:
 def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = False) -> dict[str, Any]:
     """Read tensors and plain containers, and run nothing."""
     if not zipfile.is_zipfile(source):
-        raise AssayError(f"{source} is cut short, or is not a file that torch.save wrote")
+        raise AssayError(f"{source} is truncated, or torch.save did not write it")
     try:
         loaded = torch.load(source, map_location or "cpu", weights_only=True, mmap=mmap)
     except OSError:
@@ -355,7 +355,7 @@ def write(content: dict[str, Any], target: Path) -> None:
     except OSError as error:
         raise AssayError(
             f"the checkpoint {target} could not be written: {error.strerror or error}",
-            hint="what was saved before can still be read; make room, then `assay resume` the run",
+            hint="earlier checkpoints are intact; free some space, then `assay resume` the run",
         ) from error
 
 
@@ -390,7 +390,7 @@ def _is_distributed() -> bool:
 
 def _local_path(path: str | Path) -> Path:
     if "://" in str(path):
-        raise ValueError(f"a checkpoint lies on a file system of this machine, not at {path}")
+        raise ValueError(f"a checkpoint must be on a file system of this machine, got {path}")
     return Path(path)
 
 
@@ -474,7 +474,7 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
         told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
         raise AssayError(
             f"{run_dir} has no checkpoint that can be used: {told}",
-            hint="restore one from a copy; to begin anew, train with the same overrides in another directory",
+            hint="restore one from a copy, or train with the same overrides in another directory",
         )
     return Newest(None, 0, refused, midway)
 
@@ -499,4 +499,4 @@ def _progress(path: Path) -> tuple[tuple[int, ...], dict[str, Any]]:
         state = dict(loop.get("state_dict", {}))
         return (int(batches), int(loaded.get("global_step", 0))), state
     except (AttributeError, TypeError, ValueError) as error:
-        raise AssayError(f"{path} does not say how far training was: it was changed") from error
+        raise AssayError(f"{path} has no position of the training: the file was changed") from error

@@ -94,7 +94,7 @@ class _Verbs(TyperGroup):
 app = typer.Typer(
     name="assay",
     cls=_Verbs,
-    help="Compose a PyTorch experiment from config, run it, and get it back.",
+    help="Compose a PyTorch experiment from config, run it and reproduce it.",
     epilog=_START,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -19,7 +19,7 @@ def check(
     *,
     multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the learning rate into an image.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the learning rate to an image file.")
     ] = None,
     config_dir: ConfigDir = None,
 ) -> None:

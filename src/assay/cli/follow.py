@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-Follow = Annotated[
-    bool, typer.Option("--follow", help="Update after each change, until no run is running any more.")
-]
+Follow = Annotated[bool, typer.Option("--follow", help="Update after each change until no run is running.")]
 _TICK = 1.0
 """Seconds between two looks, at least."""
+REWRITTEN_AFTER = 600.0
+"""Seconds after which runs are shown again without a change, so that a page which grows old has no writer."""
 _WATCHED = ("record.json", "metrics.csv", "journal.jsonl")
 
 
@@ -46,19 +46,21 @@ def follow(paths: Sequence[Path], show: Callable[[bool], Path | None]) -> None:
     shown = None
     file = None
     written = None
+    drawn = 0.0
     is_running = True
     try:
         while is_running:
             start = time.monotonic()
             state = _look(paths)
             is_running = any(is_held for is_held, *_ in state.values())
-            if state != shown:
+            if state != shown or start > drawn + REWRITTEN_AFTER:
                 if file is not None and _stamp(file) not in (None, written):
                     hint = "--out FILE writes it somewhere else"
                     raise AssayError(f"{file} was written by another process", hint=hint)
                 file = show(is_running)
                 written = file and _stamp(file)
                 shown = state
+                drawn = start
             if is_running:
                 time.sleep(max(_TICK, time.monotonic() - start))  # at most half of a core
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ def train(
         bool, typer.Option("--cfg", "-c", help="Print the composed config and stop: job, hydra or all.")
     ] = False,
     package: Annotated[
-        str, typer.Option("--package", "-p", metavar="NODE", help="With --cfg: of this node alone.")
+        str, typer.Option("--package", "-p", metavar="NODE", help="With --cfg: print this node only.")
     ] = "",
     info: Annotated[
         bool,
@@ -47,7 +47,7 @@ def train(
     typed = overrides or []
     if info:
         if document.as_json:
-            raise ConfigError("this is text by Hydra", key="--info", hint="leave out --json")
+            raise ConfigError("Hydra prints text", key="--info", hint="leave out --json")
         from assay.compose.compose import print_info
 
         print_info(typed, config_dir)
@@ -109,7 +109,9 @@ def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
     changes: Overrides = None,
     *,
-    failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Also run the failed jobs of a sweep again.")
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Resume a run or sweep, or extend a finished run.

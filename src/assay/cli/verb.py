@@ -62,7 +62,7 @@ ConfigDir = Annotated[
         metavar="DIR",
         exists=True,
         file_okay=False,
-        help="Your own config groups, beside ./conf.",
+        help="Folder of custom config groups, beside ./conf.",
     ),
 ]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]

@@ -76,9 +76,11 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
         swapped = [name for name in names if sorted(name) == sorted(last)]
         close = swapped or difflib.get_close_matches(last, sorted(names), n=1, cutoff=_ALIKE)
         if same := [key for key in among if key.rpartition(".")[2] in close]:
-            return max(same, key=lambda key: _depth_and_likeness(key, word))
+            return max(
+                same,
+                key=lambda key: (
+                    -abs(key.count(".") - word.count(".")),
+                    difflib.SequenceMatcher(None, key, word).ratio(),
+                ),
+            )
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")
-
-
-def _depth_and_likeness(key: str, word: str) -> tuple[int, float]:
-    return -abs(key.count(".") - word.count(".")), difflib.SequenceMatcher(None, key, word).ratio()

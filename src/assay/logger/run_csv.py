@@ -169,11 +169,7 @@ def _csv_line(values: Iterable[Any]) -> str:
 
 def _to_number(value: Any) -> float | int | None:
     if getattr(value, "ndim", None) is not None:  # a tensor, an array, or a scalar of NumPy
-        value = value.item() if _numel(value) == 1 else None
+        value = value.item() if value.reshape(-1).shape == (1,) else None
     if isinstance(value, bool):
         return int(value)
     return value if isinstance(value, int | float) else None
-
-
-def _numel(value: Any) -> int:
-    return int(value.numel()) if hasattr(value, "numel") else int(value.size)

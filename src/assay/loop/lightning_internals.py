@@ -436,7 +436,7 @@ def restore_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
     strategy: Any = loop.trainer.strategy
     for key, saved in state.items():
         if saved["reduce"] not in _REDUCTIONS or not {*saved["values"]} <= {*_VALUES}:
-            raise AssayError(f"the checkpoint says of {key!r} what is never logged: it was changed")
+            raise AssayError(f"the checkpoint has an unexpected entry for {key!r}: it was changed")
         meta = _Metadata(**saved["meta"], reduce_fx=getattr(torch, saved["reduce"]))
         reduce: Callable[..., Any] = strategy.reduce
         meta.sync = _Sync(_should=saved["together"], fn=reduce, rank_zero_only=saved["first_only"])

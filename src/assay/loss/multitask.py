@@ -106,8 +106,8 @@ def _head_loss(head: Head, loss: nn.Module | None) -> nn.Module:
         return CrossEntropy() if head.class_names else nn.MSELoss()
     kind = getattr(loss, "kind", None)
     if (kind in LOGIT_KINDS & Multiclass.loss_kinds) != bool(head.class_names):
-        expected = "one over classes, such as assay.loss.cross_entropy.CrossEntropy"
-        expected = expected if head.class_names else "one of numbers, such as torch.nn.HuberLoss"
+        expected = "a loss over classes, such as assay.loss.cross_entropy.CrossEntropy"
+        expected = expected if head.class_names else "a loss over numbers, such as torch.nn.HuberLoss"
         raise ValueError(
             f"losses.{head.name}: {type(loss).__name__} does not suit this target; expected {expected}."
         )

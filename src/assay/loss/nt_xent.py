@@ -41,7 +41,7 @@ class NTXent(nn.Module):
         """Average the loss over the pairs of a batch."""
         if outputs.ndim != 2 or targets.shape != outputs.shape[:1] or targets.is_floating_point():
             raise ValueError(
-                f"nt_xent needs views [B, D] and the sample that each is of, [B], got outputs "
+                f"nt_xent needs views [B, D] and the index of each view's sample, [B], got outputs "
                 f"{list(outputs.shape)} and {targets.dtype} {list(targets.shape)}: use augment=two_views."
             )
         if self.training and len(outputs) < 3:

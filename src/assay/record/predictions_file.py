@@ -104,7 +104,7 @@ def read(path: Path) -> StoredPredictions:
             return _read(path)
     except FileNotFoundError as error:
         raise AssayError(
-            f"{path} is not there: the run has kept no predictions",
+            f"{path} does not exist: the run has kept no predictions",
             hint=f"assay eval {shlex.quote(str(path.parent))}",
         ) from error
 

@@ -194,7 +194,7 @@ def differences_within(record: RunRecord) -> list[str]:
     every = segments(record)
     steps = [entry.get("from_step") for entry in record.resumed if "machine" in entry]
     return [
-        f"the run itself went on at step {step} with other {change}"
+        f"the run was resumed at step {step} with different {change}"
         for step, before, now in zip(steps, every, every[1:], strict=False)
         for change in differences_between(before, now)
     ]
@@ -374,26 +374,26 @@ def checkout_code(repository: Path, commit: str, patch: Path | None, folder: Pat
     is_hash = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", commit)
     if commit and not (is_hash and _ask_git(repository, "cat-file", "-t", f"{commit}^{{commit}}")):
         raise AssayError(
-            f"{_NOT_BROUGHT_BACK}commit {commit[:12]} is not in {repository}",
+            f"{_NOT_RESTORED}commit {commit[:12]} is not in {repository}",
             hint="git fetch, or reproduce the run in a clone that has it",
         )
     if not commit and patch is None:
-        raise AssayError(f"{_NOT_BROUGHT_BACK}it has neither a commit nor a patch")
+        raise AssayError(f"{_NOT_RESTORED}it has neither a commit nor a patch")
     folder.mkdir(parents=True)
     if commit:
         index = {**safe, "GIT_INDEX_FILE": str(folder.parent / "index")}
-        _git(repository, "read-tree", commit, environment=index, problem=_NOT_BROUGHT_BACK)
+        _git(repository, "read-tree", commit, environment=index, problem=_NOT_RESTORED)
         target = f"--prefix={folder}{os.sep}"
-        _git(repository, "checkout-index", "--all", target, environment=index, problem=_NOT_BROUGHT_BACK)
+        _git(repository, "checkout-index", "--all", target, environment=index, problem=_NOT_RESTORED)
     if patch is not None:
         # As if there were no repository around: the folder may lie in one.
         alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-        problem = f"{_NOT_BROUGHT_BACK}code.patch does not apply to commit {commit[:12]}: "
+        problem = f"{_NOT_RESTORED}code.patch does not apply to commit {commit[:12]}: "
         options = ("--binary", "--whitespace=nowarn", str(patch.resolve()))
         _git(folder, "apply", *options, environment=alone, problem=problem)
 
 
-_NOT_BROUGHT_BACK = "the run's code cannot be brought back: "
+_NOT_RESTORED = "the run's code cannot be restored: "
 
 
 def _git(

@@ -60,7 +60,7 @@ def create_run_directory(path: Path) -> None:
     check_links(path)
     config = path / "config.yaml"  # a run that was killed early has sealed its own
     if config.is_file() and not is_yaml_intact(read_whole(config)):
-        message = f"{config} is there already, and no run has written it"
+        message = f"{config} already exists and was not written by a run"
         raise AssayError(message, hint="choose another hydra.run.dir, or move the file away")
     with explain_write_errors(f"the run directory {path}", "hydra.run.dir=SOMEWHERE/ELSE"):
         path.mkdir(parents=True, exist_ok=True)
@@ -133,8 +133,8 @@ def check_removable(path: Path) -> Path:
     """Make sure that a directory can be removed."""
     if path.is_symlink():
         raise AssayError(
-            f"{path} is a link, and no link is followed",
-            hint=f"name what it leads to: {os.path.realpath(path)}",
+            f"{path} is a link; links are not followed",
+            hint=f"name its target: {os.path.realpath(path)}",
         )
     if not path.is_dir():
         raise AssayError(f"there is no run directory {path}", hint="assay ls lists them")

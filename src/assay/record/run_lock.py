@@ -97,7 +97,7 @@ def _try_lock(descriptor: int) -> bool:
 
 def _open(run_dir: Path, descriptors: list[int]) -> None:
     """Open what is locked, the file that says who holds it last."""
-    with explain_write_errors(run_dir, "give it room, or make it writable"):
+    with explain_write_errors(run_dir, "free some space, or make it writable"):
         descriptors.append(os.open(run_dir, os.O_RDONLY | os.O_CLOEXEC))
         _held.add(descriptors[-1])
         descriptors.append(open_append(run_dir / FILE, 0o644, readable=True))

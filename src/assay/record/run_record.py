@@ -311,7 +311,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
         except msgspec.ValidationError as error:
             raise AssayError(f"{path} is damaged: {error}") from error
         if not is_json_intact(content):
-            raise AssayError(f"{path} is damaged: it is not as its own SHA-256 says")
+            raise AssayError(f"{path} is damaged: its SHA-256 does not match")
         return record
 
 

@@ -30,7 +30,7 @@ def write_tokenizer(run_dir: Path, tokenizer: Tokenizer) -> str:
 
 
 FILE = "encoder.json"
-_DAMAGED = "it is damaged or was changed: it is not as its SHA-256 says"
+_DAMAGED = "it is damaged or was changed: its SHA-256 does not match"
 
 
 def write_encoder(run_dir: Path, encoder: Encoder | Bytes | Tokenizer | None) -> None:
@@ -58,7 +58,7 @@ def read_encoder(
     if not path.exists():
         if must_be:
             raise AssayError(
-                f"{path} is not there: it says how columns are encoded", hint="restore it from a copy"
+                f"{path} is missing; it holds how columns are encoded", hint="restore it from a copy"
             )
         return None
     try:

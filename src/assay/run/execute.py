@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import math
 import os
@@ -25,7 +26,7 @@ from assay.assemble.node import score_directions, score_shares
 from assay.assemble.trainer_options import is_sharded
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
-from assay.errors import AssayError, NonFiniteError, Pruned
+from assay.errors import AssayError, ConfigError, NonFiniteError, Pruned
 from assay.files.checksum import describe_damage, sha256
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
@@ -157,6 +158,25 @@ def execute(
             _save(record, run_dir)
 
 
+@contextmanager
+def _explain_monitors(assembly: Assembly) -> Iterator[None]:
+    """Turn Lightning's error about a monitored metric that the module has not logged into what to type."""
+    try:
+        yield
+    except Exception as error:
+        logged = sorted(assembly.trainer.callback_metrics)
+        for name, node in assembly.config.callbacks.items():
+            monitor = str((node or {}).get("monitor"))
+            if re.search(
+                f"(monitor='|metric `){re.escape(monitor)}['`].*(not find|not available)", str(error)
+            ):
+                key = f"callbacks.{name}.monitor"
+                closest = difflib.get_close_matches(monitor, [*logged, "METRIC"], n=1, cutoff=0)[0]
+                message = f"the module has not logged {monitor}; it logged {', '.join(logged)}"
+                raise ConfigError(message, key=key, hint=f"{key}={closest}") from error
+        raise
+
+
 def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
     """A run that has lost rows of metrics.csv says so wherever it is said how it ended."""
     lost = [logger.damage for logger in trainer.loggers if isinstance(logger, RunCSV) and logger.damage]
@@ -198,7 +218,7 @@ def _save(record: RunRecord, run_dir: Path) -> None:
         ended = f"{record.status}: {record.reason}" if record.reason else record.status
         raise AssayError(
             f"{run_dir / 'record.json'} cannot be written: {error.strerror}. The run has {ended}",
-            hint=f"what was saved can be read; make room, then `assay resume {shlex.quote(str(run_dir))}`",
+            hint=f"free some space, then `assay resume {shlex.quote(str(run_dir))}`",
         ) from error
 
 
@@ -216,7 +236,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = configure_resume(assembly, record, run_dir)
     restore_micro_batch(trainer, record, run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    with _explain_monitors(assembly):
+        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
@@ -249,7 +270,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
-            not_kept = "what was predicted is not kept"
+            not_kept = "could not save the predictions"
             predictions = _try(record, not_kept, kept_predictions.write, assembly, keep, run_dir)
             for add in (*entries("after_test"), warn_of_useless_model, log_results):
                 message = f"could not {add.__name__.replace('_', ' ')}"
@@ -327,7 +348,7 @@ def _notes(assembly: Assembly) -> list[str]:
     if not isinstance(assembly.trainer.fit_loop, FitLoop):
         kind = type(assembly.trainer).__name__
         notes.append(
-            f"{kind} has loops of its own: a run that is stopped after its first checkpoint cannot be resumed"
+            f"{kind} has custom loops: a run that is stopped after its first checkpoint cannot be resumed"
         )
     return notes
 
@@ -400,8 +421,8 @@ def verify_data_hash(assembly: Assembly, record: RunRecord) -> str:
     digest = getattr(assembly.datamodule, "digest", None)
     found: str = digest() if digest is not None else ""
     if record.data_sha256 not in ("", found):
-        message = "the data is not what the run began with: its SHA-256 is another one"
-        raise AssayError(message, hint="bring the data back, or train anew")
+        message = "the data has changed since the run began: its SHA-256 differs"
+        raise AssayError(message, hint="restore the data, or train a new run")
     return found
 
 

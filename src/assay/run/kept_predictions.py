@@ -198,7 +198,7 @@ def _obstacle(assembly: Assembly) -> str:
     if not _settings(assembly).get("max_megabytes"):
         return "predictions.max_megabytes is 0"
     if getattr(assembly.module, "prediction_kind", None) is None:
-        return f"{type(assembly.module).__name__} has no prediction_kind that says what its outputs are"
+        return f"{type(assembly.module).__name__} has no prediction_kind, which states what its outputs are"
     if not isinstance(assembly.datamodule, DataModule):
         return f"{type(assembly.datamodule).__name__} does not say which samples make up a batch"
     return ""

@@ -152,8 +152,8 @@ class Preprocess(nn.Module):
         if not far > _FAR:
             return ""
         return (
-            f"the inputs lie {far:.0f} standard deviations from the training data on average: is their range "
-            "or unit another one?"
+            f"the inputs lie {far:.0f} standard deviations from the training data on average: check their "
+            "range and unit"
         )
 
     def samples(self, raw: Any) -> tuple[Tensor, bool]:
@@ -237,7 +237,7 @@ class Preprocess(nn.Module):
         for transform, key in zip(self.transforms.transforms, self.transforms.keys, strict=True):
             if type(transform) not in _SCALING:
                 raise DataError(
-                    f"{key}: a mask cannot be brought back to the size of a picture after "
+                    f"{key}: a mask cannot be scaled back to the size of a picture after "
                     f"{type(transform).__name__}",
                     hint="train with data/transform=resize, or take the model's own: assay.load(run).outputs",
                 )
@@ -263,7 +263,7 @@ class Preprocess(nn.Module):
                 "of pictures",
                 hint=f"give an array [B, {self._wanted}]"
                 if self.encoder is None
-                else "give its rows, as by pandas.read_csv(FILE); assay predict RUN FILE reads files",
+                else "give its rows, such as pandas.read_csv(FILE); assay predict RUN FILE reads files",
             )
         if isinstance(raw, Image.Image):
             try:

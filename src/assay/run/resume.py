@@ -123,16 +123,16 @@ def _apply(config: DictConfig, override: Override) -> None:
         return
     if (CONF_DIR / key).is_dir() or "@" in (override.get_key_element()):
         raise ConfigError(
-            "another option cannot be chosen in a run that has begun", key=key, hint=f"{key}.KEY=VALUE"
+            "an option cannot be changed in a run that has started", key=key, hint=f"{key}.KEY=VALUE"
         )
     root = key.partition(".")[0].partition("[")[0]
     # What is typed again, such as an address, may be said so.
     fixed = root in _FIXED and key not in _FREE and value_of(config, key) != override.value()
     if fixed or key.endswith("_target_"):
         raise ConfigError(
-            "cannot be changed in a run that has begun",
+            "cannot be changed in a run that has started",
             key=key,
-            hint="assay train with it, in a run of its own",
+            hint="assay train with it, in a new run",
         )
     set_value(config, override, within="")
 
@@ -231,9 +231,7 @@ def _check_stop(job: Change, extras: Mapping[str, Any]) -> list[str]:
     if not extras.get("should_stop"):
         return []
     if not job.stop_holds:
-        return [
-            "the run had been told to stop (trainer.should_stop); it continues, as its settings have changed"
-        ]
+        return ["the run was to stop (trainer.should_stop); it continues, as its settings have changed"]
     longer = [key for key in job.changed if key in _TRAINS_ON]
     if longer:
         key = min(_early_stopping(_values(job.config)))
@@ -242,7 +240,7 @@ def _check_stop(job: Change, extras: Mapping[str, Any]) -> list[str]:
             key=longer[0],
             hint=f"{key}.patience=… beside it, or ~{key}",
         )
-    return ["the run had been told to stop (trainer.should_stop): only what is left of its epoch is done"]
+    return ["the run was to stop (trainer.should_stop): it finishes its epoch"]
 
 
 def resume(
@@ -265,7 +263,7 @@ def resume(
         check_signatures(job.config, sorted({key.partition(".")[0] for key in job.changed}))
         check_trainer(job.config)
         if record.status == "finished" and not _has_work(job):
-            return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
+            return replace(result_of(run_dir), reason="already finished; nothing to do")
         remove_unfinished_files(run_dir)
         entry = _resume_entry(run_dir, record, job, list(overrides))
         with threads_of(record):
@@ -315,7 +313,9 @@ def _continue_run(
     def opened(plain: Mapping[str, Any], assembly: Assembly | None) -> Iterator[RunRecord]:
         if assembly is not None:
             verify_data_hash(assembly, record)
-        write_run(Path(config.run_dir), plain, record, patches, hint="make room, then `assay resume` the run")
+        write_run(
+            Path(config.run_dir), plain, record, patches, hint="free some space, then `assay resume` the run"
+        )
         yield record
 
     return run_parts(config, proof, opened, raise_errors=raise_errors, gang=gang)
@@ -327,7 +327,7 @@ def _has_work(job: Change) -> bool:
         return False
     if not any(key in _TRAINS_ON or key.startswith("callbacks.") for key in job.changed):
         raise ConfigError(
-            "the run is finished: this would change nothing any more",
+            "the run has finished; this key has no effect",
             key=next(iter(job.changed)),
             hint="trainer.max_epochs=… trains on",
         )
@@ -342,7 +342,7 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
         names = ", ".join(path.name for path in newest.midway)
         notes.append(f"the data can only be read from the start of an epoch; not used: {names}")
     if newest.path is None:
-        notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
+        notes.append("no checkpoint was saved yet: the run starts again from step 0")
     else:
         state = _loop_state(read_checkpoint(newest.path, mmap=True), newest.path)
         before = _check_position(state, job.config)
@@ -353,7 +353,7 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
                 f"{number} until here, {world_size(job.config)} from here on: steps take the same samples, "
                 "their sums are rounded differently, and what an epoch logs is of the steps from here on"
             )
-        notes.append(f"going on from step {newest.step}: {newest.path}")
+        notes.append(f"resuming from step {newest.step}: {newest.path}")
     notes += job.notes
     return {
         "at": now(),
@@ -386,7 +386,7 @@ def _check_position(state: dict[str, Any], config: DictConfig) -> int:
     half_done = any("gradients" in one for one in processes)
     if before != now and (half_done or value_of(config, "data.global_batch_size") is None):
         raise ConfigError(
-            f"the run has {pluralize(before, 'process', 'processes')}, and this asks for {now}",
+            f"the run has {pluralize(before, 'process', 'processes')}, but {now} are asked for",
             key="trainer.devices",
             hint=f"trainer.devices={before}; with data.global_batch_size any number takes the same samples",
         )
@@ -394,7 +394,7 @@ def _check_position(state: dict[str, Any], config: DictConfig) -> int:
     most = config.trainer.get("max_epochs")
     if most is not None and 0 <= most < needed:
         raise ConfigError(
-            f"{most} was given, and the run is already in epoch {needed}",
+            f"expected at least {needed}, the epoch that the run has reached, got {most}",
             key="trainer.max_epochs",
             hint=f"trainer.max_epochs={needed}, or more",
         )

@@ -52,10 +52,10 @@ def load_checked_config(
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
     if intact is False or (must_be_whole and not intact):
-        message = f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says"
+        message = f"{path} is damaged or was changed: the SHA-256 in its last line does not match"
         raise AssayError(message, hint="restore it from a copy")
     if intact is None:
-        log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
+        log.warning("%s has no SHA-256 in its last line, so it cannot be verified", path)
     config = load_mapping(path)
     config.pop("hydra", None)
     config[KEY] = Trust(project_packages(project_conf()), validate_names(trusted_packages)).packages

@@ -97,7 +97,7 @@ def train(
     """
     if isinstance(overrides, str):
         raise ConfigError(
-            f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
+            f"expected a list of overrides, got {overrides!r}", hint=f"assay.train([{overrides!r}])"
         )
     overrides = [quote_letters(word) for word in overrides]
     folder = Path(config_dir) if config_dir else None
@@ -285,7 +285,7 @@ def run_parts(
     print_warnings(report.warnings)
     if gang is None and int(config.trainer.get("num_nodes") or 1) > 1:
         raise ConfigError(
-            "this process was started alone; a job on several nodes is started on each of them",
+            "this process was started alone, but a job on several nodes must be started on each of them",
             key="trainer.num_nodes",
             hint="torchrun --nnodes=… -m assay train …, srun assay train …, or assay train -m … with "
             "hydra/launcher=slurm or hydra/launcher=ray",

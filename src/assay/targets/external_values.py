@@ -18,7 +18,7 @@ from assay.targets.trust import KEY, VALUES, is_within
 if TYPE_CHECKING:
     from assay.targets.trust import Trust
 
-ADDRESS = "it is an address outside of the run"
+ADDRESS = "it is an external address"
 WRITING = ("callbacks", "logger", "trainer")
 """Nodes whose objects write files."""
 _PROSE = ("tags", "notes", "description", "trusted_packages")
@@ -160,6 +160,6 @@ def refuse_untyped(key: str, value: str, why: str, person: Trust, typed: str = "
     raise ConfigError(
         f"{value!r:.200} was not given on the command line, and {why}",
         key=key,
-        hint=f"to allow this, type it: {typed or format_override(key, str(value)):.200}, "
+        hint=f"to allow it, type {typed or format_override(key, str(value)):.200}, "
         f"or list it under {VALUES} in conf/project.yaml",
     )

@@ -66,7 +66,10 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
     """The class or function that a target names."""
     check_name(key, target, packages)
     try:
-        return _resolve(target, slot_of(key)[0], tuple(packages))
+        slot = slot_of(key)[0]
+        if is_allowed(target):
+            return _resolve_library(target, slot)
+        return _resolve_custom(target, slot, tuple(packages))
     except ConfigError as error:
         raise _add_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
 
@@ -145,10 +148,6 @@ def _walk_plain(value: Any, key: str) -> Iterator[tuple[str, Any]]:
             yield from _walk_plain(inner, f"{key}[{index}]")
 
 
-def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
-    return _resolve_library(target, slot) if is_allowed(target) else _resolve_custom(target, slot, packages)
-
-
 @functools.cache
 def _resolve_library(target: str, slot: str) -> Any:
     obj = _locate(target)
@@ -169,7 +168,7 @@ def _check_object(target: str, obj: Any, slot: str) -> None:
     if reason := next((why for module, why in REFUSED.items() if is_within(home, [module])), ""):
         raise ConfigError(
             f"{target!r} is not allowed: it {reason}",
-            hint="wrap it in a class of your own package, which you trust",
+            hint="wrap it in a class of a package that you trust",
         )
     if not is_within(home, HOMES):
         raise ConfigError(f"{target!r} is not allowed: it is {home}.{obj.__qualname__}; {says}", hint=hint)
@@ -220,7 +219,7 @@ def _resolve_custom(target: str, slot: str, packages: tuple[str, ...]) -> Any:
             _check_object(target, obj, "")
             return obj
     raise ConfigError(
-        f"{target!r} is not allowed: it is a {type(obj).__name__}, not a class or function of your own",
+        f"{target!r} is not allowed: it is a {type(obj).__name__}, not a class or function that you wrote",
         hint="name a class or function that you wrote",
     )
 
@@ -251,7 +250,7 @@ def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
         name = ".".join(parts[: index + 1])
         if inspect.isclass(obj) and not packages:
             raise ConfigError(
-                f"{path!r} is not allowed: what belongs to a class is not one",
+                f"{path!r} is not allowed: a member of a class is not a class",
                 hint=f"use {'.'.join(parts[:index])} itself",
             )
         inside = index and hasattr(obj, part)

@@ -92,7 +92,7 @@ def _check_project(folder: Path, overrides: Iterable[str], trusted: Trust) -> No
             f"this config folder asks to trust {', '.join(names)}, whose code could then run",
             key=KEY,
             file=str(folder),
-            hint=f"{KEY}=[{','.join(names)}] if you know whose code it is; {KEY}=[] to continue without it",
+            hint=f"{KEY}=[{','.join(names)}] if you trust its author; {KEY}=[] to continue without it",
         )
 
 
@@ -161,14 +161,9 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
                 continue
             if isinstance(value, list):
                 pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
-            if not _refers(str(value)):
+            if "${" not in _PERSONAL.sub("", str(value)):  # nothing but the run's directory, name and seed
                 keys.add(key)
     return frozenset(join_key(split_key(key)) for key in keys)  # `a.0` is `a[0]`
-
-
-def _refers(text: str) -> bool:
-    """Whether text takes anything from the config besides the run's own directory, name and seed."""
-    return "${" in _PERSONAL.sub("", text)
 
 
 def validate_names(value: Any, file: str = "") -> tuple[str, ...]:

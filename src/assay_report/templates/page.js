@@ -1,6 +1,8 @@
 "use strict";
 (() => {
   const root = document.documentElement;
+  // A page that is not rewritten any more, because its writer was killed, stops reloading.
+  if (Date.now() < root.dataset.reloadUntil) setTimeout(() => location.reload(), 5000);
   const systemDark = window.matchMedia("(prefers-color-scheme: dark)");
   const touch = window.matchMedia("(pointer: coarse)").matches;
   const figures = JSON.parse(document.querySelector('script[type="application/json"]').textContent);

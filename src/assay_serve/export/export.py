@@ -111,7 +111,7 @@ def _target(run_dir: Path, file_format: str, out: Path | None) -> Path:
     if out is None:
         folder = run_dir / "export" / file_format
         if not folder.resolve().is_relative_to(run_dir.resolve()):
-            raise AssayError(f"{folder} leads out of the run by a link", hint="--out FOLDER")
+            raise AssayError(f"{folder} is a link to a folder outside of the run", hint="--out FOLDER")
         return folder / f"model{suffix}"
     if out.suffix == suffix and not out.is_dir():
         return out
@@ -126,7 +126,7 @@ def _check_replaced(path: Path, card: Path) -> None:
     for one in (path, card):
         if one.exists() and not written:
             raise AssayError(
-                f"{one} exists and was not written by assay export; refusing to replace it",
+                f"{one} exists and was not written by assay export; refusing to overwrite",
                 hint="--out another folder, or rename it",
             )
 
@@ -196,9 +196,7 @@ def _write_safetensors(original: Original, path: Path) -> Exported:
     except SafetensorError as error:
         raise OSError(first_line(error)) from error
     learnt = ", ".join(sorted(f"loss.{name}" for name in loss.state_dict())) if loss is not None else ""
-    lacking = (
-        f"the file lacks {learnt}, with which the run's loss makes probabilities; --format onnx has them"
-    )
+    lacking = f"the file lacks {learnt}, which the run's loss needs for probabilities; --format onnx has them"
     return Exported(path, path, metadata, 0, None, "", (lacking,) if learnt else ())
 
 
@@ -444,14 +442,12 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
         if original.gives_logits and not np.array_equal(
             original.decide(theirs["probabilities"]), theirs["prediction"]
         ):
-            raise AssayError("the predictions of the file are not those of its probabilities")
+            raise AssayError("the predictions of the file do not match its probabilities")
         for name, values in ours.items():
             if theirs[name].shape != values.shape:
                 raise AssayError(f"the file gives {name} {theirs[name].shape}, the original {values.shape}")
             if not np.array_equal(np.isfinite(theirs[name]), np.isfinite(values)):
-                raise AssayError(
-                    f"the file gives {name} that are not finite where the original's are, or the reverse"
-                )
+                raise AssayError(f"the file and the original differ in which {name} are finite")
         pairs.append((ours, theirs))
     limit = RESIZED_TOLERANCE if inside and original.takes_any_size else TOLERANCE
     outputs, from_file = _flat(pairs, original.kind)

@@ -121,7 +121,7 @@ class RayLauncher(Launcher):
             have = "; ".join(dict.fromkeys(_format_amounts(machine, needs) for machine in machines)) or "none"
             raise AssayError(
                 f"job {job_spec.number} needs {_format_amounts(needs, needs)}, which no machine of the Ray "
-                f"cluster has (there is: {have})",
+                f"cluster has (available: {have})",
                 hint="device=cpu, trainer.devices=…, such a machine in the cluster, or, where it adds "
                 "machines by itself, hydra.launcher.autoscaling=true",
             )

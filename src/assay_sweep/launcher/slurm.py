@@ -346,7 +346,7 @@ class SlurmLauncher(Launcher):
             )
             return str(self._executor.submit(job).job_id)
         except Exception as error:  # submitit's own kinds, and those of what it calls
-            raise AssayError(f"Slurm does not take job {job_spec.number}: {error}") from error
+            raise AssayError(f"Slurm refused job {job_spec.number}: {error}") from error
 
     def _ask(self) -> None:
         """Find out now and then which jobs the scheduler still has."""

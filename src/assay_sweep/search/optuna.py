@@ -166,8 +166,8 @@ class OptunaSearch(Search):
             try:
                 trial = study.ask({part.key: to_distribution(part) for part in self._space.dimensions})
             except ValueError as error:
-                message = f"the study cannot go on with this space: {error}"
-                raise ConfigError(message, key="hydra.sweeper.params", hint="begin a new sweep") from error
+                message = f"the study cannot continue with this search space: {error}"
+                raise ConfigError(message, key="hydra.sweeper.params", hint="start a new sweep") from error
         return _Trial(trial.number, dict(trial.params))
 
     def _make_sampler(self, index: int) -> optuna.samplers.BaseSampler:
@@ -245,7 +245,7 @@ class OptunaSearch(Search):
                 raise ConfigError(
                     f"{self._file} has no trial {number}, which the journal has",
                     key="hydra.sweeper",
-                    hint="begin a new sweep, or put the study's file back",
+                    hint="start a new sweep, or restore the study's file",
                 )
             trial = self._trials.setdefault(number, _Trial(number, dict(stored[number].params)))
             trial.proposed.append(seed)
@@ -316,6 +316,6 @@ def open_study(path: Path, aims: Sequence[Objective]) -> optuna.Study:
         ) from error
     if [direction.name.lower() for direction in study.directions] != directions:
         raise ConfigError(
-            "the study has other objectives already", key="hydra.sweeper.objective", hint="begin a new sweep"
+            "the study has other objectives already", key="hydra.sweeper.objective", hint="start a new sweep"
         )
     return study

@@ -245,7 +245,7 @@ def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
         raise ConfigError(f"there is no number from {sweep.start} to {sweep.end}", key=key)
     if log and low <= 0:
         raise ConfigError(
-            f"a logarithmic scale cannot begin at {low}", key=key, hint=f"{key}=tag(log, interval(1e-5, …))"
+            f"a logarithmic scale cannot start at {low}", key=key, hint=f"{key}=tag(log, interval(1e-5, …))"
         )
     return Numbers(key, low, high, 1.0 if integer and not log else 0.0, log, integer)
 
@@ -280,7 +280,7 @@ def _check_sweep(key: str, override: Override) -> None:
         hint = "write every value: a=1,2,x; or range(1,3) alone"
     elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:
         problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
-        hint = f"there is: {', '.join(_TAGS)}"
+        hint = f"available: {', '.join(_TAGS)}"
     elif not isinstance(sweep, IntervalSweep) and not list(override.sweep_string_iterator()):
         problem = f"{override.input_line} has no values"
     if problem:

@@ -64,7 +64,9 @@ class ForkServer:
 
     def __init__(self) -> None:
         if not hasattr(os, "fork"):
-            raise AssayError("jobs side by side need a system that can fork", hint="use Linux, macOS or WSL")
+            raise AssayError(
+                "parallel jobs need an operating system that can fork", hint="use Linux, macOS or WSL"
+            )
         self._owner = os.getpid()
         self._keys = itertools.count(1)
         self._running: dict[int, _Running] = {}

@@ -166,7 +166,7 @@ def test_what_cannot_be_kept_ends_no_run(train: Train, monkeypatch: pytest.Monke
     monkeypatch.setattr(predictions_file, "write", full)
     run = train("data=wine", *MLP)
     assert run.result.status == "finished"
-    assert "what was predicted is not kept: " in (run.run_dir / "log.txt").read_text()
+    assert "could not save the predictions: " in (run.run_dir / "log.txt").read_text()
     assert not list(run.run_dir.glob("*.parquet"))
 
 

@@ -156,7 +156,7 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     counts = "it counts as none of the known ones"
     assert frame["warning"].dropna().to_dict() == {
         5: f"'district' is 'Mars', which no training row has: {counts}",
-        15: "'rooms' has no value, unlike each training row; it is filled in",
+        15: "'rooms' is missing, although no training row lacks it; it is filled in",
         17: frame["warning"][17],
     }
     assert re.fullmatch(

@@ -142,7 +142,7 @@ def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobS
     assert not launcher.has_room(make_job_spec())
     until(lambda: all(Path(job_spec.run_dir, "record.json").is_file() for job_spec in job_specs))
     assert sorted(environment(job_spec)["CUDA_VISIBLE_DEVICES"] for job_spec in job_specs) == ["0", "1"]
-    with pytest.raises(AssayError, match=r"needs 1 CPU, 3 GPU, .* \(there is: 2 CPU, 2 GPU\)"):
+    with pytest.raises(AssayError, match=r"needs 1 CPU, 3 GPU, .* \(available: 2 CPU, 2 GPU\)"):
         launcher.has_room(make_job_spec(gpus=3))
     for number in (0, 1):
         launcher.stop(number, now=True)

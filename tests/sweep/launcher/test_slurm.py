@@ -180,7 +180,7 @@ def test_a_job_on_two_nodes_is_one_of_two_ranks(
     assert (told.status, told.cause, told.transient) == ("failed", "killed", True), told.reason
     assert "rank 1 of 2" in told.reason
     launcher.start(replace(lost, attempt=2, resume=True))
-    until(lambda: "going on from step" in Path(lost.output).read_text())
+    until(lambda: "resuming from step" in Path(lost.output).read_text())
     until(lambda: RunRecord.load(Path(lost.run_dir)).status == "running")
     check_saves_when_stopped(launcher, lost)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.samples import Samples
-    from assay.data.core.types import Rows, Values
+    from assay.data.core.types import Rows
 
     Subsets = Mapping[str, Samples]
     Cuts = Mapping[str, Rows]
@@ -82,7 +82,8 @@ def note_ignored_columns(training: Samples, drawn: str, rows: Cuts, *, folds: bo
         values = training.split_values[name].reset_index(drop=True)
         if hint == "time":
             typed = format_override("data.split.time", name) + " data.split.folds=null fold=null" * folds
-            times = values.dropna().sort_values(key=_as_sortable)
+            times = values.dropna()
+            times = (times if times.dtype.kind in "iufM" else times.astype(str)).sort_values()
             ends = " to ".join(str(end).removesuffix(" 00:00:00") for end in (times.iloc[0], times.iloc[-1]))
             notes.append(
                 f"data: the rows are split at random, but {name!r} dates them ({ends}); "
@@ -97,10 +98,6 @@ def note_ignored_columns(training: Samples, drawn: str, rows: Cuts, *, folds: bo
                 f"{format_override('data.split.group', name)}"
             )
     return notes
-
-
-def _as_sortable(times: Values) -> Values:
-    return times if times.dtype.kind in "iufM" else times.astype(str)
 
 
 def _sample_name(data: Samples, row: int) -> str:

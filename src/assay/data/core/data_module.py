@@ -264,7 +264,7 @@ class DataModule(L.LightningDataModule):
     def notes(self) -> tuple[str, ...]:
         """Decisions of the source and the loading, one sentence each; available after `setup()`."""
         remainder = self.spec.num_train % (self.batch_size * self._world_size()) * self._drops_last()
-        varies = ", other ones in each epoch" if self.shuffle else ""
+        varies = ", different ones in each epoch" if self.shuffle else ""
         left_out = (
             f"data.drop_last={str(self.drop_last).lower()}: {remainder} of {self.spec.num_train:,} training "
             f"samples do not fill a batch and are left out{varies}"

@@ -75,7 +75,7 @@ def _check_folds(folds: int | None, fold: int | None) -> None:
     sweep = f"assay train -m 'fold=range({folds or 5})' data.split.folds={folds or 5}"
     if folds is None:
         if fold is not None:
-            message = f"got fold {fold}, but not how many folds there are"
+            message = f"got fold {fold} without the number of folds"
             _refuse("fold", message, f"data.split.folds=5; {sweep}")
     elif fold is None:
         _refuse("fold", f"none of the {folds} folds is chosen", f"{sweep}; fold=0 for one of them")

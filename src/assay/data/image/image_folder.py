@@ -133,7 +133,7 @@ class ImageFolder(ImageSource):
     def _note_others(self, suffixes: Strings) -> None:
         if suffixes:
             counts = ", ".join(f"{count} × {suffix}" for suffix, count in Counter(suffixes).most_common(5))
-            self._note(f"files whose names are not those of images are left out: {counts}")
+            self._note(f"files without the suffix of an image are left out: {counts}")
 
     @override
     def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:

@@ -212,7 +212,7 @@ class SegmentationFolder(ImageSource):
         for path in list_images(folder)[0]:
             stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
             if stem in paths:
-                message = f"{paths[stem]} and {path} have the same name but for the suffix"
+                message = f"{paths[stem]} and {path} differ only in their suffix"
                 raise self._error(message, "rename one of them")
             paths[stem] = path
         return paths

@@ -426,7 +426,7 @@ class ShardReader:
         if self._folder.state(shard.name)[:2] != (shard.size, shard.stamp):
             raise DataError(
                 f"data.source.path={self.path}: the shard {shard.name} has changed since the data was read",
-                hint="bring it back as it was and `assay resume` the run, or train anew",
+                hint="restore it and `assay resume` the run, or train anew",
             )
 
     def _read_index(self) -> _Index:

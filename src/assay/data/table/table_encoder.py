@@ -329,7 +329,7 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
             sentence = "text" if learned.kind == "text" else "value"
             _note(judged.errors, missing, column, f"has no {sentence}")
         elif not learned.gaps:
-            filled = "has no value, unlike each training row; it is filled in"
+            filled = "is missing, although no training row lacks it; it is filled in"
             _note(judged.warnings, missing, column, filled)
         judged.frame[learned.name] = values
     return judged

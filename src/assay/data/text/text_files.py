@@ -241,7 +241,7 @@ class TextFiles(Source):
         files = find_files(self._root, self._pattern or "**/*")
         if not files:
             raise DataError(
-                f"{self._where}: there is no such file in {self._root.absolute()}",
+                f"{self._where}: no such file in {self._root.absolute()}",
                 hint="data.source.pattern='**/*' finds all that are not hidden",
             )
         return files
