@@ -18,9 +18,10 @@ from assay.errors import AssayError, ConfigError
 from assay.quoting import pluralize, spreadsheet_frame
 from assay.record.run_directory import JOURNAL
 from assay.record.run_record import Outcome
+from assay.record.scores import is_better_low
 from assay.terminal import printable, single_line
 from assay_analysis.journal import Journal
-from assay_analysis.objective import RARE, describe_metric, is_better_low, metric_keys
+from assay_analysis.objective import RARE, describe_metric, metric_keys
 from assay_analysis.run import (
     OF_THE_RECORD,
     ConfigValues,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 from assay.quoting import format_number
-from assay.record.scores import Shares, format_score, is_percent
+from assay.record.scores import Shares, format_score, is_better_low, is_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,15 +91,6 @@ def _guess(name: str) -> Direction:
     return "minimize" if is_better_low(name) else "maximize"
 
 
-def is_better_low(name: str) -> bool:
-    """Whether a metric is better the lower it is, judging by its name.
-
-    >>> is_better_low("val/loss"), is_better_low("g_loss"), is_better_low("val/accuracy")
-    (True, True, False)
-    """
-    return name.replace("/", "_").rpartition("_")[2] in _SMALL_IS_GOOD
-
-
 _SHORT = {
     "min": "minimize",
     "max": "maximize",
@@ -107,7 +98,6 @@ _SHORT = {
     "force_max": "maximize",
     "auto": "",
 }
-_SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")
 
 
 def _as_list(value: Any) -> list[str]:

@@ -533,7 +533,7 @@ def test_amounts_are_numbers_as_in_a_table(tmp_path: Path, kind: str) -> None:
     for index in range(3):
         part = frame.iloc[100 * index : 100 * index + 100]
         part.to_parquet(tmp_path / f"train-{index:05}-of-00003.parquet", index=False)
-    find_task = info_of("assay.data.table_shards.TableShards").find_task
+    find_task = info_of("assay.data.shards.table_shards.TableShards").find_task
     assert find_task is not None
     assert find_task({"path": str(tmp_path), "target": "y"}) == "regression"
     source = TableShards(str(tmp_path), "y")

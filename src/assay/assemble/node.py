@@ -9,11 +9,11 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.analysis.objective import is_better_low
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError, describe_error, first_line, user_frame
+from assay.record.scores import is_better_low
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of, example_hint
 from assay.targets.optional_packages import install_command

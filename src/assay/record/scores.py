@@ -16,6 +16,9 @@ _SHARES = re.compile(
 )
 _NO_SHARE = re.compile(r"(loss|error|mae|mse|rmse|seconds)$")
 _STAGES = ("train/", "val/", "test/")
+_SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")
+
+
 Shares = Mapping[str, bool]
 """Whether a score is a share of a whole, by its name without its subset, as a record says it."""
 
@@ -39,6 +42,15 @@ def is_share(name: str, shares: Shares | None = None) -> bool:
 def is_percent(name: str, value: float, shares: Shares | None = None) -> bool:
     """Whether a score is written in per cent: a share that lies between 0 and 1."""
     return is_share(name, shares) and not (value < 0 or value > 1)
+
+
+def is_better_low(name: str) -> bool:
+    """Whether a metric is better the lower it is, judging by its name.
+
+    >>> is_better_low("val/loss"), is_better_low("g_loss"), is_better_low("val/accuracy")
+    (True, True, False)
+    """
+    return name.replace("/", "_").rpartition("_")[2] in _SMALL_IS_GOOD
 
 
 BASELINES = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")
