@@ -21,7 +21,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 from assay.data.core.placement import free_memory
 from assay.data.core.samples import LazyDataset, Samples
 from assay.data.core.source import Source
-from assay.data.core.source_files import check_path
+from assay.data.core.source_files import check_path, note_bad
 from assay.data.image.image_cache import FileScan, can_cache, decode_once, read_bytes, scan_files, scan_images
 from assay.errors import DataError, check_numbers
 
@@ -54,15 +54,6 @@ _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
 
-def parse_size(image_size: ImageSize) -> Size:
-    """Height and width where they are given."""
-    if image_size is None or image_size == "auto":
-        return None
-    height, width = image_size
-    check_numbers("[1, inf)", image_size=(height, width))
-    return int(height), int(width)
-
-
 def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | None, str]:
     """The size that images are scaled to where `auto` is asked for, and a sentence on it."""
     sizes = set(shapes)
@@ -77,14 +68,6 @@ def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | No
     )
 
 
-def parse_max_value(max_value: MaxValue) -> int | None:
-    """The value of 16 bits that becomes 255, where it is given."""
-    if max_value == "auto":
-        return None
-    check_numbers("[1, 65535]", max_value=max_value)
-    return max_value
-
-
 def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
     """What images of 16 bits are scaled by where `auto` is asked for, and a sentence on it."""
     highest = max(values, default=0)
@@ -95,11 +78,6 @@ def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
         f"data.source.max_value=auto: images of 16 bits have values up to {highest:,}, scaled to 8 bits, "
         f"{scale:,} to 255"
     )
-
-
-def has_too_many_bad(bad: int, total: int, on_bad: str) -> bool:
-    """Whether files that cannot be used end the reading: any under `error`, over a twentieth under `auto`."""
-    return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
 
 
 def read_image(path: str, mode: str = "RGB", size: Size = None, max_value: int | None = None) -> Tensor:
@@ -230,8 +208,6 @@ def _open_image(source: str | io.BytesIO) -> Iterator[Image.Image]:
 
 SUBSETS = ("train", "val", "test")
 NO_CLASS = -1
-NAMED = 10
-"""Files that are named in a message; there may be thousands."""
 PEEK = 32
 _JUNK = {"thumbs.db", "desktop.ini"}
 
@@ -245,8 +221,8 @@ class ImageFile(NamedTuple):
     mask: str = ""
 
 
-class ImageSource(Source):
-    """Reads the images of a folder: at once where they have one size and memory allows, else one by one.
+class DecodedImages(Source):
+    """A source of encoded images.
 
     Attributes:
         mode: As given.
@@ -255,6 +231,38 @@ class ImageSource(Source):
         auto_size: Whether that was asked for.
         notes: What was left out or decided, a sentence each; there after `read()`.
     """
+
+    notes: tuple[str, ...] = ()
+
+    def _set_decoding(self, mode: str, image_size: ImageSize, max_value: MaxValue) -> None:
+        self.mode = mode
+        self.auto_size = image_size == "auto"
+        self._auto_value = max_value == "auto"
+        if image_size is not None and image_size != "auto":
+            height, width = image_size
+            check_numbers("[1, inf)", image_size=(height, width))
+            self.image_size = int(height), int(width)
+        if max_value != "auto":
+            check_numbers("[1, 65535]", max_value=max_value)
+            self.max_value = max_value
+
+    @property
+    def decoding(self) -> Decoding:
+        """How its images are decoded."""
+        return self.mode, self.image_size, self.max_value
+
+    def _choose_decoding(self, sizes: Iterable[Size], values: Iterable[int]) -> None:
+        """Choose what `auto` stands for by some of the images."""
+        if self.auto_size:
+            self.image_size, note = choose_size([size for size in sizes if size])
+            self.notes += (note,) if note else ()
+        if self._auto_value:
+            self.max_value, note = choose_max_value(values)
+            self.notes += (note,) if note else ()
+
+
+class ImageSource(DecodedImages):
+    """Reads the images of a folder: at once where they have one size and memory allows, else one by one."""
 
     bytes_per_target: ClassVar = 0
     """Of a pixel, where targets are as large as images."""
@@ -269,23 +277,12 @@ class ImageSource(Source):
         *,
         max_value: MaxValue,
     ) -> None:
-        self.auto_size = image_size == "auto"
-        self.image_size = parse_size(image_size)
-        self._auto_value = max_value == "auto"
-        self.max_value = parse_max_value(max_value)
-        self.mode = mode
-        self.class_names = tuple[str, ...]()
-        self.notes: tuple[str, ...] = ()
+        self._set_decoding(mode, image_size, max_value)
         self._root = Path(root)
         self._in_memory = in_memory
         self._on_bad = on_bad
         self._unusable: dict[str, str] = {}
         """Images that are not listed, with the reason."""
-
-    @property
-    def decoding(self) -> Decoding:
-        """How its images are decoded."""
-        return self.mode, self.image_size, self.max_value
 
     @abstractmethod
     def _list(self) -> dict[str, list[ImageFile]]:
@@ -321,12 +318,7 @@ class ImageSource(Source):
         files = [file for some in listed.values() for file in some]
         paths = [file.path for file in files]
         spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
-        if self.auto_size:
-            self.image_size, note = choose_size([size for path in spread if (size := size_of(path))])
-            self.notes += (note,) if note else ()
-        if self._auto_value:
-            self.max_value, note = choose_max_value(map(largest_value, spread))
-            self.notes += (note,) if note else ()
+        self._choose_decoding(map(size_of, spread), map(largest_value, spread))
         size = self.image_size or self._common_size(files)
         decoded = None if size is None else self._decode(paths, size)
         images, looks = decoded or (None, scan_images(self._root, paths, verify))
@@ -334,7 +326,11 @@ class ImageSource(Source):
         problems = self._unusable | {
             file.name: why for file, look in scanned if (why := self._problem(file, look))
         }
-        self._check_problems(problems, len(files) + len(self._unusable))
+        if problems:
+            bad = [f"{name} ({why})" for name, why in problems.items()]
+            total = len(files) + len(self._unusable)
+            mend = "repair or remove them"
+            self.notes += (note_bad(self._where, "image", bad, total, on_bad=self._on_bad, mend=mend),)
         good = [file.name not in problems for file in files]
         looks = list(compress(looks, good))
         if not self.image_size and {look.size for look in looks} != {size}:
@@ -370,11 +366,15 @@ class ImageSource(Source):
         unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
         return Samples(lazy, targets, identity, names, hashes=hashes, unlike=unlike)
 
+    @property
+    def _where(self) -> str:
+        return f"data.source.root={self._root}"
+
     def _note(self, note: str) -> None:
-        self.notes += (f"data.source.root={self._root}: {note}",)
+        self.notes += (f"{self._where}: {note}",)
 
     def _error(self, message: str, hint: str) -> DataError:
-        return DataError(f"data.source.root={self._root}: {message}", hint=hint)
+        return DataError(f"{self._where}: {message}", hint=hint)
 
     def _fit_in_memory(self, size: tuple[int, int], count: int, share: int) -> bool:
         if self._in_memory != "auto":
@@ -414,17 +414,6 @@ class ImageSource(Source):
             return size_found
 
         return scan_files([paths[position] for position in positions], take)
-
-    def _check_problems(self, problems: Mapping[str, str], count: int) -> None:
-        """Refuse images that cannot be used, or note that they are left out."""
-        if not problems:
-            return
-        examples = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:NAMED])
-        more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
-        message = f"{len(problems)} of {count} images cannot be used: {examples}{more}"
-        if has_too_many_bad(len(problems), count, self._on_bad):
-            raise self._error(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
-        self._note(f"{message}; left out because of data.source.on_bad={self._on_bad}")
 
 
 def _read_sample(

@@ -17,7 +17,6 @@ from typing_extensions import override
 from assay.data.core.source_info import info_of
 from assay.data.image.image_cache import FileScan, scan_files
 from assay.data.image.images import (
-    NAMED,
     SUBSETS,
     ImageFile,
     ImageSize,
@@ -203,7 +202,7 @@ class SegmentationFolder(ImageSource):
             else:
                 self._unusable[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
         if lonely := [stem for stem in mask_of if stem not in files]:
-            self._note(f"masks without an image are left out: {', '.join(lonely[:NAMED])}")
+            self._note(f"masks without an image are left out: {join_first(lonely)}")
         return pairs
 
     def _by_stem(self, folder: Path) -> dict[str, str]:

@@ -27,7 +27,6 @@ from assay.data.table.column_kind import (
     is_nested,
     is_number,
     is_text,
-    join_names,
     kind_of,
     parse_targets,
     task_of_columns,
@@ -39,7 +38,7 @@ from assay.data.table.table_encoder import (
     use_decimal_point,
 )
 from assay.errors import AssayError, DataError
-from assay.quoting import format_override, pluralize, reads_as_number
+from assay.quoting import format_override, join_first, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import TASKS
@@ -236,7 +235,7 @@ def read_table(
     rounded = [str(name) for name in integers if (integers[name] >= 10**15).any()]
     if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
-            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
+            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_first(rounded)}"
         )
     if notes is not None:
         notes += [f"{path}: {sentence}" for sentence in sentences]
@@ -396,11 +395,11 @@ def _take_words(
         if name not in numeric and found.isin(marks).any():
             frame[name] = frame[name].mask(frame[name].isin(marks))
             keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
-    sentences = [f"read as missing: {join_names(removed)}{keep}"] if removed else []
+    sentences = [f"read as missing: {join_first(removed)}{keep}"] if removed else []
     if values:
         hint = format_override("data.source.na_values", [*dict.fromkeys(possible)])
         sentences.append(
-            f"read as a value, not as missing: {join_names(values)}; if it means missing: {hint}"
+            f"read as a value, not as missing: {join_first(values)}; if it means missing: {hint}"
         )
     return sentences
 
