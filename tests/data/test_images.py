@@ -21,16 +21,10 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.core.source_files import note_bad
 from assay.data.image import image_cache
+from assay.data.image.decode import as_tensor, read_image, size_of, upright_size, verify
 from assay.data.image.image_cache import FileScan, read_bytes, scan_images
 from assay.data.image.image_folder import ImageFolder
-from assay.data.image.images import (
-    as_tensor,
-    choose_size,
-    read_image,
-    size_of,
-    upright_size,
-    verify,
-)
+from assay.data.image.image_source import choose_size
 from assay.data.image.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import DataError
 from assay.run.preprocess import Preprocess
@@ -118,9 +112,9 @@ def test_auto_decodes_once_what_has_one_size_and_fits(
 ) -> None:
     write(tmp_path, {"a": 2, "b": 2})
     needed = 4 * 4 * 3 * 6 * 8
-    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed)
+    monkeypatch.setattr("assay.data.image.image_source.free_memory", lambda: needed)
     assert not ImageFolder(str(tmp_path)).read()["all"].in_memory
-    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed + 4)
+    monkeypatch.setattr("assay.data.image.image_source.free_memory", lambda: needed + 4)
     assert ImageFolder(str(tmp_path)).read()["all"].in_memory
 
 

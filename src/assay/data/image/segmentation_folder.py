@@ -15,17 +15,9 @@ from PIL import Image
 from typing_extensions import override
 
 from assay.data.core.source_info import info_of
+from assay.data.image.decode import ImageSize, MaxValue, read_as, turn_upright
 from assay.data.image.image_cache import FileScan, scan_files
-from assay.data.image.images import (
-    SUBSETS,
-    ImageFile,
-    ImageSize,
-    ImageSource,
-    MaxValue,
-    list_images,
-    read_as,
-    turn_upright,
-)
+from assay.data.image.image_source import SUBSETS, ImageFile, ImageSource, list_images
 from assay.errors import DataError
 from assay.quoting import join_first
 from assay.task.segmentation import IGNORED

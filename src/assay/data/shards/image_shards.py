@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from assay.data.core.samples import LazyDataset, Samples
 from assay.data.core.source_info import info_of
-from assay.data.image.images import DecodedImages, ImageSize, MaxValue, decode, largest_value, verify
+from assay.data.image.decode import ImageSize, MaxValue, decode, largest_value, verify
+from assay.data.image.image_source import DecodedImages
 from assay.data.shards.shard_files import USUAL_IMAGES, USUAL_TARGETS, find_column
 from assay.data.shards.shard_stream import ShardSource
 from assay.errors import DataError

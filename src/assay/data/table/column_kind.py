@@ -183,7 +183,9 @@ def find_sign(column: Values) -> str:
     """The only text of signs alone, such as `?`: likely a missing value; else empty."""
     different = [*map(str, column.dropna().unique())]
     signs = [text for text in different if _SIGNS.fullmatch(text.strip())]
-    return signs[0] if len(signs) == 1 and len(different) > 2 else ""
+    if len(signs) == 1 and len(different) > 2:
+        return signs[0]
+    return ""
 
 
 def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
@@ -225,7 +227,9 @@ def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
     if is_amount and (not few or units != {""} or words) and not (units == {""} and _ID_NAME.search(name)):
         return "amount", f"numbers {example}"
-    return ("category", "") if few else _kind_of_words(name, values, unique, sample)
+    if few:
+        return ("category", "")
+    return _kind_of_words(name, values, unique, sample)
 
 
 def _kind_of_words(name: str, values: Values, unique: NDArray[Any], sample: list[str]) -> tuple[Kind, str]:
@@ -235,8 +239,12 @@ def _kind_of_words(name: str, values: Values, unique: NDArray[Any], sample: list
     words = sum(len(text.split()) for text in sample) / len(sample)
     if 2 * len(unique) > len(values):
         counts = f"{len(unique):,} different values in {len(values):,} rows, {example}"
-        return ("id", f"ids or names: {counts}") if words < 1.5 else ("text", f"free text: {counts}")
-    return ("text", f"free text {example}") if words >= 5 else ("category", "")
+        if words < 1.5:
+            return ("id", f"ids or names: {counts}")
+        return ("text", f"free text: {counts}")
+    if words >= 5:
+        return ("text", f"free text {example}")
+    return ("category", "")
 
 
 def _most_are(matches: Callable[[str], Any], texts: list[str]) -> bool:
@@ -285,7 +293,11 @@ def find_format(column: Values, day_first: bool | None = None) -> str:
     if column.dtype.kind == "M":
         return ISO
     if is_number(column):
-        return "%Y%m%d" if values.max() < 10**8 else "s" if values.max() < _MILLISECONDS else "ms"
+        if values.max() < 10**8:
+            return "%Y%m%d"
+        if values.max() < _MILLISECONDS:
+            return "s"
+        return "ms"
     texts = values.astype(str).str.strip()
     texts = texts[~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()]  # beside any other form
     if texts.empty:
@@ -351,7 +363,9 @@ def _parse_dates(column: Values, form: str) -> Values:
 
 def as_text(value: Any) -> str:
     """A value as text; 1.0 is 1, for a column of integers with a gap is one of floats."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def days_since_1970(dates: Values) -> Floats:

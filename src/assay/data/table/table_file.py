@@ -274,10 +274,14 @@ def _settle(column: Values) -> Values:
         if categories.dtype.kind in "mM":
             return column.astype(categories.dtype)
         renamed = column.cat.rename_categories(category_texts(categories).astype(str).tolist())
-        return renamed if is_number(categories) else _as_texts(renamed)
+        if is_number(categories):
+            return renamed
+        return _as_texts(renamed)
     if is_text(column):
         return _as_texts(column)
-    return _settle_objects(column) if column.dtype == object else column
+    if column.dtype == object:
+        return _settle_objects(column)
+    return column
 
 
 def _settle_objects(column: Values) -> Values:
@@ -301,7 +305,9 @@ def _settle_objects(column: Values) -> Values:
 
 
 def _as_texts(column: Values) -> Values:
-    return column.dropna().astype(str).reindex(column.index) if column.isna().any() else column.astype(str)
+    if column.isna().any():
+        return column.dropna().astype(str).reindex(column.index)
+    return column.astype(str)
 
 
 def from_arrow(table: Any, plain: Strings = ()) -> Frame:
@@ -575,7 +581,9 @@ def _read_excel(path: str | Path, key: str, options: Options) -> Frame:
             frame: Frame = pd.read_excel(book, sheet_name=sheet or names[0], **cells, **rows)
         except (KeyError, TypeError, SyntaxError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        return frame if options["header"] is not False else frame.add_prefix("c")
+        if options["header"] is not False:
+            return frame
+        return frame.add_prefix("c")
 
 
 _NO_HEADER = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
@@ -745,4 +753,6 @@ def target_names(source: dict[str, Any]) -> list[str]:
     target = source.get("target")
     if not isinstance(target, str | list) or "???" in (source.get("path"), target):
         return []
-    return [target] if isinstance(target, str) else [str(name) for name in target]
+    if isinstance(target, str):
+        return [target]
+    return [str(name) for name in target]

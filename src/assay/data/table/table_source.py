@@ -356,7 +356,9 @@ def learned_features(encoder: Any) -> Features:
 
 def _path_option(subset: str) -> str:
     """Of the source, which names the file of a subset."""
-    return "test_path" if subset == "test" else "path"
+    if subset == "test":
+        return "test_path"
+    return "path"
 
 
 def column_options(

@@ -245,7 +245,9 @@ class TextFiles(Source):
         folders = {text.name.partition("/")[0] for text in texts if "/" in text.name}
         if "train" in folders <= {*SUBSETS} and len(folders) > 1:
             return "folders"
-        return "files" if len(texts) >= _FEW_FILES else "tail"
+        if len(texts) >= _FEW_FILES:
+            return "files"
+        return "tail"
 
     def _divide(self, texts: list[Text]) -> dict[str, list[Text]]:
         how = self._split_method(texts)
