@@ -58,7 +58,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def read(root: Path, **options: Any) -> Samples:
-    samples: Samples = ImageFolder(str(root), **options).read()["all"]  # type: ignore[assignment]  # no stream
+    samples: Samples = ImageFolder(str(root), **options).read()["all"]
     return samples
 
 

@@ -19,18 +19,12 @@ from PIL import Image, ImageOps
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
+from assay.data.core.source_files import note_bad
 from assay.data.image import image_cache
+from assay.data.image.decode import as_tensor, read_image, size_of, upright_size, verify
 from assay.data.image.image_cache import FileScan, read_bytes, scan_images
 from assay.data.image.image_folder import ImageFolder
-from assay.data.image.images import (
-    as_tensor,
-    choose_size,
-    has_too_many_bad,
-    read_image,
-    size_of,
-    upright_size,
-    verify,
-)
+from assay.data.image.image_source import choose_size
 from assay.data.image.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import DataError
 from assay.run.preprocess import Preprocess
@@ -118,9 +112,9 @@ def test_auto_decodes_once_what_has_one_size_and_fits(
 ) -> None:
     write(tmp_path, {"a": 2, "b": 2})
     needed = 4 * 4 * 3 * 6 * 8
-    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed)
+    monkeypatch.setattr("assay.data.image.image_source.free_memory", lambda: needed)
     assert not ImageFolder(str(tmp_path)).read()["all"].in_memory
-    monkeypatch.setattr("assay.data.image.images.free_memory", lambda: needed + 4)
+    monkeypatch.setattr("assay.data.image.image_source.free_memory", lambda: needed + 4)
     assert ImageFolder(str(tmp_path)).read()["all"].in_memory
 
 
@@ -380,7 +374,7 @@ def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: Any)
     assert message.startswith(
         f"data.source.root={tmp_path}: {len(BAD)} of {total} images cannot be used: b/cut.jpg ("
     )
-    assert message.endswith("; and 1 more")
+    assert message.endswith(" and 1 more")
     assert all(f"b/{name} (" in message and BAD[name][1] in message for name in sorted(BAD)[:-1])
     assert caught.value.hint.endswith("data.source.on_bad=skip")
 
@@ -605,12 +599,20 @@ def test_the_size(
     [
         (1, 30, "auto", False),
         (6, 100, "auto", True),
+        (1, 30, "error", True),
         (29, 30, "skip", False),
         (30, 30, "skip", True),
     ],
 )
 def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> None:
-    assert has_too_many_bad(bad, total, on_bad) is ends
+    bad_files = [f"{number}.jpg (it is empty)" for number in range(bad)]
+    options: dict[str, Any] = {"on_bad": on_bad, "mend": "repair them"}
+    if ends:
+        with pytest.raises(DataError, match=f"{bad} of {total} images cannot be used: 0.jpg"):
+            note_bad("data.source.root=x", "image", bad_files, total, **options)
+    else:
+        note = note_bad("data.source.root=x", "image", bad_files, total, **options)
+        assert note.endswith(f"left out because of data.source.on_bad={on_bad}")
 
 
 def test_a_size_that_no_picture_can_have_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
+from assay.data.image.decode import read_image
 from assay.data.image.digits_segmentation import DigitsSegmentation
-from assay.data.image.images import read_image
 from assay.data.image.segmentation_folder import SegmentationFolder, decode_mask, find_classes, read_mask
 from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED

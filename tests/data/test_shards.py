@@ -548,4 +548,5 @@ def test_amounts_are_numbers_as_in_a_table(tmp_path: Path, kind: str) -> None:
     for subset in ("val", "test"):
         rows = [int(name) for name in data.splits.data[subset].names]
         np.testing.assert_array_equal(data.splits.data[subset].targets[:, 0].numpy(), expected[rows])
-    assert data.splits.encoder.target_forms == {"y": form}
+    encoder: Any = data.splits.encoder
+    assert encoder.target_forms == {"y": form}

@@ -91,7 +91,7 @@ def test_a_decimal_point_beside_a_decimal_comma(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": ["39,99", *["1,5"] * 39], "b": numbers, "y": ["u", "v"] * 20})
     path = tmp_path / "rows.csv"
     frame.to_csv(path, sep=";", index=False)
-    samples = Table(str(path), "y").read()["all"]
+    samples: Any = Table(str(path), "y").read()["all"]
     samples.encoder.fit(samples.raw, np.arange(40))
     np.testing.assert_array_equal(samples.encoder.transform(samples.raw)[:, 1], numbers)
 

@@ -175,10 +175,10 @@ def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("é\r\n", encoding="utf-8-sig", newline="")
     assert [name for name, _ in find_files(tmp_path, "**/*")] == ["a.txt", "b.txt", "b/x.txt"]
-    texts, before, _ = read_texts(find_files(tmp_path, "**/*"), "", skips=False)
+    texts, before, _ = read_texts(find_files(tmp_path, "**/*"), "", on_bad="error")
     assert {one.text for one in texts} == {"é\r\n"}, "a mark of the byte order is no text"
     (tmp_path / "a.txt").rename(tmp_path / "c.txt")
-    assert read_texts(find_files(tmp_path, "**/*"), "", skips=False)[1] != before
+    assert read_texts(find_files(tmp_path, "**/*"), "", on_bad="error")[1] != before
 
 
 def test_the_standard_library_is_python_alone() -> None:

@@ -28,8 +28,9 @@ from assay.data.core.placement import padded_length
 from assay.data.core.source_files import read_inputs
 from assay.data.core.source_info import info_of
 from assay.data.core.transforms import Transforms, stack
-from assay.data.image.images import as_tensor as picture_as_tensor
-from assay.data.image.images import list_images, read_image, size_of, upright_size
+from assay.data.image.decode import as_tensor as picture_as_tensor
+from assay.data.image.decode import read_image, size_of, upright_size
+from assay.data.image.image_source import list_images
 from assay.data.table.column_kind import is_number
 from assay.data.table.table_encoder import check_trained_columns, describe_unusual, judge_rows
 from assay.data.table.table_file import AUTO, find_options, prepare_rows, table_chunks
@@ -41,7 +42,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from assay.data.image.images import Decoding
+    from assay.data.image.decode import Decoding
     from assay.data.table.table_encoder import TableEncoder
 
 _MODE_OF = {1: "GRAY", 3: "RGB"}

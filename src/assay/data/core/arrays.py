@@ -161,7 +161,9 @@ class Arrays(Source):
                 f"data.source.layout={self.layout}: the inputs have shape {tuple(inputs.shape)}",
                 hint="data.source.layout=null leaves them as they are",
             )
-        return inputs[:, None] if self.layout == "NHW" else inputs.permute(0, 3, 1, 2)
+        if self.layout == "NHW":
+            return inputs[:, None]
+        return inputs.permute(0, 3, 1, 2)
 
 
 def as_tensor(array: NDArray[Any], said_of: str) -> Tensor:

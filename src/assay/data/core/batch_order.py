@@ -81,7 +81,8 @@ class BatchOrder:
 
     def __len__(self) -> int:
         step = self.batch_size * self.world_size
-        return self.num_samples // step if self.drop_last else -(-self.num_samples // step)
+        filled = self.num_samples if self.drop_last else self.num_samples + step - 1
+        return filled // step
 
     def counts(self, batch: int) -> bool:
         """Whether a batch of this rank is of its share, and no stand-in."""

@@ -57,7 +57,9 @@ def find_copies(all_data: Subsets, rows: Cuts) -> list[str]:
                 f"such as {_sample_name(all_data[pool], shared[0])}, like "
                 f"{_sample_name(all_data['train'], twin)})"
             )
-    return [f"data: samples that {COPIES}: {' and '.join(equal)}; {_HINT}"] if equal else []
+    if equal:
+        return [f"data: samples that {COPIES}: {' and '.join(equal)}; {_HINT}"]
+    return []
 
 
 def leave_out_copies(all_data: Subsets, rows: dict[str, Rows]) -> str:
@@ -101,7 +103,9 @@ def note_ignored_columns(training: Samples, drawn: str, rows: Cuts, *, folds: bo
 
 
 def _sample_name(data: Samples, row: int) -> str:
-    return data.names[row] if data.names else f"row {row}"
+    if data.names:
+        return data.names[row]
+    return f"row {row}"
 
 
 def hash_samples(subsets: Subsets) -> dict[str, Rows] | None:

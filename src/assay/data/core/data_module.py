@@ -275,7 +275,9 @@ class DataModule(L.LightningDataModule):
         encoder = self.source.text_encoder
         texts = () if encoder is None else encoder.notes
         notes = (*self.source.notes, *texts, *self.splits.notes, *lacking, *self._scale_notes)
-        return (*notes, left_out) if remainder else notes
+        if remainder:
+            return (*notes, left_out)
+        return notes
 
     @property
     def batch_size(self) -> int:
@@ -287,7 +289,9 @@ class DataModule(L.LightningDataModule):
         return choose_batch_size(self.splits.num_train, self.splits.task)
 
     def _world_size(self) -> int:
-        return self.trainer.world_size if self.trainer else 1
+        if self.trainer:
+            return self.trainer.world_size
+        return 1
 
     def _processes(self) -> int:
         return self.trainer.num_devices if self.trainer else 1  # of this machine
@@ -357,11 +361,15 @@ class DataModule(L.LightningDataModule):
 
     def val_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the validation subset; none when there is no such subset."""
-        return self._loader("val") if self.spec.num_val else []
+        if self.spec.num_val:
+            return self._loader("val")
+        return []
 
     def test_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the test subset; none when there is no such subset."""
-        return self._loader(self.tested) if len(self.splits.rows[self.tested]) else []
+        if len(self.splits.rows[self.tested]):
+            return self._loader(self.tested)
+        return []
 
     def ready_subset(self, name: str, chain: str) -> Subset:
         """As `subset`; what its chain does to all samples alike has been done where memory allows."""
@@ -405,12 +413,16 @@ class DataModule(L.LightningDataModule):
     @property
     def device(self) -> torch.device:
         """Where batches go."""
-        return self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
+        if self.trainer:
+            return self.trainer.strategy.root_device
+        return torch.device("cpu")
 
     @property
     def dtype(self) -> torch.dtype:
         """Floating type of the inputs that the model gets."""
-        return input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
+        if self.trainer:
+            return input_dtype(str(self.trainer.precision))
+        return torch.float32
 
     def prepare_batch(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> Pair:
         """A batch as the module gets it."""

@@ -181,7 +181,9 @@ class KeyedDataset(Dataset[Any]):
                 return sample
             inputs, targets, *extra = sample.values() if isinstance(sample, dict) else sample
             pair = (*self._transforms.pair(inputs, targets, draw), *extra)
-            return dict(zip(sample, pair, strict=True)) if isinstance(sample, dict) else pair
+            if isinstance(sample, dict):
+                return dict(zip(sample, pair, strict=True))
+            return pair
         except DataError as error:
             return error
 

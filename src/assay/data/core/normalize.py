@@ -73,12 +73,16 @@ _DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": tor
 def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:
     """Type of the inputs that a model gets."""
     dtype: torch.dtype = getattr(torch, stored)
-    return torch.int64 if _is_index(dtype) else _DTYPES.get(precision, torch.float32)
+    if _is_index(dtype):
+        return torch.int64
+    return _DTYPES.get(precision, torch.float32)
 
 
 def stored_type(dtype: torch.dtype) -> str:
     """What a data set holds, as `Spec.input_dtype` names it."""
-    return "int64" if _is_index(dtype) else str(dtype).removeprefix("torch.")
+    if _is_index(dtype):
+        return "int64"
+    return str(dtype).removeprefix("torch.")
 
 
 def _is_index(dtype: torch.dtype) -> bool:
@@ -101,7 +105,9 @@ class Normalize:
             return inputs.long()
         is_byte = inputs.dtype == torch.uint8
         if not self.mean:
-            return inputs.to(dtype).div_(255) if is_byte else inputs.to(dtype)
+            if is_byte:
+                return inputs.to(dtype).div_(255)
+            return inputs.to(dtype)
         # Doubles are scaled as such: of 1.7e9 and more, 32 bits keep no units.
         exact = torch.float64 if inputs.dtype == torch.float64 else dtype
         shift, scale = self._statistics(inputs, exact, is_byte)

@@ -36,7 +36,9 @@ def sample_names(data: DataModule) -> list[str]:
     """Paths within the data's folder, or rows of the source."""
     samples = data.splits.data[data.tested]
     rows = data.splits.rows[data.tested].tolist()
-    return [to_utf8(samples.names[row]) for row in rows] if samples.names else list(map(str, rows))
+    if samples.names:
+        return [to_utf8(samples.names[row]) for row in rows]
+    return list(map(str, rows))
 
 
 def feature_names(data: DataModule) -> Strings:
@@ -94,7 +96,9 @@ def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
 
 def _target_of(sample: Any) -> NDArray[Any] | None:
     target = [*sample.values()][1] if isinstance(sample, dict) else sample[1]
-    return target.numpy() if isinstance(target, Tensor) else None
+    if isinstance(target, Tensor):
+        return target.numpy()
+    return None
 
 
 def show_augmented(
@@ -178,4 +182,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int | float | bool | None):
         return value
     text = str(value)
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return f"{text[:_LONGEST_TEXT]}…"

@@ -117,7 +117,9 @@ class Samples:
         return len(self.targets)
 
     def __getitem__(self, index: int) -> Any:
-        return (self.inputs[index], self.targets[index]) if self.in_memory else self.inputs[index]
+        if self.in_memory:
+            return (self.inputs[index], self.targets[index])
+        return self.inputs[index]
 
     @property
     def in_memory(self) -> bool:
@@ -127,7 +129,9 @@ class Samples:
     @property
     def raw(self) -> Any:
         """The records that are still to be encoded; None where there are none."""
-        return None if self.encoder is None else self.inputs
+        if self.encoder is None:
+            return None
+        return self.inputs
 
     def digest(self) -> str:
         """SHA-256 over the identity and the targets; without an identity over shapes and contents."""

@@ -133,7 +133,9 @@ class SeededLoader:
             return len(self.loader)
         share = -(-len(self._elements()) // self._world)
         stock = type(self.loader.batch_sampler) is BatchSampler
-        return len(_cut(range(share), self.loader.batch_sampler)) if stock else share
+        if stock:
+            return len(_cut(range(share), self.loader.batch_sampler))
+        return share
 
     @property
     def _iterator(self) -> Any:
@@ -214,7 +216,9 @@ class SeededLoader:
         batch_sampler: Any = self.loader.batch_sampler
         if batch_sampler is None:
             return self.loader.sampler
-        return batch_sampler.sampler if type(batch_sampler) is BatchSampler else batch_sampler
+        if type(batch_sampler) is BatchSampler:
+            return batch_sampler.sampler
+        return batch_sampler
 
     def _is_distributed(self) -> bool:
         """Whether the sampler gives each rank its own samples."""

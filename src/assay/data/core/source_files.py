@@ -15,6 +15,7 @@ from platformdirs import user_cache_path
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError, DataError
+from assay.quoting import join_first, pluralize
 from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
@@ -74,6 +75,18 @@ def missing_path_error(key: str, path: Path, what: str, expected: str) -> Config
         key=key,
         hint=expected,
     )
+
+
+def note_bad(where: str, kind: str, bad: Sequence[str], total: int, *, on_bad: str, mend: str) -> str:
+    """A note on files that are left out, with what is wrong with each; more than `on_bad` allows are refused.
+
+    `error` allows none, `auto` a twentieth, `skip` all but one.
+    """
+    message = f"{where}: {len(bad)} of {pluralize(total, kind)} cannot be used: {join_first(bad, 10)}"
+    most = {"error": 0, "auto": max(20, total) // 20, "skip": total}[on_bad]
+    if len(bad) > min(most, total - 1):
+        raise DataError(message, hint=f"{mend}, or leave them out: data.source.on_bad=skip")
+    return f"{message}; left out because of data.source.on_bad={on_bad}"
 
 
 _NAMES = ("inputs", "targets")
@@ -159,7 +172,9 @@ def _file(folder: Path, name: str) -> Path:
 def cache_folder() -> Path:
     """Where indices and decoded images are kept: `ASSAY_CACHE`, or in the user's folder for caches."""
     named = os.environ.get("ASSAY_CACHE")
-    return Path(named).expanduser().absolute() if named else user_cache_path("assay")
+    if named:
+        return Path(named).expanduser().absolute()
+    return user_cache_path("assay")
 
 
 def cache_limit() -> float:

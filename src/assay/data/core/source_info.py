@@ -53,7 +53,9 @@ def info_of(source: object) -> SourceInfo:
             return _BUILT_IN[source]
         source = getattr(sys.modules.get(module), name, None)
     info = getattr(source, "info", None)
-    return info if isinstance(info, SourceInfo) else SourceInfo()
+    if isinstance(info, SourceInfo):
+        return info
+    return SourceInfo()
 
 
 def are_vectors(source: dict[str, Any]) -> bool:
@@ -76,7 +78,9 @@ def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], 
         shape, dtype = read_header(Path(root), name)
     except (NoArrayError, OSError, ValueError, BadZipFile):
         return None
-    return (shape, dtype) if shape and dtype.kind in "biuf" else None
+    if shape and dtype.kind in "biuf":
+        return (shape, dtype)
+    return None
 
 
 def _find_arrays_task(source: dict[str, Any]) -> str:
@@ -104,7 +108,9 @@ def _find_folder_task(source: dict[str, Any]) -> str:
     names = _folders_in(root)
     if "train" in names and {*names} <= {"train", "val", "test"}:
         names = _folders_in(root / "train")
-    return infer_task(is_real=False, num_columns=1, num_classes=len(names)) if len(names) == 2 else ""
+    if len(names) == 2:
+        return infer_task(is_real=False, num_columns=1, num_classes=len(names))
+    return ""
 
 
 def _folders_in(folder: Path) -> list[str]:

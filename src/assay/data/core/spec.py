@@ -12,6 +12,7 @@ import torch
 from assay.data.core.normalize import stored_type
 from assay.data.core.samples import Samples
 from assay.errors import DataError
+from assay.quoting import join_first
 from assay.task.language_modelling import encode_run_lengths
 from assay.task.predictions import parse_heads
 from assay.task.task import describe_subset
@@ -316,8 +317,7 @@ class FittedPreprocessing:
 
 
 def _unknown_error(kind: str, names: Strings, known: Strings) -> DataError:
-    more = f", and {len(names) - 5} more" if len(names) > 5 else ""
     return DataError(
-        f"data: the model does not know the {kind} {', '.join(map(repr, names[:5]))}{more}",
+        f"data: the model does not know the {kind} {join_first([*map(repr, names)])}",
         hint=f"leave such samples out; it was trained on {', '.join(known)}",
     )

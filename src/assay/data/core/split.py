@@ -150,7 +150,9 @@ class Split:
         if subset == "test":
             return self.test
         tested = 1 / self.folds if self.folds else self.test
-        return self.val if "test" in given and not self.folds else self.val / (1 - tested)
+        if "test" in given and not self.folds:
+            return self.val
+        return self.val / (1 - tested)
 
 
 def divide(
@@ -291,7 +293,9 @@ def _find_groups(whole: Samples, given: Subsets, name: str) -> Rows:
 def _format_time(time: Any) -> str:
     if isinstance(time, pd.Timestamp):
         return time.isoformat(sep=" ").removesuffix(" 00:00:00")
-    return f"{time:g}" if isinstance(time, float) else str(time)
+    if isinstance(time, float):
+        return f"{time:g}"
+    return str(time)
 
 
 def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> Cut:

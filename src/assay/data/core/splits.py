@@ -110,14 +110,18 @@ class Splits:
     @property
     def num_train(self) -> int:
         """Training samples."""
-        return len(self.rows["train"]) if self.stream is None else self.stream.num_samples
+        if self.stream is None:
+            return len(self.rows["train"])
+        return self.stream.num_samples
 
     def targets(self, subset: str) -> Tensor:
         """Targets of one subset, in its order."""
         targets = self.data[subset].targets
         rows = self.rows[subset]
         is_slice = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
-        return targets if is_slice else targets[torch.as_tensor(rows)]
+        if is_slice:
+            return targets
+        return targets[torch.as_tensor(rows)]
 
     def check(self, batch_size: int) -> None:
         """Refuse what cannot be trained on."""
@@ -150,7 +154,9 @@ class Splits:
         """Name the classes or labels without a sample in a subset."""
         lacking = self.task.lacking(self.targets(subset), self.class_names) if len(self.rows[subset]) else []
         names = f"{self.task.unit[0]} {join_first(lacking)}"
-        return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"] if lacking else []
+        if lacking:
+            return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"]
+        return []
 
     def describe(self, first: Tensor, mean: Numbers, std: Numbers, **others: Any) -> Spec:
         """The spec of these subsets."""
@@ -198,7 +204,9 @@ def _labels(source: Source, task: Task, targets: Tensor) -> Rows | None:
     if not task.by_class or targets.ndim > 1:
         return None
     labels: Rows = targets.numpy()
-    return 1 - labels if source.is_reversed else labels
+    if source.is_reversed:
+        return 1 - labels
+    return labels
 
 
 def read_splits(
@@ -319,7 +327,9 @@ def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
     """The source's own; of classes for a trained model the model's, which may know more of them."""
     task = task_of(source.task)
     known = task if trained is None else task_of(trained.spec.task)
-    return known if task.by_class and known.by_class else task
+    if task.by_class and known.by_class:
+        return known
+    return task
 
 
 def _replace_task(current: Task, asked: str) -> Task:

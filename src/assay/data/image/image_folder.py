@@ -14,15 +14,8 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 from typing_extensions import override
 
 from assay.data.core.source_info import info_of
-from assay.data.image.images import (
-    NO_CLASS,
-    SUBSETS,
-    ImageFile,
-    ImageSize,
-    ImageSource,
-    MaxValue,
-    list_images,
-)
+from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
+from assay.data.image.image_source import NO_CLASS, SUBSETS, ImageFile, ImageSource, list_images
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task

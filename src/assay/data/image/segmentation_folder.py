@@ -15,18 +15,9 @@ from PIL import Image
 from typing_extensions import override
 
 from assay.data.core.source_info import info_of
+from assay.data.image.decode import ImageSize, MaxValue, read_as, turn_upright
 from assay.data.image.image_cache import FileScan, scan_files
-from assay.data.image.images import (
-    NAMED,
-    SUBSETS,
-    ImageFile,
-    ImageSize,
-    ImageSource,
-    MaxValue,
-    list_images,
-    read_as,
-    turn_upright,
-)
+from assay.data.image.image_source import SUBSETS, ImageFile, ImageSource, list_images
 from assay.errors import DataError
 from assay.quoting import join_first
 from assay.task.segmentation import IGNORED
@@ -203,7 +194,7 @@ class SegmentationFolder(ImageSource):
             else:
                 self._unusable[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
         if lonely := [stem for stem in mask_of if stem not in files]:
-            self._note(f"masks without an image are left out: {', '.join(lonely[:NAMED])}")
+            self._note(f"masks without an image are left out: {join_first(lonely)}")
         return pairs
 
     def _by_stem(self, folder: Path) -> dict[str, str]:

@@ -13,17 +13,8 @@ from typing_extensions import override
 
 from assay.data.core.samples import LazyDataset, Samples
 from assay.data.core.source_info import info_of
-from assay.data.image.images import (
-    ImageSize,
-    MaxValue,
-    choose_max_value,
-    choose_size,
-    decode,
-    largest_value,
-    parse_max_value,
-    parse_size,
-    verify,
-)
+from assay.data.image.decode import ImageSize, MaxValue, decode, largest_value, verify
+from assay.data.image.image_source import DecodedImages
 from assay.data.shards.shard_files import USUAL_IMAGES, USUAL_TARGETS, find_column
 from assay.data.shards.shard_stream import ShardSource
 from assay.errors import DataError
@@ -35,11 +26,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.types import Pair, Rows
-    from assay.data.image.images import Decoding
 
 
 @final
-class ImageShards(ShardSource):
+class ImageShards(ShardSource, DecodedImages):
     """Images and their classes in tars of WebDataset or Parquet files; a window at a time is read.
 
     Args:
@@ -82,13 +72,9 @@ class ImageShards(ShardSource):
         window: int | None = None,
     ) -> None:
         super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
-        self.auto_size = image_size == "auto"
-        self.image_size = parse_size(image_size)
-        self._auto_value = max_value == "auto"
-        self.max_value = parse_max_value(max_value)
+        self._set_decoding(mode, image_size, max_value)
         self._image = image
         self._target = target
-        self.mode = mode
 
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:
@@ -105,13 +91,9 @@ class ImageShards(ShardSource):
         self._codes = {value: code for code, value in enumerate(values)}
         self.task = infer_task(is_real=False, num_columns=1, num_classes=len(values))
         contents = self._contents(sampled["train"][0])
-        if self._auto_value:
-            self.max_value, note = choose_max_value(map(largest_value, contents))
-            self.notes += (note,) if note else ()
-        if self.auto_size:
-            numbered = zip(sampled["train"][1].tolist(), contents, strict=True)
-            self.image_size, note = choose_size([self._look(verify, *one) for one in numbered])
-            self.notes += (note,) if note else ()
+        numbered = zip(sampled["train"][1].tolist(), contents, strict=True)
+        sizes = (self._look(verify, *one) for one in numbered)
+        self._choose_decoding(sizes, map(largest_value, contents))
         subsets = {}
         for name, (table, numbers) in sampled.items():
             targets = self._targets(table)
@@ -153,11 +135,6 @@ class ImageShards(ShardSource):
         self, numbers: Rows, contents: Sequence[bytes] | None, targets: Tensor, index: int
     ) -> Pair:
         return self.image(int(numbers[index]), contents[index] if contents else None), targets[index]
-
-    @property
-    def decoding(self) -> Decoding:
-        """How its images are decoded."""
-        return self.mode, self.image_size, self.max_value
 
     def image(self, number: int, content: bytes | None = None) -> Tensor:
         """A row's image, uint8 `[C, H, W]`."""

@@ -108,7 +108,7 @@ class _Folder:
             else:  # fsspec would follow a chain such as reference::FILE to the addresses in it
                 self._files = fsspec.filesystem("file")
                 root = str(Path(path).expanduser().absolute())
-            self._root = root.rstrip("/")
+            self._root: str = root.rstrip("/")
             self._is_file: bool = self._files.isfile(self._root)
 
     def list_shards(self) -> dict[str, tuple[int, str, bool]]:
@@ -138,7 +138,9 @@ class _Folder:
         return DataError(f"data.source.path={self.path}: the shard {name} is missing, {why}", hint=hint)
 
     def _full_name(self, name: str) -> str:
-        return self._root if self._is_file else f"{self._root}/{name}"
+        if self._is_file:
+            return self._root
+        return f"{self._root}/{name}"
 
     def state(self, name: str) -> tuple[int, str, bool]:
         """Size and stamp of a shard as they are now, and whether the stamp stands for its contents."""
@@ -379,7 +381,9 @@ class ShardReader:
                         f"data.source.target={name}: expected numbers or texts, got {value!r:.80}",
                         hint="write the shards with such a column",
                     )
-            return column if choose is None else column[choose(block)]
+            if choose is None:
+                return column
+            return column[choose(block)]
 
         totals: dict[Any, int] = {}
         for tally in self.count(f"{name}{where}", values):
@@ -494,6 +498,8 @@ def find_task(source: dict[str, Any]) -> str:
         else:
             task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
         num_classes = len(reader.count_classes(names[0])) if task.by_class else 0
-        return infer_task(is_real=False, num_columns=1, num_classes=num_classes) if num_classes else task.name
+        if num_classes:
+            return infer_task(is_real=False, num_columns=1, num_classes=num_classes)
+        return task.name
     except (AssayError, LookupError, TypeError, ValueError):
         return ""

@@ -272,6 +272,7 @@ class ShardSource(Source):
         stream: The training rows; there after `read()`.
     """
 
+    notes: tuple[str, ...] = ()
     stream: ShardStream
 
     def __init__(
@@ -285,9 +286,6 @@ class ShardSource(Source):
         self._eval_rows = eval_rows
         self._window = window
         self.task: str = "multiclass"
-        self.class_names = tuple[str, ...]()
-        self.notes: tuple[str, ...] = ()
-        self.split_columns: Mapping[str, str] = {}
 
     @abstractmethod
     def _choose_columns(self) -> tuple[list[str], list[str]]:

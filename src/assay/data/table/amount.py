@@ -188,4 +188,6 @@ def format_amount(number: float, form: str) -> Any:
     >>> format_amount(12.5, ",%")
     '12,5 %'
     """
-    return f"{number!r} {form[1:]}".strip().replace(".", form[0]) if is_amount(form) else number
+    if is_amount(form):
+        return f"{number!r} {form[1:]}".strip().replace(".", form[0])
+    return number

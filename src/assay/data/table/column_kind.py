@@ -34,7 +34,7 @@ from assay.data.table.amount import (
 )
 from assay.data.table.leak import find_hints, find_leak
 from assay.errors import DataError
-from assay.quoting import format_override
+from assay.quoting import format_override, join_first
 from assay.task.multitask import Multitask
 from assay.task.task_of import infer_task
 
@@ -183,7 +183,9 @@ def find_sign(column: Values) -> str:
     """The only text of signs alone, such as `?`: likely a missing value; else empty."""
     different = [*map(str, column.dropna().unique())]
     signs = [text for text in different if _SIGNS.fullmatch(text.strip())]
-    return signs[0] if len(signs) == 1 and len(different) > 2 else ""
+    if len(signs) == 1 and len(different) > 2:
+        return signs[0]
+    return ""
 
 
 def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
@@ -225,7 +227,9 @@ def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
     if is_amount and (not few or units != {""} or words) and not (units == {""} and _ID_NAME.search(name)):
         return "amount", f"numbers {example}"
-    return ("category", "") if few else _kind_of_words(name, values, unique, sample)
+    if few:
+        return ("category", "")
+    return _kind_of_words(name, values, unique, sample)
 
 
 def _kind_of_words(name: str, values: Values, unique: NDArray[Any], sample: list[str]) -> tuple[Kind, str]:
@@ -235,8 +239,12 @@ def _kind_of_words(name: str, values: Values, unique: NDArray[Any], sample: list
     words = sum(len(text.split()) for text in sample) / len(sample)
     if 2 * len(unique) > len(values):
         counts = f"{len(unique):,} different values in {len(values):,} rows, {example}"
-        return ("id", f"ids or names: {counts}") if words < 1.5 else ("text", f"free text: {counts}")
-    return ("text", f"free text {example}") if words >= 5 else ("category", "")
+        if words < 1.5:
+            return ("id", f"ids or names: {counts}")
+        return ("text", f"free text: {counts}")
+    if words >= 5:
+        return ("text", f"free text {example}")
+    return ("category", "")
 
 
 def _most_are(matches: Callable[[str], Any], texts: list[str]) -> bool:
@@ -285,7 +293,11 @@ def find_format(column: Values, day_first: bool | None = None) -> str:
     if column.dtype.kind == "M":
         return ISO
     if is_number(column):
-        return "%Y%m%d" if values.max() < 10**8 else "s" if values.max() < _MILLISECONDS else "ms"
+        if values.max() < 10**8:
+            return "%Y%m%d"
+        if values.max() < _MILLISECONDS:
+            return "s"
+        return "ms"
     texts = values.astype(str).str.strip()
     texts = texts[~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()]  # beside any other form
     if texts.empty:
@@ -351,7 +363,9 @@ def _parse_dates(column: Values, form: str) -> Values:
 
 def as_text(value: Any) -> str:
     """A value as text; 1.0 is 1, for a column of integers with a gap is one of floats."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def days_since_1970(dates: Values) -> Floats:
@@ -496,8 +510,8 @@ def _check_classes(values: Values, name: str, different: int) -> None:
         )
 
 
-NAMED = 10
-"""Columns in a sentence."""
+_NAMED = 10
+"""Words in a sentence."""
 
 
 @final
@@ -591,7 +605,7 @@ def _find_forms(
             failed[name] = error
     hints = []
     if words:
-        missing = _override(asked, "na_values", *dict.fromkeys(words[:NAMED]))
+        missing = _override(asked, "na_values", *dict.fromkeys(words[:_NAMED]))
         hints.append(f"{missing} where that means a missing value")
     if not failed:
         return [DataError("", hint=hint) for hint in hints]
@@ -625,14 +639,14 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
 def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     forms = chosen.forms
     if amounts := [name for name, form in forms.items() if is_amount(form)]:
-        examples = join_names([describe_amount(frame[name], forms[name]) for name in amounts])
+        examples = join_first([describe_amount(frame[name], forms[name]) for name in amounts])
         other = _override(asked, "categories", amounts[0])
         chosen.notes.append(f"read as numbers: {examples}; as categories: {other}")
     if times := [name for name, form in forms.items() if form == TIME]:
-        examples = join_names([f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times])
+        examples = join_first([f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times])
         chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
     if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
-        examples = join_names(
+        examples = join_first(
             [
                 f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' * ('%' in form)}"
                 for name, form in dates.items()
@@ -650,7 +664,7 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
     numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
     if padded := [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]:
-        chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_names(padded)}")
+        chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_first(padded)}")
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     codes |= {name: find_sign(frame[name]) for name in texts}
     if codes := {name: code for name, code in codes.items() if code}:
@@ -661,7 +675,7 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         option = _override(asked, "na_values", *sorted({*codes.values()}))
         option = re.sub(r'"(-?[\d.]+(e\+\d+)?)"', r"\1", option)  # numbers need no quotes
         chosen.notes.append(
-            f"possible codes of missing values: {join_names(counts)}; where they mean that: {option}"
+            f"possible codes of missing values: {join_first(counts)}; where they mean that: {option}"
         )
     few = [
         name
@@ -669,17 +683,11 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         if name in numeric and is_number(frame[name]) and 2 < frame[name].nunique() <= _FEW
     ]
     if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
-        values = join_names([f"{name} ({frame[name].nunique()} values)" for name in few])
+        values = join_first([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
             f"integers with few values are taken as numbers: {values}; as categories: "
             f"{_override(asked, 'categories', few[0])}"
         )
-
-
-def join_names(texts: Strings) -> str:
-    """The first of some columns, and how many more there are."""
-    more = f", and {len(texts) - NAMED} more columns" if len(texts) > NAMED else ""
-    return f"{', '.join(texts[:NAMED])}{more}"
 
 
 def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
@@ -696,7 +704,7 @@ def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[D
         chosen.notes += [given_away] if name else []  # nothing else to predict from: it cannot be a slip
         hints = {} if name else find_hints(frame, names, target)
         if hints:
-            found = join_names([f"{name!r} ({how})" for name, how in hints.items()])
+            found = join_first([f"{name!r} ({how})" for name, how in hints.items()])
             chosen.notes.append(
                 f"the target {target!r} can be read off {found}; where that is known only after the target: "
                 + _override(asked, "exclude", *hints)

@@ -47,7 +47,9 @@ def _describe_relation(feature: Values, target: Values) -> str:
         numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
         with np.errstate(all="ignore"):
             apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
-        return "the target is a linear function of it" if apart < _ROUNDING else ""
+        if apart < _ROUNDING:
+            return "the target is a linear function of it"
+        return ""
     if 2 * different > len(target) or feature.nunique() != different:
         return ""
     pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()

@@ -254,7 +254,9 @@ def _find_shift(values: Floats) -> float:
         return 0.0
     lost = np.abs(values).max() * np.finfo(np.float32).eps / 2
     deviation = values.std()
-    return float(f"{np.median(values):.12g}") if deviation and lost > _PRECISE * deviation else 0.0
+    if deviation and lost > _PRECISE * deviation:
+        return float(f"{np.median(values):.12g}")
+    return 0.0
 
 
 def _to_floats(column: Values) -> Floats:
@@ -407,9 +409,13 @@ def _numbers(column: Values, decimal: str) -> Values:
     points = column.map(lambda value: use_decimal_point(str(value).strip(), decimal), na_action="ignore")
     values = pd.to_numeric(points, errors="coerce").astype(np.float64)
     # A column of yes and no in which another text stands, too.
-    return points.map(TRUTH_VALUES).astype(np.float64) if values.isna().all() else values
+    if values.isna().all():
+        return points.map(TRUTH_VALUES).astype(np.float64)
+    return values
 
 
 def use_decimal_point(text: str, decimal: str) -> str:
     """A number as pandas reads it; 1.234 is none where the decimal point is a comma."""
-    return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")
+    if decimal == ".":
+        return text
+    return text.replace(".", "?").replace(decimal, ".")

@@ -27,7 +27,6 @@ from assay.data.table.column_kind import (
     is_nested,
     is_number,
     is_text,
-    join_names,
     kind_of,
     task_of_columns,
 )
@@ -38,7 +37,7 @@ from assay.data.table.table_encoder import (
     use_decimal_point,
 )
 from assay.errors import AssayError, DataError
-from assay.quoting import format_override, pluralize, reads_as_number
+from assay.quoting import format_override, join_first, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import TASKS
@@ -235,7 +234,7 @@ def read_table(
     rounded = [str(name) for name in integers if (frame[name] >= 10**15).any()]
     if rounded and str(path).lower().endswith(".xlsx"):
         sentences.append(
-            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_names(rounded)}"
+            f"Excel keeps 15 digits of a number; integers that may be rounded: {join_first(rounded)}"
         )
     if notes is not None:
         notes += [f"{path}: {sentence}" for sentence in sentences]
@@ -274,9 +273,10 @@ def _settle(column: Values) -> Values:
         categories = _settle(column.cat.categories.to_series())
         if categories.dtype.kind in "mM":
             return column.astype(categories.dtype)
-        renamed = column.cat.rename_categories(category_texts(categories).astype(str).tolist())
-        return renamed if is_number(categories) else _as_texts(renamed)
-    if is_text(column):
+        column = column.cat.rename_categories(category_texts(categories).astype(str).tolist())
+        if is_number(categories):
+            return column
+    if is_category(column) or is_text(column):
         return _as_texts(column)
     if column.dtype == object:
         return _settle_objects(column)
@@ -308,7 +308,9 @@ def _settle_objects(column: Values) -> Values:
 
 
 def _as_texts(column: Values) -> Values:
-    return column.dropna().astype(str).reindex(column.index) if column.isna().any() else column.astype(str)
+    if column.isna().any():
+        return column.dropna().astype(str).reindex(column.index)
+    return column.astype(str)
 
 
 def from_arrow(table: Any, plain: Strings = ()) -> Frame:
@@ -402,11 +404,11 @@ def _take_words(
         if name not in numeric and found.isin(marks).any():
             frame[name] = frame[name].mask(frame[name].isin(marks))
             keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
-    sentences = [f"read as missing: {join_names(removed)}{keep}"] if removed else []
+    sentences = [f"read as missing: {join_first(removed)}{keep}"] if removed else []
     if values:
         hint = format_override("data.source.na_values", [*dict.fromkeys(possible)])
         sentences.append(
-            f"read as a value, not as missing: {join_names(values)}; if it means missing: {hint}"
+            f"read as a value, not as missing: {join_first(values)}; if it means missing: {hint}"
         )
     return sentences
 
@@ -582,7 +584,9 @@ def _read_excel(path: str | Path, key: str, options: Options) -> Frame:
             frame: Frame = pd.read_excel(book, sheet_name=sheet or names[0], **cells, **rows)
         except (KeyError, TypeError, SyntaxError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        return frame if options["header"] is not False else frame.add_prefix("c")
+        if options["header"] is not False:
+            return frame
+        return frame.add_prefix("c")
 
 
 _NO_HEADER = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
@@ -751,4 +755,6 @@ def target_names(source: dict[str, Any]) -> list[str]:
     target = source.get("target")
     if not isinstance(target, str | list) or "???" in (source.get("path"), target):
         return []
-    return [target] if isinstance(target, str) else [str(name) for name in target]
+    if isinstance(target, str):
+        return [target]
+    return [str(name) for name in target]

@@ -24,7 +24,6 @@ from assay.data.table.column_kind import (
     is_category,
     is_number,
     is_text,
-    join_names,
     kind_of,
     parse_dates,
     parse_targets,
@@ -242,7 +241,7 @@ class TableSource(Source):
         rows = np.logical_or.reduce([*missing.values()]).sum()
         self.notes.append(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
-            f"values, which are filled in: {join_names(filled)}; data.source.missing=error refuses them"
+            f"values, which are filled in: {join_first(filled)}; data.source.missing=error refuses them"
         )
 
     def _as_times(self, column: Values) -> Values:
@@ -361,7 +360,9 @@ def learned_features(encoder: Any) -> Features:
 
 def _path_option(subset: str) -> str:
     """Of the source, which names the file of a subset."""
-    return "test_path" if subset == "test" else "path"
+    if subset == "test":
+        return "test_path"
+    return "path"
 
 
 def may_be_real(asked: str) -> bool:

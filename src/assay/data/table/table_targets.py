@@ -126,14 +126,18 @@ def class_columns(task: str, names: Strings, frame: Frame) -> list[str]:
     """The targets that are classes, not numbers."""
     if task_of(task).has_heads:
         return [name for name in names if not is_real(frame[name], name)[0]]
-    return list(names[:1]) if task_of(task).by_class else []
+    if task_of(task).by_class:
+        return list(names[:1])
+    return []
 
 
 def choose_task(asked: str, frame: Frame, targets: Strings) -> tuple[str, str]:
     """The task that is asked for, else the one of the target columns, and a note where that is ambiguous."""
     if asked != "auto":
         return asked, ""
-    return task_of_columns(frame, targets) if targets else (Reconstruction.name, "")
+    if targets:
+        return task_of_columns(frame, targets)
+    return (Reconstruction.name, "")
 
 
 def find_label_separator(target: Values) -> str:

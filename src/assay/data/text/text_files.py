@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
-from assay.data.core.source_files import check_path
+from assay.data.core.source_files import check_path, note_bad
 from assay.data.core.source_info import info_of
 from assay.data.core.split import SUBSETS
 from assay.data.text.tokenizer import END, Bytes, Tokenizer, check_tokenizer
@@ -73,7 +73,6 @@ def split_by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[st
     return subsets
 
 
-_NAMED = 5
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
 """Folders of the standard library that some systems leave out, or that hold other packages."""
 
@@ -96,7 +95,7 @@ def find_files(root: Path, pattern: str) -> list[tuple[str, Path]]:
 
 
 def read_texts(
-    files: Sequence[tuple[str, Path]], where: str, *, skips: bool
+    files: Sequence[tuple[str, Path]], where: str, on_bad: str
 ) -> tuple[list[Text], str, list[str]]:
     """What files hold."""
     texts = list[Text]()
@@ -120,14 +119,8 @@ def read_texts(
         digest.update(content)
     notes = [f"{where}: {pluralize(empty, 'empty file')} left out"] if empty else []
     if bad:
-        more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-        message = f"{where}: {len(bad)} of {pluralize(len(files), 'file')} cannot be used: "
-        message += "; ".join(bad[:_NAMED]) + more
-        if not skips:
-            raise DataError(
-                message, hint="convert them, name others with data.source.pattern, or data.source.on_bad=skip"
-            )
-        notes.append(f"{message}; left out because of data.source.on_bad=skip")
+        mend = "convert them, name others with data.source.pattern"
+        notes.append(note_bad(where, "file", bad, len(files), on_bad=on_bad, mend=mend))
     return texts, digest.hexdigest(), notes
 
 
@@ -204,7 +197,7 @@ class TextFiles(Source):
         self._split_by = split_by
         self._shares = {"val": val, "test": test}
         self._seed = seed
-        self._skips = on_bad == "skip"
+        self._on_bad = on_bad
         self.fitted: Bytes | Tokenizer | None = None
         self.divides = True
         self.notes: tuple[str, ...] = ()
@@ -212,7 +205,7 @@ class TextFiles(Source):
     def read(self) -> Mapping[str, Samples]:
         """The subsets `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32."""
         files = self._files()
-        texts, digest, notes = read_texts(files, self._where, skips=self._skips)
+        texts, digest, notes = read_texts(files, self._where, self._on_bad)
         if not texts:
             raise DataError(
                 f"{self._where}: all of {pluralize(len(files), 'file')} are empty", hint="name others"
@@ -252,7 +245,9 @@ class TextFiles(Source):
         folders = {text.name.partition("/")[0] for text in texts if "/" in text.name}
         if "train" in folders <= {*SUBSETS} and len(folders) > 1:
             return "folders"
-        return "files" if len(texts) >= _FEW_FILES else "tail"
+        if len(texts) >= _FEW_FILES:
+            return "files"
+        return "tail"
 
     def _divide(self, texts: list[Text]) -> dict[str, list[Text]]:
         how = self._split_method(texts)

@@ -368,7 +368,9 @@ class TextEncoder:
     def as_plain(self) -> dict[str, Any]:
         """The settings beside the tokenizer, as text and numbers."""
         plain = {"column": self.column, "max_length": self.max_length}
-        return plain if self._pretrained is None else {**plain, "pretrained": True}
+        if self._pretrained is None:
+            return plain
+        return {**plain, "pretrained": True}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], tokenizer: Tokenizer) -> Self:

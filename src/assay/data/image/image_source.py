@@ -1,66 +1,48 @@
-"""Images: files decoded and judged, and what sources of image files have in common."""
+"""What sources of encoded images have in common: folders of them are read at once or one by one."""
 
 from __future__ import annotations
 
-import io
 import os
-import re
 from abc import abstractmethod
-from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.core.placement import free_memory
 from assay.data.core.samples import LazyDataset, Samples
 from assay.data.core.source import Source
-from assay.data.core.source_files import check_path
-from assay.data.image.image_cache import FileScan, can_cache, decode_once, read_bytes, scan_files, scan_images
+from assay.data.core.source_files import check_path, note_bad
+from assay.data.image.decode import (
+    MODES,
+    Decoding,
+    ImageSize,
+    MaxValue,
+    Size,
+    decode,
+    largest_value,
+    read_image,
+    size_of,
+    verify,
+)
+from assay.data.image.image_cache import FileScan, can_cache, decode_once, scan_files, scan_images
 from assay.errors import DataError, check_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
 
-Size = tuple[int, int] | None
-ImageSize = Size | Literal["auto"]
-Decoding = tuple[str, Size, int | None]
-"""Mode, size and largest value, as `decode` takes them."""
-MaxValue = int | Literal["auto"] | None
-MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
-"""Pillow's name and the number of channels of each mode that images are converted to."""
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
-"""Told by the content, whatever a file is called; Pillow starts other programs for some of the rest."""
-_ORIENTATION = 0x0112
 _MOST_LOOKED_AT = 1000
 _LARGE = 512
 _LONGEST = 224
 """Headers, and pixels: a side from which on images are scaled, and what it is scaled to."""
-_MOST_VALUES = 65_535
-"""The largest value of 16 bits."""
-_WIDE_COLORS = re.compile(r"((?:RGB[AX]?|LA);16)([BLN])")
-"""Pillow's name of the bytes in a file, and their order."""
-_SIDEWAYS = 5
-"""The first of the EXIF orientations that exchange height and width."""
-
-
-def parse_size(image_size: ImageSize) -> Size:
-    """Height and width where they are given."""
-    if image_size is None or image_size == "auto":
-        return None
-    height, width = image_size
-    check_numbers("[1, inf)", image_size=(height, width))
-    return int(height), int(width)
 
 
 def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | None, str]:
@@ -77,14 +59,6 @@ def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | No
     )
 
 
-def parse_max_value(max_value: MaxValue) -> int | None:
-    """The value of 16 bits that becomes 255, where it is given."""
-    if max_value == "auto":
-        return None
-    check_numbers("[1, 65535]", max_value=max_value)
-    return max_value
-
-
 def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
     """What images of 16 bits are scaled by where `auto` is asked for, and a sentence on it."""
     highest = max(values, default=0)
@@ -97,143 +71,8 @@ def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
     )
 
 
-def has_too_many_bad(bad: int, total: int, on_bad: str) -> bool:
-    """Whether files that cannot be used end the reading: any under `error`, over a twentieth under `auto`."""
-    return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
-
-
-def read_image(path: str, mode: str = "RGB", size: Size = None, max_value: int | None = None) -> Tensor:
-    """Decode an image file."""
-    return read_as("an image", path, lambda content: decode(content, mode, size, max_value))
-
-
-def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
-    """Decode a file, whose path a refusal names."""
-    try:
-        return decode(read_bytes(path))
-    except ValueError as error:
-        message = f"{path} cannot be read as {kind}: {error}"
-        raise DataError(message, hint="repair or remove this file (data.source.root)") from error
-
-
-def decode(content: bytes, mode: str, size: Size, max_value: int | None) -> Tensor:
-    """Decode an image."""
-    with _open_image(io.BytesIO(content)) as image:
-        return as_tensor(image, mode, size, max_value)
-
-
-def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
-    """An image of Pillow's as a tensor, as `read_image` makes it."""
-    name, _ = MODES[mode]
-    plain = turn_upright(_to_convertible(image, max_value))
-    # torchvision's pil_to_tensor takes twice as long, as much as decoding a small image does.
-    pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
-    decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
-    return decoded if size is None else F.resize(decoded, list(size), antialias=True)
-
-
-def verify(content: bytes, index: int = 0) -> tuple[int, int]:
-    """Check that an image is intact, decoding as little as possible."""
-    del index  # of `scan_files`
-    with _open_image(io.BytesIO(content)) as image:
-        size = upright_size(image)
-        image.draft(None, (1, 1))
-        image.load()
-        _wide_values(image)
-    return size
-
-
-def size_of(path: str) -> tuple[int, int] | None:
-    """Height and width of the upright image, from its header; None where it cannot be read."""
-    if Path(path).is_file():
-        with suppress(ValueError), _open_image(path) as image:  # what is wrong is found when all is read
-            return upright_size(image)
-    return None
-
-
-def largest_value(content: bytes | str, index: int = 0) -> int:
-    """The largest value of an image of 16 bits; 0 of others, and of those that cannot be read."""
-    del index
-    source = io.BytesIO(content) if isinstance(content, bytes) else content
-    with suppress(ValueError), _open_image(source) as image:
-        values = _wide_values(image)
-        return 0 if values is None else int(values.max())
-    return 0
-
-
-def upright_size(image: Image.Image) -> tuple[int, int]:
-    """Height and width of an image once it is turned as its EXIF orientation says."""
-    # Pillow turns a TIFF itself when it loads it, and gives its size as if it had.
-    sideways = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
-    return (image.width, image.height) if sideways else (image.height, image.width)
-
-
-def turn_upright(image: Image.Image) -> Image.Image:
-    """An image turned as its EXIF orientation says."""
-    image.load()
-    return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
-
-
-def _to_convertible(image: Image.Image, max_value: int | None) -> Image.Image:
-    """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
-    values = _wide_values(image)
-    if values is not None:
-        scaled = values.astype(np.uint32) * 255 // (max_value or _MOST_VALUES)
-        plain = Image.fromarray(scaled.clip(max=255).astype(np.uint8))
-        plain.info["exif"] = image.getexif().tobytes()
-        return plain
-    return image.convert("RGBA") if image.mode in ("P", "PA") else image
-
-
-def _wide_values(image: Image.Image) -> NDArray[np.integer] | None:
-    """The values of an image of 16 bits, without its alpha; None of 8."""
-    lower = _lower_bytes(image)
-    if lower is not None:
-        return (np.asarray(image).astype(np.uint16) << 8 | lower)[..., :3]
-    if image.mode == "F":
-        raise ValueError("its values are real numbers (Pillow's mode F); expected 8 or 16 bits")
-    if not image.mode.startswith("I"):
-        return None
-    values = np.asarray(image)
-    if values.min() < 0 or values.max() > _MOST_VALUES:
-        raise ValueError(f"its values go from {values.min()} to {values.max()}; expected 8 or 16 bits")
-    return values
-
-
-def _lower_bytes(image: Any) -> NDArray[np.uint16] | None:
-    """Of colors with 16 bits a channel, of which Pillow gives one byte: the upper one, or the second one."""
-    tiles = getattr(image, "tile", ())
-    order = _WIDE_COLORS.search(str(tiles))
-    if order is None:
-        return None
-    position = image.fp.tell()
-    image.fp.seek(0)
-    copy: Any = Image.open(io.BytesIO(image.fp.read()), formats=_FORMATS)
-    image.fp.seek(position)
-    is_gray = order[1] == "LA;16"  # Pillow's mode is RGBA; so read, both bytes of both channels are its four
-    other = "RGBA" if is_gray else order[1] + ("L" if order[2] == "B" else "B")
-    copy.tile = [
-        tile._replace(args=other if isinstance(tile.args, str) else (other, *tile.args[1:])) for tile in tiles
-    ]
-    lower = np.asarray(copy).astype(np.uint16)
-    return lower[..., 1:2] if is_gray else lower
-
-
-@contextmanager
-def _open_image(source: str | io.BytesIO) -> Iterator[Image.Image]:
-    try:
-        with Image.open(source, formats=_FORMATS) as image:
-            yield image
-    except UnidentifiedImageError as error:
-        raise ValueError("it is not an image") from error
-    except Exception as error:  # the decoders raise whatever comes to them
-        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
-
-
 SUBSETS = ("train", "val", "test")
 NO_CLASS = -1
-NAMED = 10
-"""Files that are named in a message; there may be thousands."""
 PEEK = 32
 _JUNK = {"thumbs.db", "desktop.ini"}
 
@@ -247,8 +86,8 @@ class ImageFile(NamedTuple):
     mask: str = ""
 
 
-class ImageSource(Source):
-    """Reads the images of a folder: at once where they have one size and memory allows, else one by one.
+class DecodedImages(Source):
+    """A source of encoded images.
 
     Attributes:
         mode: As given.
@@ -257,6 +96,38 @@ class ImageSource(Source):
         auto_size: Whether that was asked for.
         notes: What was left out or decided, a sentence each; there after `read()`.
     """
+
+    notes: tuple[str, ...] = ()
+
+    def _set_decoding(self, mode: str, image_size: ImageSize, max_value: MaxValue) -> None:
+        self.mode = mode
+        self.auto_size = image_size == "auto"
+        self._auto_value = max_value == "auto"
+        if image_size is not None and image_size != "auto":
+            height, width = image_size
+            check_numbers("[1, inf)", image_size=(height, width))
+            self.image_size = int(height), int(width)
+        if max_value != "auto":
+            check_numbers("[1, 65535]", max_value=max_value)
+            self.max_value = max_value
+
+    @property
+    def decoding(self) -> Decoding:
+        """How its images are decoded."""
+        return self.mode, self.image_size, self.max_value
+
+    def _choose_decoding(self, sizes: Iterable[Size], values: Iterable[int]) -> None:
+        """Choose what `auto` stands for by some of the images."""
+        if self.auto_size:
+            self.image_size, note = choose_size([size for size in sizes if size])
+            self.notes += (note,) if note else ()
+        if self._auto_value:
+            self.max_value, note = choose_max_value(values)
+            self.notes += (note,) if note else ()
+
+
+class ImageSource(DecodedImages):
+    """Reads the images of a folder: at once where they have one size and memory allows, else one by one."""
 
     bytes_per_target: ClassVar = 0
     """Of a pixel, where targets are as large as images."""
@@ -271,23 +142,12 @@ class ImageSource(Source):
         *,
         max_value: MaxValue,
     ) -> None:
-        self.auto_size = image_size == "auto"
-        self.image_size = parse_size(image_size)
-        self._auto_value = max_value == "auto"
-        self.max_value = parse_max_value(max_value)
-        self.mode = mode
-        self.class_names = tuple[str, ...]()
-        self.notes: tuple[str, ...] = ()
+        self._set_decoding(mode, image_size, max_value)
         self._root = Path(root)
         self._in_memory = in_memory
         self._on_bad = on_bad
         self._unusable: dict[str, str] = {}
         """Images that are not listed, with the reason."""
-
-    @property
-    def decoding(self) -> Decoding:
-        """How its images are decoded."""
-        return self.mode, self.image_size, self.max_value
 
     @abstractmethod
     def _list(self) -> dict[str, list[ImageFile]]:
@@ -296,7 +156,9 @@ class ImageSource(Source):
     def _common_size(self, files: Sequence[ImageFile]) -> tuple[int, int] | None:
         """Height and width, if the images seem to have the same; asked before they are read."""
         sizes = {size_of(file.path) for file in files[:: max(1, len(files) // PEEK)]} - {None}
-        return sizes.pop() if len(sizes) == 1 else None
+        if len(sizes) == 1:
+            return sizes.pop()
+        return None
 
     def _problem(self, file: ImageFile, scan: FileScan) -> str:
         """Why an image cannot be used; empty where it can."""
@@ -323,12 +185,7 @@ class ImageSource(Source):
         files = [file for some in listed.values() for file in some]
         paths = [file.path for file in files]
         spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
-        if self.auto_size:
-            self.image_size, note = choose_size([size for path in spread if (size := size_of(path))])
-            self.notes += (note,) if note else ()
-        if self._auto_value:
-            self.max_value, note = choose_max_value(map(largest_value, spread))
-            self.notes += (note,) if note else ()
+        self._choose_decoding(map(size_of, spread), map(largest_value, spread))
         size = self.image_size or self._common_size(files)
         decoded = None if size is None else self._decode(paths, size)
         images, looks = decoded or (None, scan_images(self._root, paths, verify))
@@ -336,7 +193,11 @@ class ImageSource(Source):
         problems = self._unusable | {
             file.name: why for file, look in scanned if (why := self._problem(file, look))
         }
-        self._check_problems(problems, len(files) + len(self._unusable))
+        if problems:
+            bad = [f"{name} ({why})" for name, why in problems.items()]
+            total = len(files) + len(self._unusable)
+            mend = "repair or remove them"
+            self.notes += (note_bad(self._where, "image", bad, total, on_bad=self._on_bad, mend=mend),)
         good = [file.name not in problems for file in files]
         looks = list(compress(looks, good))
         if not self.image_size and {look.size for look in looks} != {size}:
@@ -372,11 +233,15 @@ class ImageSource(Source):
         unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
         return Samples(lazy, targets, identity, names, hashes=hashes, unlike=unlike)
 
+    @property
+    def _where(self) -> str:
+        return f"data.source.root={self._root}"
+
     def _note(self, note: str) -> None:
-        self.notes += (f"data.source.root={self._root}: {note}",)
+        self.notes += (f"{self._where}: {note}",)
 
     def _error(self, message: str, hint: str) -> DataError:
-        return DataError(f"data.source.root={self._root}: {message}", hint=hint)
+        return DataError(f"{self._where}: {message}", hint=hint)
 
     def _fit_in_memory(self, size: tuple[int, int], count: int, share: int) -> bool:
         if self._in_memory != "auto":
@@ -416,17 +281,6 @@ class ImageSource(Source):
             return size_found
 
         return scan_files([paths[position] for position in positions], take)
-
-    def _check_problems(self, problems: Mapping[str, str], count: int) -> None:
-        """Refuse images that cannot be used, or note that they are left out."""
-        if not problems:
-            return
-        examples = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:NAMED])
-        more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
-        message = f"{len(problems)} of {count} images cannot be used: {examples}{more}"
-        if has_too_many_bad(len(problems), count, self._on_bad):
-            raise self._error(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
-        self._note(f"{message}; left out because of data.source.on_bad={self._on_bad}")
 
 
 def _read_sample(
