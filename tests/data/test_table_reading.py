@@ -92,8 +92,9 @@ def test_a_decimal_point_beside_a_decimal_comma(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     frame.to_csv(path, sep=";", index=False)
     samples = Table(str(path), "y").read()["all"]
-    samples.encoder.fit(samples.raw, np.arange(40))
-    np.testing.assert_array_equal(samples.encoder.transform(samples.raw)[:, 1], numbers)
+    encoder: Any = samples.encoder
+    encoder.fit(samples.raw, np.arange(40))
+    np.testing.assert_array_equal(encoder.transform(samples.raw)[:, 1], numbers)
 
 
 LINES = '{"text": "a", "n": 1}\n{"n": 2.5, "text": "b\\nb", "more": null}\n\n{"n": 3}\n\n'
