@@ -23,6 +23,11 @@ def run_rank(run_dir: str, *trusted: str) -> None:
     sys.exit(code)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Be the rank that the command line names."""
     end_with_parent()
     run_rank(*sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

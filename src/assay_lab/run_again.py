@@ -68,6 +68,11 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
             raise AssayError(message, hint=f"uninstall {name}, or install the version of the run")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Train the run that the command line names."""
     end_with_parent()
     run_again(*sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -58,8 +58,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def read(root: Path, **options: Any) -> Samples:
-    samples: Samples = ImageFolder(str(root), **options).read()["all"]
-    return samples
+    return ImageFolder(str(root), **options).read()["all"]
 
 
 def expected(root: Path) -> torch.Tensor:

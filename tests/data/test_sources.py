@@ -569,5 +569,7 @@ def test_a_source_need_not_inherit(data_module: Callable[..., DataModule]) -> No
         data.setup()
     assert both[0].spec == both[1].spec
     assert both[0].notes == both[1].notes
+    copy = pickle.loads(pickle.dumps(both[0].source))  # noqa: S301 - made here; a worker may get one
+    assert copy.class_names == ("a", "b")
     declared = {name for name in vars(Source) if not name.startswith("_")}
     assert declared <= set(dir(with_defaults(Plain())))

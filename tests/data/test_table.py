@@ -240,9 +240,9 @@ ROOMS = pd.DataFrame(
 
 
 def read_by_name(path: Path) -> tuple[pd.DataFrame, list[int], Any, Any]:
-    data: Any = Table(str(path), "kind", day_first=True).read()["all"]
-    data.encoder.fit(data.raw, np.arange(20))
+    data = Table(str(path), "kind", day_first=True).read()["all"]
     encoder: Any = data.encoder
+    encoder.fit(data.raw, np.arange(20))
     inputs = pd.DataFrame(encoder.transform(data.raw).numpy(), columns=encoder.feature_names)
     return inputs[sorted(inputs.columns)], data.targets.tolist(), data.names, encoder
 

@@ -91,9 +91,10 @@ def test_a_decimal_point_beside_a_decimal_comma(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": ["39,99", *["1,5"] * 39], "b": numbers, "y": ["u", "v"] * 20})
     path = tmp_path / "rows.csv"
     frame.to_csv(path, sep=";", index=False)
-    samples: Any = Table(str(path), "y").read()["all"]
-    samples.encoder.fit(samples.raw, np.arange(40))
-    np.testing.assert_array_equal(samples.encoder.transform(samples.raw)[:, 1], numbers)
+    samples = Table(str(path), "y").read()["all"]
+    encoder: Any = samples.encoder
+    encoder.fit(samples.raw, np.arange(40))
+    np.testing.assert_array_equal(encoder.transform(samples.raw)[:, 1], numbers)
 
 
 LINES = '{"text": "a", "n": 1}\n{"n": 2.5, "text": "b\\nb", "more": null}\n\n{"n": 3}\n\n'

@@ -254,7 +254,7 @@ def test_byte_pairs_are_learned_from_the_training_part_alone(folder: Path) -> No
         assert source.fitted is not None
         assert {samples.vocab_size for samples in subsets.values()} == {300}
         tested.update(one.partition(":")[0] for one in subsets["test"].names)
-        return source.fitted.to_json()
+        return str(source.fitted.to_json())
 
     tested: set[str] = set()
     before = tokenizer()

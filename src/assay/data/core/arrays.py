@@ -94,7 +94,6 @@ class Arrays(Source):
         self.layout = layout
         self._dtype = dtype
         self._asked: str = task
-        self.split_columns: Mapping[str, str] = {}
         self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = tuple(class_names or ())
 

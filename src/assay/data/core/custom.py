@@ -69,7 +69,6 @@ class Custom(Source):
             if not (hasattr(one, "__len__") and hasattr(one, "__getitem__")):
                 raise ValueError(f"{type(one).__name__} lacks __len__ or __getitem__")
         self._keys = input_key, target_key
-        self.split_columns: Mapping[str, str] = {}
 
     def read(self) -> Mapping[str, Samples]:
         """The subsets given, streamed."""

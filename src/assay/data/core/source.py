@@ -98,10 +98,15 @@ class Source(ABC):
 def with_defaults(source: Any) -> Source:
     """A source, given what `Source` declares and its own class leaves out."""
     if not isinstance(source, Source):
-        for name, default in vars(Source).items():
+        defaults = {**vars(Source), "prepare": _do_nothing}
+        for name, default in defaults.items():
             if not name.startswith("_") and name != "read" and not hasattr(source, name):
-                setattr(source, name, default.__get__(source) if callable(default) else default)
+                setattr(source, name, default)
     return cast("Source", source)
+
+
+def _do_nothing() -> None:
+    """Prepare nothing; at the top of a module, so that a source can still be handed to a worker."""
 
 
 def subset_of(subsets: Mapping[str, Any], name: str) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 from zipfile import BadZipFile
@@ -13,6 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from assay.data.core.source_files import TABLE_FILE, NoArrayError, SourcePath, read_array, read_header
+from assay.errors import AssayError
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task
 
@@ -117,14 +118,28 @@ def _folders_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
 
 
-def _imported(module: str) -> Callable[[dict[str, Any]], str]:
-    """The function `find_task` of a room, which imports pandas: half a second."""
-    return lambda source: str(importlib.import_module(module).find_task(source))
+def _by_columns(load: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
+    """Find a task by the columns to predict; empty where these or the file are not known."""
+
+    def find(source: dict[str, Any]) -> str:
+        target = source.get("target")
+        if target is None and source.get("text") is None:  # texts are not reconstructed
+            return Reconstruction.name
+        if not isinstance(target, str | list) or "???" in (source.get("path"), target):
+            return ""
+        names = [target] if isinstance(target, str) else [str(name) for name in target]
+        try:
+            return str(load().find_task(source, names))
+        except (AssayError, LookupError, TypeError, ValueError):
+            return ""  # which reading the data reports
+
+    return find
 
 
+# These modules import pandas, which takes half a second, and lie above this one.
+_find_table_task = _by_columns(lambda: import_module("assay.data.table.table_file"))
+_find_shards_task = _by_columns(lambda: import_module("assay.data.shards.shard_files"))
 _FILES_OF_TABLES = (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE))
-_find_table_task = _imported("assay.data.table.table_file")
-_find_shards_task = _imported("assay.data.shards.shard_files")
 _OF_TABLES = ("features", "exclude", "keep", "max_categories", "positive")
 _BUILT_IN = {
     "assay.data.core.arrays.Arrays": SourceInfo(

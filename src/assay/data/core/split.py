@@ -174,13 +174,21 @@ def divide(
     if split.folds:
         notes += _take_fold(rows, split, labels, groups)
     divided = set(rows)
+
+    def take(train: Rows, share: float, subset: str) -> Cut:
+        if not share:
+            return train, train[:0]
+        if groups is not None:
+            return hold_out_groups(train, share, labels, groups, seed=split.seed, subset=subset)
+        if times is not None:
+            return hold_out_latest(train, share, times, subset)
+        return hold_out(train, share, labels, split.seed, subset)
+
     # The test subset is taken first, so that changing the share for validation leaves it as it is.
     for subset in ("test", "val"):
         if subset not in divided:
             share = split.share_of_rest(subset, divided)
-            rows["train"], rows[subset] = _take(
-                rows["train"], share, subset, split, labels=labels, groups=groups, times=times
-            )
+            rows["train"], rows[subset] = take(rows["train"], share, subset)
     if split.dedup:
         notes.append(leave_out_copies({"train": whole, **own}, rows))
     cut_here = {subset: chosen for subset, chosen in rows.items() if subset not in own and len(chosen)}
@@ -192,26 +200,6 @@ def divide(
         drawn = [subset for subset in ("val", "test") if subset not in divided and len(rows[subset])]
         notes.append(_describe_column(split, rows, drawn))
     return rows, notes
-
-
-def _take(
-    train: Rows,
-    share: float,
-    subset: str,
-    split: Split,
-    *,
-    labels: Rows | None,
-    groups: Rows | None,
-    times: Values | None,
-) -> Cut:
-    """Take a share of the training samples away."""
-    if not share:
-        return train, train[:0]
-    if groups is not None:
-        return hold_out_groups(train, share, labels, groups, seed=split.seed, subset=subset)
-    if times is not None:
-        return hold_out_latest(train, share, times, subset)
-    return hold_out(train, share, labels, split.seed, subset)
 
 
 def _take_fold(rows: dict[str, Rows], split: Split, labels: Rows | None, groups: Rows | None) -> list[str]:

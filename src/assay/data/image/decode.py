@@ -68,10 +68,9 @@ def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) 
     # torchvision's pil_to_tensor takes twice as long, as much as decoding a small image does.
     pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
     decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
-    if size is None:
-        return decoded
-    resized: Tensor = F.resize(decoded, list(size), antialias=True)
-    return resized
+    if size is not None:
+        decoded = F.resize(decoded, list(size), antialias=True)
+    return decoded
 
 
 def verify(content: bytes, index: int = 0) -> tuple[int, int]:

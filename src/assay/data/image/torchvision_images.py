@@ -44,7 +44,6 @@ class TorchvisionImages(Source):
         self._dataset = dataset
         self._root = root
         self._download = download
-        self.class_names: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         """Download what is missing."""

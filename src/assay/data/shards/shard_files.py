@@ -19,11 +19,10 @@ import numpy as np
 
 from assay.data.core.source_files import cache_folder
 from assay.data.table.column_kind import task_of_columns
-from assay.data.table.table_file import from_arrow, settle, target_names
-from assay.errors import AssayError, DataError
+from assay.data.table.table_file import from_arrow, settle
+from assay.errors import DataError
 from assay.files.atomic import write_text
 from assay.files.checksum import digest_of, is_json_intact, seal_json
-from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import TASKS, infer_task
 
 if TYPE_CHECKING:
@@ -484,22 +483,15 @@ USUAL_IMAGES = (IMAGE, "img", "picture", "jpg", "png")
 USUAL_TARGETS = ("label", "labels", "cls", "class", "target")
 
 
-def find_task(source: dict[str, Any]) -> str:
-    """By the target's columns and, where it is a class, by how many there are."""
-    if source.get("target") is None:
-        return Reconstruction.name
-    if not (names := target_names(source)):
-        return ""
-    try:
-        reader = ShardReader(str(source.get("path")))
+def find_task(source: Mapping[str, Any], names: list[str]) -> str:
+    """The task of the columns to predict and, where these are a class, of how many there are."""
+    reader = ShardReader(str(source.get("path")))
+    if "image" in source:
         task = TASKS["multiclass"]
-        if "image" in source:
-            names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
-        else:
-            task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
-        num_classes = len(reader.count_classes(names[0])) if task.by_class else 0
-        if num_classes:
-            return infer_task(is_real=False, num_columns=1, num_classes=num_classes)
-        return task.name
-    except (AssayError, LookupError, TypeError, ValueError):
-        return ""
+        names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
+    else:
+        task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
+    num_classes = len(reader.count_classes(names[0])) if task.by_class else 0
+    if num_classes:
+        return infer_task(is_real=False, num_columns=1, num_classes=num_classes)
+    return task.name

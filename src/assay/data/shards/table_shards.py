@@ -92,7 +92,6 @@ class TableShards(ShardSource):
         self.targets = self._options.targets
         self._asked = task
         self.file_options: dict[str, Any] = FILE_OPTIONS
-        self.fitted: TableEncoder | None = None
 
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:

@@ -42,7 +42,6 @@ class Bundled(Source):
         self.name = name
         self.also = list(also)
         self.task: str = Multitask.name if self.also else _TASKS[name]
-        self.class_names: tuple[str, ...] = ()
 
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`."""

@@ -36,10 +36,9 @@ from assay.data.table.table_encoder import (
     check_trained_columns,
     use_decimal_point,
 )
-from assay.errors import AssayError, DataError
+from assay.errors import DataError
 from assay.quoting import format_override, join_first, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
-from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
@@ -734,27 +733,10 @@ def _read_csv_frames(path: Path, texts: Strings, size: int, options: Options) ->
             yield frame
 
 
-def find_task(source: dict[str, Any]) -> str:
-    """By the target's columns; empty where they cannot be read, which reading the data reports."""
-    if source.get("target") is None and source.get("text") is None:  # texts are not reconstructed
-        return Reconstruction.name
-    if not (names := target_names(source)):
-        return ""
+def find_task(source: Options, names: list[str]) -> str:
+    """The task of the columns to predict."""
     if source.get("label_separator") is not None:
         return TASKS["multilabel"].name
     options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
-    try:
-        frame = read_table(str(source["path"]), columns=names, **options)
-        return task_of_columns(frame, names)[0]
-    except (AssayError, LookupError, TypeError, ValueError):
-        return ""
-
-
-def target_names(source: dict[str, Any]) -> list[str]:
-    """Columns to predict; none where these or the file are not known."""
-    target = source.get("target")
-    if not isinstance(target, str | list) or "???" in (source.get("path"), target):
-        return []
-    if isinstance(target, str):
-        return [target]
-    return [str(name) for name in target]
+    frame = read_table(str(source["path"]), columns=names, **options)
+    return task_of_columns(frame, names)[0]

@@ -93,17 +93,11 @@ class TableSource(Source):
             raise ValueError(f"label_separator={label_separator!r}: expected a character, and one target")
         self._label_separator = label_separator
         self._label_column = "".join(self.targets[:1])
-        self.known_labels: Strings = ()
         self._impute = impute
         self._max_categories = max_categories
         self._positive = positive
-        self.is_reversed = False
         self.task: str = "multiclass"
-        self.class_names: tuple[str, ...] = ()
         self.notes: list[str] = []
-        self.split_columns: Mapping[str, str] = {}
-        self.text_encoder: Any = None
-        self.fitted: Any = None
 
     def read(self) -> Mapping[str, Samples]:
         """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""

@@ -78,7 +78,6 @@ class StdlibDocs(Source):
         self.text_encoder = TextEncoder(
             "text", tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
         )
-        self.fitted: TextEncoder | None = None
 
     def read(self) -> Mapping[str, Samples]:
         """All texts, to be encoded once the training rows are known."""

@@ -165,7 +165,6 @@ class TextFiles(Source):
     info = info_of("assay.data.text.text_files.TextFiles")
 
     task: str = "language_modelling"
-    class_names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -198,9 +197,7 @@ class TextFiles(Source):
         self._shares = {"val": val, "test": test}
         self._seed = seed
         self._on_bad = on_bad
-        self.fitted: Bytes | Tokenizer | None = None
         self.divides = True
-        self.notes: tuple[str, ...] = ()
 
     def read(self) -> Mapping[str, Samples]:
         """The subsets `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32."""
