@@ -40,7 +40,7 @@ from assay_report.data_page import survey_data
 from assay_serve.evaluate import evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.conftest import Train
@@ -517,7 +517,7 @@ def test_labels_and_rows_that_are_none(tmp_path: Path) -> None:
         open_shards(tmp_path)
 
 
-FORMATS = {
+FORMATS: dict[str, tuple[Callable[[float], str], str]] = {
     "dollars": (lambda value: f"${value:,.2f}", ".USD"),
     "euros": (lambda value: f"{value:,.2f} €".translate(str.maketrans(",.", ".,")), ",EUR"),
     "percent": (lambda value: f"{value:.1f} %", ".%"),

@@ -23,7 +23,7 @@ import json, resource, sys
 import assay, lightning, torch, torchvision
 import assay.run.train
 import assay.run.execute
-import assay_lab.after_test
+import assay_lab.baseline
 import assay.data.shards.image_shards
 import pandas, sklearn.model_selection
 def resident(name):
