@@ -12,13 +12,13 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from assay.build.trainer_options import refuse_foreign_ranks
 from assay.check.values import SEED, check_data_root, check_output_paths, check_values
-from assay.compose.compose import compose_job
+from assay.compose.compose import SweepRequested, compose_job
 from assay.compose.origin import name_source
 from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
 from assay.config.serialize import fingerprint_of
-from assay.config.tree import OF_SPEC, walk
+from assay.config.tree import OF_SPEC, places
 from assay.config.unread_keys import OPTIONAL_GROUPS, OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError, ProcessError, first_line
 from assay.quoting import reads_as_number
@@ -72,6 +72,13 @@ class Checker:
         refuse_existing(Path(job.config["run_dir"]))
         return job
 
+    def single_job(self, overrides: Sequence[str]) -> Job | None:
+        """The same; None where the config asks for a sweep."""
+        try:
+            return self.job(overrides)
+        except SweepRequested:
+            return None
+
     def names(self, jobs: Mapping[int, Job]) -> None:
         """Refuse errors that can be found without torch; skip a job whose words were all checked before."""
         for job in jobs.values():
@@ -123,7 +130,7 @@ class Checker:
     def _check_names(self, job: Job) -> None:
         key = (job.fingerprint, str(job.config["run_dir"]))
         if key not in self._named:
-            check_job(job.to_config())
+            check_job(job.view())
             self._named.add(key)
 
     def _prove_here(self, job: Job) -> Proof:
@@ -131,7 +138,7 @@ class Checker:
             from assay.check.prove import Prover  # it imports torch
 
             self._prover = Prover()
-        return self._prover.prove(job.to_config(), job.overrides, curve=self._curve)
+        return self._prover.prove(job.view(), job.overrides, curve=self._curve)
 
 
 def _fingerprint_without_seed(job: Job) -> str:
@@ -165,7 +172,7 @@ _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 def check_job(config: DictConfig) -> None:
     """Refuse a job with holes, dangling interpolations, values out of range, or things that are not here."""
     refuse_foreign_ranks()
-    entries = list(walk(config))
+    entries = [entry for entry in places(config) if not entry.is_followed]
     if missing := sorted(entry.key for entry in entries if entry.is_missing):
         raise ConfigError(
             "this must be given" if len(missing) == 1 else "each of these must be given",
@@ -176,7 +183,7 @@ def check_job(config: DictConfig) -> None:
     check_targets(config)
     check_tasks(config)
     for entry in entries:
-        if entry.is_interpolation:
+        if entry.is_interpolation and entry.value == entry.raw:
             _check_interpolation(entry, [other.key for other in entries])
     _check_targets(config)
     check_values(config)

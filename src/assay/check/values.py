@@ -15,7 +15,7 @@ from assay.analysis.objective import BASELINES
 from assay.build.trainer_options import is_distributed, is_stopped, is_unbounded
 from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
-from assay.config.tree import follow, source_key, split_key, target_nodes
+from assay.config.tree import places, source_key, split_key, target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.limits import NAMES, check_limits
 from assay.data.source_files import SourcePath, check_path, missing_path_error
@@ -113,7 +113,8 @@ def check_values(config: DictConfig) -> None:
 
 def check_numbers(config: DictConfig) -> None:
     """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
-    for entry, value in follow(config):
+    for entry in places(config):
+        value = entry.value
         # What is quick comes first: OmegaConf is slow to say that a key is missing.
         if not is_number(value):
             continue

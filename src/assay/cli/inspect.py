@@ -26,13 +26,14 @@ def check(
 ) -> None:
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
-    from assay.compose.compose import is_multirun
+    from assay.check.checker import Checker
 
-    multirun = multirun or is_multirun(typed, config_dir)
-    if plot is not None and multirun:
+    checker = Checker(config_dir, curve=plot is not None or not document.as_json)
+    job = None if multirun else checker.single_job(typed)
+    if plot is not None and job is None:
         raise ConfigError("this draws the learning rate of a single job", key="--plot", hint="leave out -m")
     check_ending("--plot", plot, ".png", ".svg", ".pdf")
-    if multirun:
+    if job is None:
         from assay.sweep.session import check_sweep
 
         reports = check_sweep(typed, config_dir)
@@ -42,12 +43,8 @@ def check(
         show_sweep(document.console, reports)
         return
     with show_loading():
-        from assay.check.checker import Checker
-        from assay.check.report import draw_curve, show_job
-
-        checker = Checker(config_dir, curve=plot is not None or not document.as_json)
-        job = checker.job(typed)
         import assay.check.prove  # noqa: F401 - torch and Lightning, which take seconds
+        from assay.check.report import draw_curve, show_job
 
     report = checker.report(job)
     document.say("check", report)

@@ -14,6 +14,7 @@ from assay.config.omegaconf_internals import (
     is_interpolation,
     is_missing,
     is_null,
+    kept,
     raw_value,
 )
 from assay.errors import ConfigError
@@ -35,6 +36,10 @@ class Entry(NamedTuple):
     parent: Any
     name: Any
     node: Any
+    value: Any = None
+    """What an interpolation leads to; its text where it waits for the data, or cannot be resolved."""
+    is_followed: bool = False
+    """Whether it is not written under this key, but where an interpolation leads to."""
 
     @property
     def raw(self) -> Any:
@@ -84,14 +89,17 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
             yield from walk(entry.node, key)
 
 
-def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) -> Iterator[tuple[Entry, Any]]:
-    """Every place and its value; what an interpolation leads to comes under the key where it arrives.
+@kept
+def places(config: DictConfig) -> list[Entry]:
+    """Every place in a config with its value; what an interpolation leads to comes where it arrives, too."""
+    return list(follow(config))
 
-    What waits for the data, or cannot be resolved, has the text of the interpolation as its value.
-    """
+
+def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) -> Iterator[Entry]:
+    """The same of a part of a config."""
     for entry in walk(config, prefix):
         value = _value_of(entry)
-        yield entry, value
+        yield entry._replace(value=value, is_followed=depth > 0)
         if entry.is_interpolation and OmegaConf.is_config(value):
             if depth == _DEEPEST:
                 raise ConfigError("circular interpolation", key=entry.key, hint=f"{entry.key}=VALUE")
@@ -110,8 +118,10 @@ def _value_of(entry: Entry) -> Any:
 
 def target_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
     """Full key of each mapping with a `_target_`, and the mapping."""
-    for entry in walk(config):
-        if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
+    for entry in places(config):
+        if entry.is_followed or not entry.is_container:
+            continue
+        if isinstance(entry.node, DictConfig) and "_target_" in entry.node:
             yield entry.key, entry.node
 
 

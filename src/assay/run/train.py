@@ -31,7 +31,7 @@ from assay.check.checker import Checker, check_job
 from assay.check.prove import Prover
 from assay.checkpoint.checkpoint_file import weights_sha256
 from assay.compose.origin import name_source
-from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
+from assay.config.serialize import REPETITIONS, fingerprint_of, to_raw_dict, to_resolved_dict, to_yaml
 from assay.errors import AssayError, ConfigError, explain_write_errors
 from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
@@ -251,6 +251,7 @@ def run_job(
         with lock_run(run_dir):
             refuse_existing(run_dir)  # somebody else may have been faster
             remove_unfinished_files(run_dir)  # of one that was killed before it had a record
+            raw = to_raw_dict(config)
             record = RunRecord(
                 run_id=run_dir.name,
                 name=str(config.name),
@@ -258,8 +259,8 @@ def run_job(
                 started=now(),
                 seed=int(config.seed),
                 fold=config.get("fold"),
-                fingerprint=fingerprint(config),
-                config_fingerprint=fingerprint(config, REPETITIONS),
+                fingerprint=fingerprint_of(raw),
+                config_fingerprint=fingerprint_of(raw, REPETITIONS),
                 overrides=list(overrides),
                 config_dir=config_dir,
                 choices=dict(chosen),
@@ -535,7 +536,7 @@ def train_together(
     def prepare() -> Plan:
         nonlocal job
         job = checker.job(overrides)
-        config = job.to_config()
+        config = job.view()
         return Plan(config, read_trusted_packages(config))
 
     def lead(gang: Gang) -> RunResult:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from assay.config.omegaconf_internals import child_node, parent_of, raw_value
-from assay.config.tree import Entry, follow
+from assay.config.tree import Entry, places
 from assay.errors import ConfigError
 from assay.quoting import format_override
 from assay.targets.trust import KEY, VALUES, is_within
@@ -43,7 +43,8 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
             f"{run_dir}: some loggers would expand the $", key="hydra.run.dir", hint="choose a name without $"
         )
     packages = [str(name) for name in config.get(KEY) or ()]
-    for entry, value in follow(config):
+    for entry in places(config):
+        value = entry.value
         root = entry.key.partition(".")[0]
         if root in ("run_dir", "hydra", "name") or root in _PROSE or str(entry.name) in _PROSE:
             continue
@@ -54,9 +55,9 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
 
 def check_addresses(config: DictConfig, person: Trust) -> None:
     """Refuse data behind an address that a run's config names and nobody has typed."""
-    for entry, value in follow(config):
-        if entry.key.startswith("data.") and isinstance(value, str) and "://" in value:
-            refuse_untyped(entry.key, value, ADDRESS, person)
+    for entry in places(config):
+        if entry.key.startswith("data.") and isinstance(entry.value, str) and "://" in entry.value:
+            refuse_untyped(entry.key, entry.value, ADDRESS, person)
 
 
 def check_name(config: DictConfig) -> None:
@@ -78,7 +79,7 @@ def is_path(name: str) -> bool:
 
 def collect_texts(config: DictConfig) -> frozenset[tuple[str, str]]:
     """Key and text of every value in a job that was checked already, for `Trust.said`."""
-    return frozenset((entry.key, value) for entry, value in follow(config) if isinstance(value, str))
+    return frozenset((entry.key, entry.value) for entry in places(config) if isinstance(entry.value, str))
 
 
 def may_reach_out(key: str, value: Any) -> bool:

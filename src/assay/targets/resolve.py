@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
-from assay.config.omegaconf_internals import child_node, is_interpolation, is_null, root_of
+from assay.config.omegaconf_internals import root_of
+from assay.config.tree import places, split_key
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import AssayError, ConfigError, describe_error
 from assay.paths import project_conf
@@ -46,13 +47,10 @@ _BUILDERS = "torchvision.models"
 
 def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
     """Find every target of a job: first those in known libraries, only then those of trusted packages."""
-    parts: list[tuple[str, Any]] = [(name, child_node(config, name)) for name in nodes or ()]
-    if nodes is None or any(is_interpolation(part) for _, part in parts):
-        pairs = list(find_targets(config))
-    else:
-        inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not is_null(part)]
-        pairs = [target for name, part in inside for target in find_targets(part, name)]
-    _resolve_all(pairs, read_trusted_packages(config))
+    targets = list(find_targets(places(config)))
+    if nodes is not None:
+        targets = [(key, target) for key, target in targets if key and split_key(key)[0] in nodes]
+    _resolve_all(targets, read_trusted_packages(config))
 
 
 def _resolve_all(pairs: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import msgspec
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from assay.config.hydra_internals import parse_override
 from assay.config.tree import join_key, split_key
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError, describe_error
@@ -199,9 +199,8 @@ def is_library(name: str) -> bool:
 
 def settle_trust(config: DictConfig, trusted: Trust) -> None:
     """Write the packages into a composed job; every later step reads them there."""
-    written: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, [KEY]), resolve=False)
-    written = written.get(KEY)
-    if (written or []) != list(trusted.typed):
+    written: Any = config.get(KEY)
+    if list(written or ()) != list(trusted.typed):
         raise ConfigError(
             f"an option or experiment names {written!r}; it must not choose what is trusted",
             key=KEY,
@@ -238,7 +237,7 @@ def _parse_all(overrides: Iterable[str]) -> list[Override]:
     parsed = []
     for text in overrides:
         with suppress(HydraException):
-            parsed += OverridesParser.create().parse_overrides([text])
+            parsed.append(parse_override(text))
     return parsed
 
 
