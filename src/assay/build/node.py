@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, list_names
+from assay.config.serialize import resolved, resolved_node
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError, describe_error, first_line, user_frame
@@ -115,6 +116,8 @@ NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 
 def plain_node(config: DictConfig, key: str) -> Any:
     """A node as plain data: resolved, or as written if it cannot be resolved yet."""
+    if resolved(config) is not None:
+        return resolved_node(config, key)
     node = OmegaConf.select(config, key)
     if not OmegaConf.is_config(node):
         return node

@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from assay.build.assembly import build_optimization
 from assay.build.node import build_error
 
 if TYPE_CHECKING:
@@ -125,9 +124,10 @@ def _check_moves(rates: Sequence[float], initial: float) -> None:
         raise ValueError(f"lr is 0 in every step{why}")
 
 
-def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: float) -> Curve:
-    """Make the optimizer and step its scheduler through the run."""
-    parts = build_optimization(config)
+def follow_lr(
+    config: DictConfig, parts: Mapping[str, Any], model: nn.Module, length: RunLength, seconds: float
+) -> Curve:
+    """Make the optimizer of these parts and step its scheduler through the run."""
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         return Curve(note="the parameters are known only after a first batch")
     if not length.is_known:

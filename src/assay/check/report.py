@@ -82,6 +82,8 @@ class Proof:
     datamodule: L.LightningDataModule | None = None
     trainer: tuple[L.Trainer, Any] | None = None
     """With what it was made from: the run takes it where that is still so once its data was read."""
+    shared: tuple[Mapping[str, Any], Any] | None = None
+    """Metrics, optimizer and scheduler, likewise."""
 
 
 _MOST_NAMED = 10

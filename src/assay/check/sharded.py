@@ -23,9 +23,8 @@ from assay.torch_internals import begin_fake_world
 if TYPE_CHECKING:
     import lightning as L
     from omegaconf import DictConfig
-    from torch import nn
 
-    from assay.check.step import Batch, Memory
+    from assay.check.step import Batch, Memory, TriedParts
     from assay.torch_internals import FakeTensorMode
 
 
@@ -91,27 +90,19 @@ def check_shares(config: DictConfig) -> None:
             )
 
 
-def memory_in_shards(
-    config: DictConfig,
-    model: nn.Module,
-    loss: nn.Module,
-    batch: Batch,
-    *,
-    trainer: L.Trainer,
-    mode: FakeTensorMode,
-) -> Memory:
+def memory_in_shards(parts: TriedParts, batch: Batch, trainer: L.Trainer, mode: FakeTensorMode) -> Memory:
     """What a step needs on each of several devices, none of which has to be there."""
+    config = parts.config
     strategy = trainer.strategy
     hook = sys.excepthook
-    precision = trainer.precision_plugin
     assert isinstance(strategy, FSDP2)  # noqa: S101 - the caller looked
-    module = build_fake_module(config, model, loss, precision, mode)
+    module = build_fake_module(parts, mode)
     begin_fake_world(world_size(config))
     try:
         mesh = init_device_mesh("cpu", (world_size(config),))
         with mode:
             strategy.sharding(mesh).module(module)
-        return take_step(module, batch, precision, config.model, mode).memory
+        return take_step(module, batch, parts.precision, config.model, mode).memory
     except StepError as error:
         hint = "device=ddp, or a model that shards itself in configure_model(mesh)"
         raise ConfigError(f"in shards a training step fails: {error}", key="device", hint=hint) from error

@@ -45,18 +45,13 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
     },
     "scheduler": {
-        **dict.fromkeys(("T_0", "T_max", "T_mult", "milestones", "epochs", "steps_per_epoch"), _COUNT),
-        **dict.fromkeys(("step_size", "step_size_up", "step_size_down"), _COUNT),
-        **dict.fromkeys(("total_iters", "total_steps"), _COUNT),
+        **dict.fromkeys(("T_max", "milestones", "step_size", "total_iters", "total_steps"), _COUNT),
+        **dict.fromkeys(("step_size_up", "step_size_down"), _COUNT),
         **dict.fromkeys(("cooldown", "patience"), Annotated[int, Meta(ge=0)]),
         "gamma": Annotated[float, Meta(gt=0)],
         "last_epoch": Annotated[int, Meta(le=-1)],
     },
-    "callbacks": {
-        "patience": _NOT_NEGATIVE,
-        "decay": _BELOW_ONE,
-        **dict.fromkeys(("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT),
-    },
+    "callbacks": {"patience": _NOT_NEGATIVE},
     "model": dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
     "data": dict.fromkeys(("size", "image_size"), _COUNT),
 }

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.hydra_internals import as_override
+from assay.config.tree import walk_plain
 from assay.config.yaml_file import display_path, file_error, load_yaml
 from assay.errors import ConfigError
 from assay.files.atomic import temporary_folder, write_text
@@ -178,10 +179,9 @@ def _snake(node: Tree) -> str:
 
 def _targets(value: Any) -> Iterator[str]:
     """The names that configs call."""
-    if isinstance(value, dict):
-        yield str(value.get("_target_") or "")
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _targets(inner)
+    for _, node in walk_plain(value):
+        if isinstance(node, dict):
+            yield str(node.get("_target_") or "")
 
 
 def _dump(tree: Tree) -> str:

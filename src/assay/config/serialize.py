@@ -10,7 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.omegaconf_internals import text_representer
+from assay.config.omegaconf_internals import kept, text_representer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,8 +40,37 @@ def _without_tuples(value: Any) -> Any:
 
 def to_resolved_dict(config: DictConfig) -> dict[str, Any]:
     """A job as plain data, resolved once its data has told the `spec`."""
-    plain: Any = OmegaConf.to_container(config, resolve="spec" in config, enum_to_str=True)
+    plain: Any = resolved(config)
+    if plain is None:
+        plain = OmegaConf.to_container(config, resolve="spec" in config, enum_to_str=True)
     return dict(plain)
+
+
+@kept
+def resolved(config: DictConfig) -> dict[str, Any] | None:
+    """All of a job that nothing changes any more, with nothing left to resolve; None of another one."""
+    if not OmegaConf.is_readonly(config) or "spec" not in config:
+        return None
+    try:
+        plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True, enum_to_str=True)
+    except OmegaConfBaseException:
+        return None
+    return dict(plain)
+
+
+def resolved_node(config: DictConfig, key: str) -> Any:
+    """What `resolved` has under a key."""
+    node: Any = resolved(config)
+    for name in key.split("."):
+        node = node.get(name) if isinstance(node, dict) else None
+    return node
+
+
+def copy_of(config: DictConfig) -> DictConfig:
+    """A copy to fill in, which refuses keys that are not there."""
+    copied = OmegaConf.masked_copy(config, list(config))
+    OmegaConf.set_struct(copied, True)
+    return copied
 
 
 def to_yaml(plain: Any) -> str:

@@ -116,6 +116,17 @@ def _value_of(entry: Entry) -> Any:
         return raw
 
 
+def walk_plain(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Names and indices of everything in plain data, and what is there; a container before what is in it."""
+    yield at, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from walk_plain(inner, (*at, str(name)))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from walk_plain(inner, (*at, str(index)))
+
+
 def target_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
     """Full key of each mapping with a `_target_`, and the mapping."""
     for entry in places(config):

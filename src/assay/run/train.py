@@ -207,7 +207,7 @@ def train_job(
     """Train, test and record one composed experiment."""
     with use_threads(fit_threads(proof)):
         return run_job(
-            *(job.to_config(), job.overrides, job.choices, proof),
+            *(job.view(), job.overrides, job.choices, proof),
             config_dir=job.config_dir,
             callbacks=callbacks,
             raise_errors=raise_errors,
@@ -244,14 +244,14 @@ def run_job(
         )
 
     @contextmanager
-    def create_run(plain: Mapping[str, Any], _: Assembly | None) -> Iterator[RunRecord]:
+    def create_run(plain: Mapping[str, Any], assembly: Assembly | None) -> Iterator[RunRecord]:
         """Make the run directory: config, patch, a record that says `running`; be its only writer."""
         segment, patch = begin_segment()
         create_run_directory(run_dir)
         with lock_run(run_dir):
             refuse_existing(run_dir)  # somebody else may have been faster
             remove_unfinished_files(run_dir)  # of one that was killed before it had a record
-            raw = to_raw_dict(config)
+            raw = to_raw_dict(assembly.config if assembly is not None else config)
             record = RunRecord(
                 run_id=run_dir.name,
                 name=str(config.name),
@@ -312,7 +312,9 @@ def run_parts(
             _train_in_gang(config, gang_here, report.warnings)
         return result_of(run_dir)
     with silence_lightning():
-        assembly = _assemble_job(config, datamodule=proof.datamodule, trainer=proof.trainer)
+        assembly = _assemble_job(
+            config, datamodule=proof.datamodule, trainer=proof.trainer, shared=proof.shared
+        )
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         assembly.callbacks.extend(callbacks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import inspect
@@ -13,7 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
-from assay.config.tree import places, split_key
+from assay.config.serialize import resolved_node
+from assay.config.tree import join_key, places, split_key, walk_plain
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import AssayError, ConfigError, describe_error
 from assay.paths import project_conf
@@ -108,11 +110,15 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
     """A node as plain data with nothing left to resolve, every target in it judged."""
     if not OmegaConf.is_config(node):
         raise ConfigError("expected a mapping", key=key)
-    items = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
-    plain = {name: _plain(item) for name, item in items.items()} if isinstance(items, dict) else _plain(items)
+    plain = copy.deepcopy(resolved_node(config, key))
+    if plain is None:
+        plain = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    if isinstance(plain, dict):
+        plain = {name: value for name, value in plain.items() if name not in without}
     packages = read_trusted_packages(config)
     nodes: list[tuple[str, dict[Any, Any]]] = []
-    for at, value in _walk_plain(plain, key):
+    for parts, value in walk_plain(plain):
+        at = key + join_key(("", *parts))
         if isinstance(value, dict) and value.get("_target_") is not None:
             check_trust(at, value["_target_"], value)
             nodes.append((at, value))
@@ -125,22 +131,6 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
             inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
             inner.setdefault("raw_input", False)  # the data of this job normalises by itself
     return plain
-
-
-def _plain(value: Any) -> Any:
-    is_config = OmegaConf.is_config(value)
-    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if is_config else value
-
-
-def _walk_plain(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Full key of everything in plain data, and what is there."""
-    yield key, value
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _walk_plain(inner, f"{key}.{name}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _walk_plain(inner, f"{key}[{index}]")
 
 
 def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:

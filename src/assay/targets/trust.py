@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from assay.config.hydra_internals import parse_override
-from assay.config.tree import join_key, split_key
+from assay.config.tree import join_key, split_key, walk_plain
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError, describe_error
 from assay.paths import COMMAND_LINE, PROJECT, project_conf
@@ -152,17 +152,10 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
         if override.is_delete():
             continue
         typed = override.input_line if override.is_sweep_override() else override.value()
-        pending: list[tuple[str, Any]] = [(override.key_or_group, typed)]
-        while pending:
-            key, value = pending.pop()
-            if isinstance(value, dict):
-                pending += [(f"{key}.{name}", inner) for name, inner in value.items()]
-                continue
-            if isinstance(value, list):
-                pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
-            if not _refers(str(value)):
-                keys.add(key)
-    return frozenset(join_key(split_key(key)) for key in keys)  # `a.0` is `a[0]`
+        for parts, value in walk_plain(typed, split_key(override.key_or_group)):
+            if not (isinstance(value, dict) or _refers(str(value))):
+                keys.add(join_key(parts))  # `a.0` is `a[0]`
+    return frozenset(keys)
 
 
 def _refers(text: str) -> bool:
