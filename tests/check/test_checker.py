@@ -167,9 +167,9 @@ def test_what_was_judged_trains(tmp_path: Path) -> None:
     assert assembly.trainer is proof.trainer[0]
     assert module._optimizer is parts["optimizer"]
     assert module._scheduler is parts["scheduler"]
-    other = assemble(compose_job([*typed, "optimizer.lr=0.5"]).view(), **made)
-    assert other.module._optimizer is not parts["optimizer"]
-    assert other.module._optimizer.keywords["lr"] == 0.5
+    other: Any = assemble(compose_job([*typed, "optimizer.lr=0.5"]).view(), **made).module
+    assert other._optimizer is not parts["optimizer"]
+    assert other._optimizer.keywords["lr"] == 0.5
 
 
 def test_nothing_changes_a_job_nor_what_follows_from_its_data() -> None:
@@ -189,7 +189,7 @@ def test_nothing_changes_a_job_nor_what_follows_from_its_data() -> None:
 
 
 def test_trying_parts_leaves_what_they_count_alone() -> None:
-    made = {"optimizer": partial(dict, seen=[]), "metrics": object()}
+    made: dict[str, Any] = {"optimizer": partial(dict, seen=[]), "metrics": object()}
     tried = copy_optimization(made)
     tried["optimizer"].keywords["seen"].append(1)
     assert made["optimizer"].keywords["seen"] == []

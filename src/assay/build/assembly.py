@@ -55,7 +55,9 @@ tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
     """Build the datamodule and let it read."""
     L.seed_everything(config.seed, workers=True, verbose=False)
-    arguments = {"pretrained_inputs": pretrained_inputs(config)} if config.data._target_ == OUR_DATA else {}
+    arguments = {}
+    if config.data._target_ == OUR_DATA:
+        arguments = {"pretrained_inputs": pretrained_inputs(config)}
     datamodule: L.LightningDataModule = build(config, "data", **arguments)
     try:
         if prepare:
@@ -129,7 +131,9 @@ def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
     try:
         with torch.random.fork_rng(devices=[]):
             given: Any = datamodule.train_dataloader()
-            loaders = given if isinstance(given, CombinedLoader) else CombinedLoader(given, "max_size_cycle")
+            loaders = given
+            if not isinstance(given, CombinedLoader):
+                loaders = CombinedLoader(given, "max_size_cycle")
             counts = [sized_len(loader) for loader in loaders.flattened]
             first: Any = loaders.flattened[0]
             sampler = getattr(first, "batch_sampler", None)
@@ -137,9 +141,15 @@ def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
     except Exception:  # it may need the trainer, or what the run makes first
         return {"train_batches": None, "train_batch_size": None}
     known_counts = [count for count in counts if count is not None]
-    least = min if loaders._mode == "min_size" else max
-    count = least(known_counts) if known_counts and len(known_counts) == len(counts) else None
-    known_size = size if isinstance(size, int) and size > 0 else None
+    least = max
+    if loaders._mode == "min_size":
+        least = min
+    count = None
+    if known_counts and len(known_counts) == len(counts):
+        count = least(known_counts)
+    known_size = None
+    if isinstance(size, int) and size > 0:
+        known_size = size
     return {"train_batches": count, "train_batch_size": known_size}
 
 
@@ -275,5 +285,7 @@ def assemble(
     built.loggers = build_loggers(config)
     # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)
-    judged = shared[0] if shared and shared[1] == shared_nodes(config) else None
+    judged = None
+    if shared and shared[1] == shared_nodes(config):
+        judged = shared[0]
     return Assembly(build_module(config, built, judged), datamodule, built, config)

@@ -80,7 +80,9 @@ def _typed_size(config: DictConfig) -> int:
     """Samples of a batch that were typed; 0 for `auto`, and for custom data."""
     size = value_of(config, "data.batch_size")
     is_typed = config.data.get("_target_") == OUR_DATA and is_whole(size)
-    return int(size) if is_typed else 0
+    if is_typed:
+        return int(size)
+    return 0
 
 
 def _choose_epochs(config: DictConfig, batches: int) -> int:
@@ -96,7 +98,9 @@ def _choose_epochs(config: DictConfig, batches: int) -> int:
         an_epoch = count_steps(config, batches, None, whole=True).steps_per_epoch
         epochs = int(max(least, min(_MOST_EPOCHS, -(-steps // an_epoch))))
     floor = config.trainer.get("min_epochs")
-    return max(epochs, floor) if is_whole(floor) else epochs
+    if is_whole(floor):
+        return max(epochs, floor)
+    return epochs
 
 
 def _choose_lr(config: DictConfig, relative_size: float) -> float:
@@ -164,7 +168,9 @@ def notes_on_length(config: DictConfig) -> list[str]:
     notes = []
     parts = []
     if "trainer.max_epochs" in chosen and total is not None and length.is_known and length.epochs:
-        at_most = "at most " if may_end_early(config) else ""
+        at_most = ""
+        if may_end_early(config):
+            at_most = "at most "
         parts.append(
             f"{at_most}{total:,} steps: {pluralize(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
         )
@@ -196,7 +202,9 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
     large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
     if few and large and value_of(config, "model.weights") is None:
         downloaded = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
-        where = "its weights are on this disk" if downloaded else "45 MB are downloaded once"
+        where = "45 MB are downloaded once"
+        if downloaded:
+            where = "its weights are on this disk"
         notes.append(
             f"a pretrained network often does better on {config.spec.num_train:,} pictures ({where}): "
             "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"

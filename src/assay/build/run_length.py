@@ -69,7 +69,9 @@ def run_length(config: DictConfig) -> RunLength:
 def count_steps(config: DictConfig, batches: int, epochs: int | None, *, whole: bool = False) -> RunLength:
     """The length of a run with so many batches an epoch; `whole` leaves their limit out of account."""
     trainer = config.trainer
-    used = batches if whole else _apply_limit(batches, trainer.get("limit_train_batches"))
+    used = batches
+    if not whole:
+        used = _apply_limit(batches, trainer.get("limit_train_batches"))
     accumulated = int(trainer.get("accumulate_grad_batches") or 1)
     most = trainer.get("max_steps", -1)
     limits = {"max_epochs": epochs, "max_steps": most, "max_time": trainer.get("max_time")}
@@ -77,9 +79,15 @@ def count_steps(config: DictConfig, batches: int, epochs: int | None, *, whole: 
         epochs = None
     elif epochs is None:
         epochs = _LIGHTNING_MAX_EPOCHS
-    in_epochs = [] if epochs is None else [max(1, -(-used // accumulated)) * epochs]
-    in_steps = [most] if most is not None and most >= 0 else []
-    total = max(1, min(in_epochs + in_steps)) if in_epochs or in_steps else None
+    in_epochs = []
+    if epochs is not None:
+        in_epochs = [max(1, -(-used // accumulated)) * epochs]
+    in_steps = []
+    if most is not None and most >= 0:
+        in_steps = [most]
+    total = None
+    if in_epochs or in_steps:
+        total = max(1, min(in_epochs + in_steps))
     if epochs is not None and not used and config.data.get("_target_") != OUR_DATA:
         total = None
     return RunLength(batches, used, accumulated, epochs, total)
@@ -95,7 +103,9 @@ def count_batches(config: DictConfig, batch_size: int) -> int:
     processes = world_size(config)
     drops = should_drop_last(config.data.get("drop_last", "auto"), num_train, batch_size, processes)
     size = batch_size * processes
-    return num_train // size if drops else -(-num_train // size)
+    if drops:
+        return num_train // size
+    return -(-num_train // size)
 
 
 def _apply_limit(batches: int, limit: Any) -> int:
@@ -103,7 +113,9 @@ def _apply_limit(batches: int, limit: Any) -> int:
     if limit is None:
         return batches
     share = isinstance(limit, float) and limit <= 1
-    return int(batches * limit) if share else min(batches, int(limit))
+    if share:
+        return int(batches * limit)
+    return min(batches, int(limit))
 
 
 def check_length(config: DictConfig) -> list[str]:
@@ -152,7 +164,9 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     if first is None or total is None or first <= total:
         return "", ""
     epochs = config.trainer.get("check_val_every_n_epoch", 1)
-    by = "" if epochs in (None, 1) else f", by trainer.check_val_every_n_epoch={epochs}"
+    by = ""
+    if epochs not in (None, 1):
+        by = f", by trainer.check_val_every_n_epoch={epochs}"
     why = f"the run ends after {_batches(total)}, before the first validation, which is after {first:,}{by}"
     if length.used_batches <= total and epochs is not None:
         return why, "trainer.check_val_every_n_epoch=1"
@@ -209,9 +223,14 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
         return None
     if _ends_in_first_epoch(config, length):
         return length.total_batches
-    if not is_whole(within):
-        within = length.used_batches if within is None else max(1, int(length.used_batches * within))
-    return within if epochs is None else (epochs - 1) * length.used_batches + within
+    first = length.used_batches
+    if is_whole(within):
+        first = within
+    elif within is not None:
+        first = max(1, int(first * within))
+    if epochs is None:
+        return first
+    return int(epochs - 1) * length.used_batches + first
 
 
 def _ends_in_first_epoch(config: DictConfig, length: RunLength) -> bool:

@@ -145,7 +145,9 @@ def _fingerprint_without_seed(job: Job) -> str:
     """Fingerprint of a job without its seed; empty if other values depend on the seed."""
     text = json.dumps(job.config, default=str)
     inside = text.count("${seed}") - (job.config.get("data", {}).get("seed") == "${seed}")
-    return "" if inside else fingerprint_of(job.config, without=("seed",))
+    if inside:
+        return ""
+    return fingerprint_of(job.config, without=("seed",))
 
 
 def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
@@ -156,7 +158,9 @@ def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
     lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
     for message, same in list(by_message.items())[:_MOST]:
         number, overrides, _ = same[0]
-        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        more = ""
+        if len(same) > 1:
+            more = f" and {len(same) - 1} more"
         lines.append(f"job {number}{more} ({' '.join(overrides)})")
         lines.extend(f"  {line}" for line in message.splitlines())
     if len(by_message) > _MOST:
@@ -196,7 +200,9 @@ def check_job(config: DictConfig) -> None:
 def _check_secrets(entries: list[Entry]) -> None:
     """Refuse secrets in names of files, and redacted placeholders."""
     for entry in entries:
-        text = entry.raw if not entry.is_container else None
+        text = None
+        if not entry.is_container:
+            text = entry.raw
         if not isinstance(text, str):
             continue
         remember_secrets(text, entry.key.rpartition(".")[2].partition("[")[0])

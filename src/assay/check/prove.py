@@ -89,17 +89,13 @@ class Prover:
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
-        self._datamodule: L.LightningDataModule | None = None
-        self._trainer: tuple[L.Trainer, Any] | None = None
-        self._shared: tuple[Mapping[str, Any], Any] | None = None
+        self._made: dict[str, Any] = {}  # for this very job, whose run may have it
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
         """Refuse a job that cannot run, or report what it will need."""
         start = time.perf_counter()
-        self._datamodule = None
-        self._trainer = None
-        self._shared = None
+        self._made = {}
         check_device(job.trainer)
         stated = job.data.get("_target_") == OUR_DATA and job.data.get("spec") is not None
         stated = stated and not value_of(job, "data.split.dedup")  # which samples are copies is not stated
@@ -126,7 +122,7 @@ class Prover:
             seconds=time.perf_counter() - start,
             **results,
         )
-        return Proof(report, self._datamodule, self._trainer, self._shared)
+        return Proof(report, **self._made)
 
     # -- what is known of the data
 
@@ -135,13 +131,15 @@ class Prover:
     ) -> tuple[Spec | None, Mapping[str, int | None], Sequence[str]]:
         """Spec, batches and notes."""
         data = {key: value for key, value in node.items() if key not in ("seed", "source")}
-        source = None if stated else node.get("source")
+        source = None
+        if not stated:
+            source = node.get("source")
 
         def look() -> Any:
             if stated:
                 stand_in: Any = open_declared(config)
                 return stand_in.spec, {}, stand_in.splits.notes
-            self._datamodule = datamodule = open_data(config)  # of this very job, which may have it
+            self._made["datamodule"] = datamodule = open_data(config)
             notes = getattr(datamodule, "notes", ())
             return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
 
@@ -182,11 +180,13 @@ class Prover:
         proof_of += [str(batch), str(trainer.accelerator)]
         made_from = shared_nodes(config)
         shared = self._memoize("shared", made_from, lambda: build_shared(config))
-        self._shared = shared, made_from
+        self._made["shared"] = shared, made_from
         tried_parts = copy_optimization(shared)
         fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
         with self._mode:
-            seconds = _CURVE_SECONDS if curve else _GLANCE_SECONDS
+            seconds = _GLANCE_SECONDS
+            if curve:
+                seconds = _CURVE_SECONDS
             followed = follow_lr(config, tried_parts, fake, length, seconds)
         parts = TriedParts(config, model, loss, shared, precision)
         sizes = batch_sizes(config)
@@ -228,7 +228,9 @@ class Prover:
         }
 
     def _prove_custom_module(self, config: DictConfig) -> dict[str, Any]:
-        warned = check_length(config) if "spec" in config else []
+        warned = []
+        if "spec" in config:
+            warned = check_length(config)
         self._signatures(config)
         trainer, of_trainer = self._inspect_trainer(config)
         precision = trainer.precision_plugin
@@ -238,7 +240,7 @@ class Prover:
         )
         check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
-        notes = notes_on_hyper_parameters(module, self._datamodule)
+        notes = notes_on_hyper_parameters(module, self._made.get("datamodule"))
         return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
 
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
@@ -257,7 +259,7 @@ class Prover:
                 warnings.simplefilter("always")
                 with silence_lightning():
                     built = build_trainer(config)
-            self._trainer = built, made_from  # of this very job, which may have it
+            self._made["trainer"] = built, made_from
             meant = [one.message for one in caught if not issubclass(one.category, _FOR_DEVELOPERS)]
             return built, [" ".join(str(message).split()) for message in meant]
 
@@ -297,7 +299,9 @@ def mask_rates(node: Any) -> Any:
 def _is_zero(value: Any) -> Any:
     if isinstance(value, list):
         return [_is_zero(item) for item in value]
-    return value == 0 if isinstance(value, int | float) else value
+    if isinstance(value, int | float):
+        return value == 0
+    return value
 
 
 def class_names(config: DictConfig) -> dict[str, str]:

@@ -38,7 +38,9 @@ def check_sharded(config: DictConfig) -> None:
     trainer = config.trainer
     require("device", "fsdp2", "safetensors")
     accelerator = trainer.get("accelerator")
-    task = task_of(config.spec.task) if config.get("spec") else None
+    task = None
+    if config.get("spec"):
+        task = task_of(config.spec.task)
     on_mps = accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available())
     no_gpu = accelerator == "cpu" or not torch.cuda.is_available()
     _refuse(on_mps, "trainer.accelerator", "Apple's GPU cannot be one of several devices", "cpu")

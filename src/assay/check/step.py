@@ -134,7 +134,9 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
     """The tensors that have the memory: of a sparse one its indices and values, of shards what is here."""
     if hasattr(tensor, "to_local"):
         return (tensor.to_local(),)
-    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+    if tensor.is_sparse:
+        return (tensor._indices(), tensor._values())
+    return (tensor,)
 
 
 def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
@@ -154,7 +156,9 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
 def _key_of_layer(name: str, node: Any, key: str) -> str:
     """Full config key of the node that a layer was built from, as far as names tell."""
     for part in name.split(".") if name else ():
-        arguments = node.get("_args_") if isinstance(node, DictConfig) else None
+        arguments = None
+        if isinstance(node, DictConfig):
+            arguments = node.get("_args_")
         if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
             node = arguments[int(part)]
             key = f"{key}._args_[{part}]"
@@ -211,7 +215,9 @@ def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: b
     needed = (memory.peak if whole else memory.peak - memory.activations) * processes
     if not available or needed <= _NEAR * available:
         return []
-    where = "this machine" if device.type == "cpu" else str(device)
+    where = "this machine"
+    if device.type != "cpu":
+        where = str(device)
     text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
     if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
@@ -343,7 +349,9 @@ def take_step(
 
     with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         configured: Any = module.configure_optimizers()
-        optimizer = configured["optimizer"] if isinstance(configured, dict) else configured
+        optimizer = configured
+        if isinstance(configured, dict):
+            optimizer = configured["optimizer"]
         step()
         parameters = list(module.parameters())
         values = [value for state in optimizer.state.values() for value in state.values()]
@@ -498,7 +506,9 @@ def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> 
     config = parts.config
     # Of the kind that the run will have: the numbers change neither shapes nor types.
     scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
-    numbers = int(config.spec.num_targets) if scaled else 0
+    numbers = 0
+    if scaled:
+        numbers = int(config.spec.num_targets)
     scale = TargetScale([0.0] * numbers, [1.0] * numbers) if numbers else TargetScale()
     return assemble_module(config, model, loss, copy_optimization(parts.shared), target_scale=scale)
 
@@ -540,9 +550,13 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     """What to do with integers that a model does not take."""
     if config.spec.get("vocab_size"):
         return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
-    takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
+    takes = "; an embedding takes int64"
+    if dtype in ("int32", "int64"):
+        takes = ", which an embedding takes"
     is_custom = "dtype" not in (OmegaConf.select(config, "data.source") or {})
-    instead = "return floating-point numbers from the data set" if is_custom else "data.source.dtype=float32"
+    instead = "data.source.dtype=float32"
+    if is_custom:
+        instead = "return floating-point numbers from the data set"
     return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
 
 

@@ -45,13 +45,18 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
     },
     "scheduler": {
-        **dict.fromkeys(("T_max", "milestones", "step_size", "total_iters", "total_steps"), _COUNT),
-        **dict.fromkeys(("step_size_up", "step_size_down"), _COUNT),
+        **dict.fromkeys(("T_0", "T_max", "T_mult", "milestones", "epochs", "steps_per_epoch"), _COUNT),
+        **dict.fromkeys(("step_size", "step_size_up", "step_size_down"), _COUNT),
+        **dict.fromkeys(("total_iters", "total_steps"), _COUNT),
         **dict.fromkeys(("cooldown", "patience"), Annotated[int, Meta(ge=0)]),
         "gamma": Annotated[float, Meta(gt=0)],
         "last_epoch": Annotated[int, Meta(le=-1)],
     },
-    "callbacks": {"patience": _NOT_NEGATIVE},
+    "callbacks": {
+        "patience": _NOT_NEGATIVE,
+        "decay": _BELOW_ONE,
+        **dict.fromkeys(("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT),
+    },
     "model": dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
     "data": dict.fromkeys(("size", "image_size"), _COUNT),
 }
@@ -262,7 +267,9 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     if path.exists():
         check_path(path, source, full)
     elif not (source.downloads if download is None else download):
-        expected = "folder" if download is None else f"folder, and {key}.download is false"
+        expected = "folder"
+        if download is not None:
+            expected = f"folder, and {key}.download is false"
         raise missing_path_error(full, path, expected, f"to have it downloaded: {key}.download=true")
 
 
@@ -278,7 +285,9 @@ def _path(full: str, node: DictConfig, name: str) -> Path | None:
     value = value_of(node, name)
     if value == "":
         raise ConfigError("expected a path, got an empty text", key=full, hint=f"{full}=PATH")
-    return Path(value) if isinstance(value, str) else None
+    if isinstance(value, str):
+        return Path(value)
+    return None
 
 
 _KIND = ".ModelCheckpoint"
@@ -293,7 +302,9 @@ def check_output_paths(config: DictConfig) -> None:
 
 def check_folder(key: str, path: str) -> None:
     """Refuse a directory for a run or a sweep that cannot be made, or is not writable."""
-    why = _why_unwritable(path) if path else "expected a folder, got an empty path"
+    why = "expected a folder, got an empty path"
+    if path:
+        why = _why_unwritable(path)
     if why:
         raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE")
 
@@ -303,8 +314,12 @@ def _why_unwritable(path: str) -> str:
     full_path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
     existing = next(place for place in (full_path, *full_path.parents) if os.path.lexists(place))
     if not existing.is_dir():
-        return "this is not a folder" if existing == full_path else f"{existing} is not a folder"
-    return "" if os.access(existing, os.W_OK) else f"{existing} is not writable"
+        if existing == full_path:
+            return "this is not a folder"
+        return f"{existing} is not a folder"
+    if os.access(existing, os.W_OK):
+        return ""
+    return f"{existing} is not writable"
 
 
 def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:

@@ -43,7 +43,7 @@ from assay.config.hydra_internals import (
     parse_overrides,
     strip_plus,
 )
-from assay.config.omegaconf_internals import child_node, is_untyped, raw_value, register_resolver
+from assay.config.omegaconf_internals import child_node, is_untyped, raw_value, register_resolver, thaw
 from assay.config.serialize import exact_json, fingerprint_of, to_raw_dict
 from assay.config.tree import places, split_key, walk
 from assay.config.unread_keys import (
@@ -168,43 +168,57 @@ def complete(
         check_place("hydra.run.dir", config.run_dir, trusted)
     check_external_values(config, trusted)
     entries = places(config)
-    OmegaConf.set_readonly(config, False)
+    thaw(config)
     _resolve_calls(entries)
 
 
 def settle_custom_parts(config: DictConfig, hydra_node: DictConfig, overrides: Sequence[Override]) -> None:
     """Keep only the own keys of custom parts, and name them by their option or class."""
-    typed = [override.key_or_group.split(".") for override in overrides]
-    data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
-    own_data = ["data", "_target_"] in typed and data != OUR_DATA
-    model = OmegaConf.select(config, "model._target_") == TARGET
-    for node in [*(["data"] if own_data else []), *(["model"] if model else [])]:
-        custom_keys = {parts[1] for parts in typed if parts[0] == node and len(parts) > 1}
-        with open_dict(config):
-            for key in [str(key) for key in config[node] if str(key) not in custom_keys]:
-                del config[node][key]
+    typed = [override.key_or_group for override in overrides]
+    data, module, model = (
+        OmegaConf.select(config, f"{node}._target_") for node in ("data", "module", "model")
+    )
     names: dict[str, str] = {}
-    if own_data and isinstance(data, str) and _NAME.fullmatch(data):
-        names["data"] = name_of(config.data)
     chosen = hydra_node.runtime.choices
     with read_write(hydra_node), open_dict(hydra_node), open_dict(config):
-        if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
-            option = chosen.get("module", "default")
-            names["model"] = name_of(config.module) if option == "default" else option
-            entries = list(walk(config))
-            unread = list(OF_MODULE)
-            for _ in OF_MODULE:  # what is read may read another
-                read = interpolated_keys(entries, without=unread)
-                unread = [name for name in unread if not is_read(name, read)]
-            for name in unread:
-                if name in config:
-                    del config[name]
-                    chosen[name] = None
-        elif model:
+        if "data._target_" in typed and data != OUR_DATA:
+            _keep_typed_keys(config, "data", typed)
+            if _is_class(data):
+                names["data"] = name_of(config.data)
+        if model == TARGET:
+            _keep_typed_keys(config, "model", typed)
             names["model"] = name_of(config.model)
-        for group, name in names.items():
-            if group in chosen:
-                chosen[group] = name
+        if _is_class(module) and module != OUR_MODULE:
+            names["model"] = chosen.get("module", "default")
+            if names["model"] == "default":
+                names["model"] = name_of(config.module)
+            _drop_unread_parts(config, chosen)
+        for group in names.keys() & chosen.keys():
+            chosen[group] = names[group]
+
+
+def _is_class(target: Any) -> bool:
+    return isinstance(target, str) and _NAME.fullmatch(target) is not None
+
+
+def _keep_typed_keys(config: DictConfig, node: str, typed: Sequence[str]) -> None:
+    """Remove what the option in whose place a custom class stands says."""
+    own = {split_key(key)[1] for key in typed if key.startswith(f"{node}.")}
+    for key in {*map(str, config[node])} - own:
+        del config[node][key]
+
+
+def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
+    """Remove the parts of assay's own module of which a custom one reads nothing."""
+    entries = list(walk(config))
+    unread = list(OF_MODULE)
+    for _ in OF_MODULE:  # what is read may read another
+        read = interpolated_keys(entries, without=unread)
+        unread = [name for name in unread if not is_read(name, read)]
+    for name in unread:
+        if name in config:
+            del config[name]
+            chosen[name] = None
 
 
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
@@ -416,7 +430,9 @@ class JobComposer:
                 config.hydra.job.id = str(number)
                 config.hydra.sweep.dir = str(self._directory)
         HydraConfig.instance().set_config(config)
-        run_dir = self._directory / str(number) if self._directory else None
+        run_dir = None
+        if self._directory:
+            run_dir = self._directory / str(number)
         complete(config, config.hydra, parsed, self._trusted, run_dir)
         return config
 
@@ -437,7 +453,9 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
     with loader(config_dir) as hydra:
         job = JobComposer(hydra, trust_for(hydra, overrides)).job(overrides)
         check_single_run(overrides)
-    folder = str(config_dir.absolute()) if config_dir else ""
+    folder = ""
+    if config_dir:
+        folder = str(config_dir.absolute())
     return replace(job, overrides=tuple(overrides), config_dir=folder)
 
 
@@ -468,7 +486,9 @@ def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         (override,) = OverridesParser.create(loader).parse_overrides([text])
         swept = override.is_sweep_override() and loader.get_group_options(override.key_or_group)
-        option = next(override.sweep_string_iterator(), "") if swept else ""
+        option = ""
+        if swept:
+            option = next(override.sweep_string_iterator(), "")
         first.append(f"{override.get_key_element()}={option}" if option else text)
     return first
 

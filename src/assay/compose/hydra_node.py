@@ -107,7 +107,9 @@ def _check_launcher(entry: Entry, is_own: bool, person: Trust) -> None:
     text = str(value)
     top_key = ".".join(split_key(key)[:3])
     if top_key in _RUNS and top_key not in person.keys:  # typed in one piece or in several
-        typed = format_override(top_key, list(map(str, entry.parent))) if "[" in key else ""
+        typed = ""
+        if "[" in key:
+            typed = format_override(top_key, list(map(str, entry.parent)))
         refuse_untyped(key, text, _RUNS[top_key], person, typed)
     if is_own and isinstance(value, str) and value != "auto" and not key.startswith("hydra.launcher.on_"):
         refuse_untyped(key, text, "a custom launcher may run it", person)
@@ -116,7 +118,9 @@ def _check_launcher(entry: Entry, is_own: bool, person: Trust) -> None:
 
 
 def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
-    text = entry.raw if isinstance(entry.raw, str) else ""
+    text = ""
+    if isinstance(entry.raw, str):
+        text = entry.raw
     if entry.key == f"{part}._target_":
         fine = text in HYDRAS_OWN or text in SWEEP_PARTS[part]
     else:

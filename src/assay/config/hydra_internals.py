@@ -118,7 +118,10 @@ def _interpolation_map_if_needed(
 ) -> DictConfig:
     """As Hydra's own, which makes it of all choices for each file, while few files ask for one."""
     is_needed = any(default.is_interpolation() for default in defaults)
-    return _create_interpolation_map(overrides, defaults, self_added) if is_needed else _NO_CHOICES
+    made: DictConfig = _NO_CHOICES
+    if is_needed:
+        made = _create_interpolation_map(overrides, defaults, self_added)
+    return made
 
 
 _create_interpolation_map: Any = getattr(defaults_list, "_create_interpolation_map", None)
@@ -154,7 +157,9 @@ def file_of(source: ConfigSource, name: str) -> Path:
 def config_file(repository: IConfigRepository, name: str) -> Path | None:
     """The file behind one of Hydra's config names; None for those that are not files."""
     source = next((folder for folder in repository.get_sources() if folder.is_config(name)), None)
-    return file_of(source, name) if source is not None and source.scheme() == "file" else None
+    if source is not None and source.scheme() == "file":
+        return file_of(source, name)
+    return None
 
 
 def strip_plus(overrides: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omegaconf.basecontainer import BaseContainer
 
 Made = TypeVar("Made")
+_KEPT = "_assay_"
 
 text_representer = get_omega_conf_dumper().str_representer
 """Quotes the text that OmegaConf would read as something else."""
@@ -86,13 +87,21 @@ def kept(make: Callable[[DictConfig], Made]) -> Callable[[DictConfig], Made]:
         if not OmegaConf.is_readonly(config):
             return make(config)
         attributes = vars(config)  # which no copy of the config takes along
-        name = f"_assay_{make.__name__}"
+        name = f"{_KEPT}{make.__name__}"
         if name not in attributes:
             attributes[name] = make(config)
         made: Made = attributes[name]
         return made
 
     return look_up
+
+
+def thaw(config: DictConfig) -> None:
+    """Let a config be changed again, and forget what was made of it."""
+    OmegaConf.set_readonly(config, False)
+    attributes = vars(config)
+    for name in [name for name in attributes if name.startswith(_KEPT)]:
+        del attributes[name]
 
 
 def is_untyped(node: Node) -> bool:

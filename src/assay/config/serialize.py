@@ -35,7 +35,9 @@ def _without_tuples(value: Any) -> Any:
     """Plain data with lists, as YAML and OmegaConf 2.3 have them, in place of tuples."""
     if isinstance(value, dict):
         return {key: _without_tuples(inner) for key, inner in value.items()}
-    return [_without_tuples(inner) for inner in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_without_tuples(inner) for inner in value]
+    return value
 
 
 def to_resolved_dict(config: DictConfig) -> dict[str, Any]:
@@ -82,7 +84,9 @@ def to_yaml(plain: Any) -> str:
 def exact_json(plain: Any) -> str:
     """Plain data as a line of JSON; empty where that reads back otherwise, as keys that are numbers do."""
     text = json.dumps(plain)
-    return text if json.loads(text) == plain else ""
+    if json.loads(text) == plain:
+        return text
+    return ""
 
 
 def to_text(plain: Any) -> str:
@@ -105,7 +109,9 @@ def value_of(config: DictConfig, key: str) -> Any:
     """What stands under a key, as plain data; None where it waits for the data, or is refused elsewhere."""
     try:
         value = OmegaConf.select(config, key)
-        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        if OmegaConf.is_config(value):
+            return OmegaConf.to_container(value, resolve=True)
+        return value
     except OmegaConfBaseException:
         return None
 

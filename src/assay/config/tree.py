@@ -145,9 +145,15 @@ def source_key(config: DictConfig, key: str) -> str:
     """
     for _ in range(8):  # they may go round in circles
         parent, _, name = key.replace("[", ".").replace("]", "").rpartition(".")
-        outer = OmegaConf.select(config, parent) if parent else config
-        node = child_node(outer, name if isinstance(outer, DictConfig) else int(name)) if outer else None
-        text = raw_value(node) if node is not None and is_interpolation(node) else ""
+        outer = config
+        if parent:
+            outer = OmegaConf.select(config, parent)
+        node = None
+        if outer:
+            node = child_node(outer, name if isinstance(outer, DictConfig) else int(name))
+        text = ""
+        if node is not None and is_interpolation(node):
+            text = raw_value(node)
         match = _OF_KEY.fullmatch(str(text))
         if match is None or match[1].startswith(("spec.", "hydra.")):
             return key

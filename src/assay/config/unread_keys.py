@@ -144,7 +144,9 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")
-        names = FIXED.get(parent) if ours or not parent.startswith("data") else None
+        names = None
+        if ours or not parent.startswith("data"):
+            names = FIXED.get(parent)
         top = not parent and name not in (*TOP, "hydra") and not (name == "fold" and is_null(entry.node))
         inside = parent in empty or (names is not None and name not in names and not name.startswith("_"))
         if (top or inside) and not is_read(entry.key, read):
@@ -179,9 +181,13 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     beside = ", ".join(item for item in keys if parent and item.rpartition(".")[0] == parent)
     guess = ""
     meant = guess_key(key, keys)
-    hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
+    hint = "`assay train --cfg` shows every key"
+    if beside:
+        hint = f"keys beside it: {beside}"
     if meant:
-        value = values[key].get_value_element_as_str() if key in values else "…"
+        value = "…"
+        if key in values:
+            value = values[key].get_value_element_as_str()
         guess = f"; did you mean {meant!r}?"
         hint = f"{meant}={value}"
     return ConfigError(f"this key has no effect{guess}", key=key, hint=hint)

@@ -201,9 +201,15 @@ INSIDE = Slot(
 def slot_of(key: str) -> tuple[str, Slot]:
     """The slot that a full key is, and what it may hold."""
     group, _, name = key.partition(".")
-    is_slot = bool(name) and "." not in name and "[" not in name if group in _ONE_A_NAME else not name
-    slot = _SLOTS.get(group) if is_slot else None
-    return (group, slot) if slot is not None else ("", INSIDE)
+    is_slot = not name
+    if group in _ONE_A_NAME:
+        is_slot = bool(name) and "." not in name and "[" not in name
+    slot = None
+    if is_slot:
+        slot = _SLOTS.get(group)
+    if slot is not None:
+        return group, slot
+    return "", INSIDE
 
 
 def is_allowed(path: str) -> bool:
@@ -263,7 +269,9 @@ def _dereference_target(written: Any, text: str, key: str) -> Any:
 
 def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     """Refuse one target by its name."""
-    full_key = f"{key}._target_" if key else "_target_"
+    full_key = "_target_"
+    if key:
+        full_key = f"{key}._target_"
     slot, holds = slot_of(key)
     if not isinstance(target, str):
         raise ConfigError(

@@ -48,7 +48,9 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
         root = entry.key.partition(".")[0]
         if root in ("run_dir", "hydra", "name") or root in _PROSE or str(entry.name) in _PROSE:
             continue
-        why = _why_external(entry, root, value, run_dir) if isinstance(value, str) else ""
+        why = ""
+        if isinstance(value, str):
+            why = _why_external(entry, root, value, run_dir)
         if why and ("://" in value or not is_within(_class_of(entry.parent), packages)):
             refuse_untyped(entry.key, value, why, person)
 
@@ -94,7 +96,9 @@ def may_reach_out(key: str, value: Any) -> bool:
 def check_place(key: str, path: str | Path, person: Trust) -> None:
     """Refuse a directory for runs or sweeps that lies elsewhere than below the current one, unless typed."""
     if not str(path) or CONTROL.search(str(path)):
-        why = f"{str(path)!r}, which contains a control character" if str(path) else "an empty path"
+        why = "an empty path"
+        if str(path):
+            why = f"{str(path)!r}, which contains a control character"
         raise ConfigError(f"expected a folder, got {why}", key=key, hint=f"{key}=outputs/my_folder")
     here = Path.cwd()
     full_path = Path(os.path.normpath(here / path))
@@ -124,7 +128,9 @@ def _why_external(entry: Entry, root: str, value: str, run_dir: Path) -> str:
 def _class_of(node: Any) -> str:
     """What is called with a value; where its code is the person's own, so is what it does with a path."""
     while node is not None:
-        target = child_node(node, "_target_") if isinstance(node, DictConfig) else None
+        target = None
+        if isinstance(node, DictConfig):
+            target = child_node(node, "_target_")
         if target is not None:
             return str(raw_value(target))
         node = parent_of(node)

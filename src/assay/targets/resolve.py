@@ -134,7 +134,9 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
 
 
 def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
-    return _resolve_library(target, slot) if is_allowed(target) else _resolve_custom(target, slot, packages)
+    if is_allowed(target):
+        return _resolve_library(target, slot)
+    return _resolve_custom(target, slot, packages)
 
 
 @functools.cache
@@ -263,7 +265,9 @@ def _import(path: str, name: str, inside: Any) -> Any:
 
 def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
     if not (isinstance(error, ModuleNotFoundError) and error.name == name):
-        lacking = error.name if isinstance(error, ModuleNotFoundError) else None
+        lacking = None
+        if isinstance(error, ModuleNotFoundError):
+            lacking = error.name
         hint = f"{f'install {lacking}' if lacking else 'fix the module'}; --debug shows the traceback"
         return f"cannot be imported: {describe_error(error)}", hint
     parent, _, part = name.rpartition(".")
@@ -381,7 +385,9 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
     convert = value.get("_convert_", words.convert)
     recursive = value.get("_recursive_", words.recursive)
     words = _Words(convert, recursive, words.packages)
-    prefix = f"{key}." if key else ""
+    prefix = ""
+    if key:
+        prefix = f"{key}."
     if "_target_" not in value:
         nodes = {name: _build(inner, f"{prefix}{name}", words) for name, inner in value.items()}
         return _wrap_container(nodes, convert)
@@ -407,19 +413,25 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
 def _wrap_container(value: Any, convert: str) -> Any:
     """A list or dict of the kind that its class is to see."""
     plain = convert != "none" or not isinstance(value, list | dict)
-    return value if plain else OmegaConf.create(value, flags={"allow_objects": True})
+    if plain:
+        return value
+    return OmegaConf.create(value, flags={"allow_objects": True})
 
 
 def _unwrap_container(value: Any, convert: str) -> Any:
     """What is inside may have asked for OmegaConf's containers, and the node around it not."""
-    return OmegaConf.to_container(value) if convert != "none" and OmegaConf.is_config(value) else value
+    if convert != "none" and OmegaConf.is_config(value):
+        return OmegaConf.to_container(value)
+    return value
 
 
 def check_words(key: str, node: Mapping[str, Any]) -> None:
     """Refuse invalid values of a node's special keys."""
     for name, expected in WORDS.items():
         if name in node and not accepts(expected, value := _unwrap_container(node[name], "all")):
-            full_key = f"{key}.{name}" if key else name
+            full_key = name
+            if key:
+                full_key = f"{key}.{name}"
             text = f"expected {format_annotation(expected)}, got {as_typed(value)}"
             raise ConfigError(
                 text, key=full_key, hint="leave it out" if "[" in full_key else f"leave it out: ~{full_key}"

@@ -124,7 +124,9 @@ def project_values(folder: Path | None) -> tuple[str, ...]:
 
 
 def _project(folder: Path | None) -> ProjectFile:
-    path = None if folder is None else folder / _FILE
+    path = None
+    if folder is not None:
+        path = folder / _FILE
     if path is None or not path.exists():
         return ProjectFile()
     try:
@@ -141,7 +143,9 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
     for override in _parse_key_overrides(overrides, KEY):
         if override.is_sweep_override():
             raise ConfigError("one list applies to all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
-        names = () if override.is_delete() else validate_names(override.value())
+        names = ()
+        if not override.is_delete():
+            names = validate_names(override.value())
     return names
 
 
@@ -238,7 +242,9 @@ def _import_config_stores(packages: Iterable[str]) -> None:
     """Import the modules of trusted packages that name Hydra's `ConfigStore`, as an application does."""
     for package in packages:
         make_importable()
-        spec = find_spec(package) if "." not in package or find_spec(package.rpartition(".")[0]) else None
+        spec = None
+        if "." not in package or find_spec(package.rpartition(".")[0]):
+            spec = find_spec(package)
         for path, name in _modules(spec) if spec is not None else ():
             if b"ConfigStore" in path.read_bytes():
                 try:
