@@ -87,7 +87,9 @@ class Module(L.LightningModule):
         self.loss = loss
         # Of many steps at once; a loss that learns says something else after each.
         self._predicts_later = not loss.state_dict()
-        later = self._predictions if self._predicts_later else None
+        later = None
+        if self._predicts_later:
+            later = self._predictions
         num_terms = getattr(loss, "num_terms", 1)
         self.train_tracker = Tracker(metrics["train"], "train", later, num_terms)
         self.val_tracker = Tracker(metrics["eval"], "val", later, num_terms)
@@ -131,7 +133,9 @@ class Module(L.LightningModule):
             loss, step.observed = self._evaluate(inputs, targets)
             return loss
         loss, observed = self._evaluate(inputs[piece], targets[piece])
-        before = step.observed if piece.start else None
+        before = None
+        if piece.start:
+            before = step.observed
         step.observed = observed if before is None else _join(before, observed)
         return loss
 
@@ -149,7 +153,9 @@ class Module(L.LightningModule):
         if not self.task.reconstructs:
             return {"predictions": predictions, "targets": targets}
         (inputs, labels), scale = _unpack(batch), self._target_scale
-        outputs = predictions if scale is None else scale.standardize(predictions)
+        outputs = predictions
+        if scale is not None:
+            outputs = scale.standardize(predictions)
         return {"predictions": self.task.described(self.model, inputs, outputs), "targets": labels}
 
     def _track(self, tracker: Tracker, observed: Observation, batch_idx: int) -> None:
@@ -180,11 +186,17 @@ class Module(L.LightningModule):
 
     def scored(self, observed: Observation) -> Tensor:
         """What the metrics see of a step: probabilities, or values in the target's own unit."""
-        return self._predictions(observed[1]) if self._predicts_later else observed[1]
+        if self._predicts_later:
+            return self._predictions(observed[1])
+        return observed[1]
 
     def _predictions(self, outputs: Tensor) -> Tensor:
-        predictions = self._probabilities(outputs) if self._probabilities is not None else outputs
-        return predictions if self._target_scale is None else self._target_scale.restore(predictions)
+        predictions = outputs
+        if self._probabilities is not None:
+            predictions = self._probabilities(outputs)
+        if self._target_scale is None:
+            return predictions
+        return self._target_scale.restore(predictions)
 
     @property
     def prediction_kind(self) -> Kind:
@@ -206,17 +218,23 @@ class Module(L.LightningModule):
     def _supervised(self, batch: Any) -> Batch:
         inputs, targets = _unpack(batch)
         if self._loss_targets is not None:
-            restore = None if self._target_scale is None else self._target_scale.restore
+            restore = None
+            if self._target_scale is not None:
+                restore = self._target_scale.restore
             targets = self._loss_targets(inputs, targets, restore)
         return inputs, targets
 
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
         outputs = self(inputs)
         loss, weight = self._terms(outputs, targets)
-        seen = outputs.detach() if outputs.requires_grad else outputs
+        seen = outputs
+        if outputs.requires_grad:
+            seen = outputs.detach()
         if not self._predicts_later:
             seen = self._predictions(seen)
-        observed_loss = loss.detach() if loss.requires_grad else loss
+        observed_loss = loss
+        if loss.requires_grad:
+            observed_loss = loss.detach()
         observed = observed_loss, seen, self.task.hard_targets(targets), weight
         return loss.sum() if loss.ndim else loss, observed
 
@@ -226,11 +244,9 @@ class Module(L.LightningModule):
             targets = self._target_scale.standardize(targets)
         elif self._for_loss is not None:
             outputs, targets = self._for_loss(outputs, targets)
-        return (
-            loss_terms(self.loss, outputs, targets)
-            if self._has_terms
-            else (self.loss(outputs, targets), None)
-        )
+        if self._has_terms:
+            return loss_terms(self.loss, outputs, targets)
+        return self.loss(outputs, targets), None
 
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of outputs, in the form that the task gives them for it."""
@@ -388,7 +404,9 @@ def _join(one: Observation, other: Observation) -> Observation:
     """What was observed of two pieces of a batch, as of one."""
     first, second = (torch.as_tensor(len(of[2])) if of[3] is None else of[3] for of in (one, other))
     loss = (one[0] * first + other[0] * second) / (first + second)
-    weight = None if one[3] is None else first + second
+    weight = None
+    if one[3] is not None:
+        weight = first + second
     return loss, torch.cat([one[1], other[1]]), torch.cat([one[2], other[2]]), weight
 
 

@@ -215,7 +215,7 @@ def train_together(
     def prepare() -> Plan:
         nonlocal job
         job = checker.job(overrides)
-        config = job.to_config()
+        config = job.view()
         return Plan(config, read_trusted_packages(config))
 
     def lead(gang: Gang) -> RunResult:

@@ -89,7 +89,9 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
     group = name.partition("/")[0]
     is_misplaced = group in PACKAGES and f"@{group}." in text
     problem = missing_header(group) if is_misplaced else _classify(error, text, overrides, loader)
-    names = [name] if name not in ("", "train") else []
+    names = []
+    if name not in ("", "train"):
+        names = [name]
     option = ""
     if isinstance(error, MissingConfigException):  # perhaps an experiment names it, as an override
         names += [item.lstrip("+").replace("=", "/") for item in overrides]
@@ -168,12 +170,16 @@ def _unreadable(override: str, text: str, overrides: Sequence[str], loader: Conf
 
 
 def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigError:
-    options = _options(group, loader) if group else []
+    options = []
+    if group:
+        options = _options(group, loader)
     inner = group.rpartition("/")[2]
     if not options and inner in _groups(loader):  # in the list of an option: a group is looked for beside it
         hint = f"override /{inner}: {option}"
         return ConfigError(f"unknown group; {inner} is a top-level group", key=group, hint=hint)
-    hint = f"choose from: {list_names(options, option)}" if options else "see: assay configs"
+    hint = "see: assay configs"
+    if options:
+        hint = f"choose from: {list_names(options, option)}"
     guess = did_you_mean(option, options, "; ")
     if group in ("hydra/launcher", "hydra/sweeper") and (instead := instead_of_plugin(option)):
         guess = "; assay does not run launchers and sweepers of Hydra's interface"
@@ -197,11 +203,15 @@ def _unknown_key(
     beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
-    owner = f"{parent}={typed[parent]}" if parent in typed else parent
+    owner = parent
+    if parent in typed:
+        owner = f"{parent}={typed[parent]}"
     hint = f"{owner} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
     if action == "override" and not guess and parent.partition(".")[0] in TOP:  # nothing would read others
         hint += f" (to add a new key: +{key}=…)"
-    meant = "" if guess else guess_key(key, keys)
+    meant = ""
+    if not guess:
+        meant = guess_key(key, keys)
     if meant:
         guess = f"did you mean {meant!r}?"
         hint = f"{meant}={typed.get(key, '…')}"

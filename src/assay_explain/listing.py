@@ -96,7 +96,9 @@ def shell_completion(request: str, verbs: Mapping[str, Sequence[str]]) -> None:
 def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
     """What the last word of a command line may become."""
     words = line.split()[1:]
-    last = words.pop() if words and not line[-1].isspace() else ""
+    last = ""
+    if words and not line[-1].isspace():
+        last = words.pop()
     if not words:
         return sorted(verb for verb in verbs if verb.startswith(last))
     verb, *typed = words
@@ -105,7 +107,9 @@ def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
     folder, typed = _take_folder(typed)
     if verb in _TAKES_A_GROUP:
         return [group for group in groups(CONF_DIR, *config_folders(folder)) if group.startswith(last)]
-    return _overrides(last, typed, folder) if verb in _TAKES_OVERRIDES else []
+    if verb in _TAKES_OVERRIDES:
+        return _overrides(last, typed, folder)
+    return []
 
 
 def _take_folder(words: list[str]) -> tuple[Path | None, list[str]]:
@@ -114,7 +118,8 @@ def _take_folder(words: list[str]) -> tuple[Path | None, list[str]]:
     overrides: list[str] = []
     for index, word in enumerate(words):
         if index and words[index - 1] in _FOLDER_OPTIONS:
-            folder = Path(word) if Path(word).is_dir() else folder
+            if Path(word).is_dir():
+                folder = Path(word)
         elif not word.startswith("-"):
             overrides.append(word)
     return folder, overrides

@@ -18,7 +18,7 @@ from rich.text import Text
 from assay.compose.compose import PRIMARY, compose_with, implied_overrides, loader
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import config_file, load_defaults
-from assay.config.tree import join_key, split_key, walk
+from assay.config.tree import join_key, split_key, walk, walk_plain
 from assay.config.yaml_file import display_path, read_defaults, yaml_entries
 from assay.errors import ConfigError
 from assay.targets.trust import trust_for, user_folders
@@ -198,13 +198,10 @@ def _option(value: object) -> str:
 
 def _put_override(origins: Origins, layer: int, override: Override) -> None:
     typed = str(override.input_line)
-    pending: list[tuple[_Parts, Any]] = [(split_key(override.key_or_group), override.value())]
-    for parts, value in pending:
+    for parts, value in walk_plain(override.value(), split_key(override.key_or_group)):
         kind: _Kind = "mapping" if isinstance(value, dict) else "list" if isinstance(value, list) else "value"
         text = "" if override.is_delete() else to_yaml_line(value)
         origins.put(layer, parts, kind, Setting(join_key(parts), text, COMMAND_LINE, override=typed))
-        inside = value.items() if isinstance(value, dict) else enumerate(value) if kind == "list" else ()
-        pending += [((*parts, str(name)), inner) for name, inner in inside]
 
 
 def to_yaml_line(value: Any) -> str:

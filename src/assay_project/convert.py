@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.hydra_internals import as_override
+from assay.config.tree import walk_plain
 from assay.config.yaml_file import display_path, file_error, load_yaml
 from assay.errors import ConfigError
 from assay.files.atomic import temporary_folder, write_text
@@ -122,7 +123,9 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Tree], dict[str, str]]:
             files = {name: _load(found[name]) for name in sorted(found)}
             texts = {name: found[name].read_text(encoding="utf-8") for name in files}
             return path if configs != path else configs.resolve().parent, files, texts
-    file = path if path.is_file() else path / "config.yaml"
+    file = path
+    if not path.is_file():
+        file = path / "config.yaml"
     if not file.is_file():
         expected = "expected configs/train.yaml with a defaults list, or the config.yaml of a LightningCLI"
         raise ConfigError(expected, key=str(path), hint="assay convert PROJECT, or assay convert FILE.yaml")
@@ -178,10 +181,9 @@ def _snake(node: Tree) -> str:
 
 def _targets(value: Any) -> Iterator[str]:
     """The names that configs call."""
-    if isinstance(value, dict):
-        yield str(value.get("_target_") or "")
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _targets(inner)
+    for _, node in walk_plain(value):
+        if isinstance(node, dict):
+            yield str(node.get("_target_") or "")
 
 
 def _dump(tree: Tree) -> str:
@@ -298,7 +300,9 @@ class _Reader:
         known = _load(CONF_DIR / "trainer/default.yaml")
         taken = {}
         accelerator, strategy = (str(node.pop(key, None) or "auto") for key in ("accelerator", "strategy"))
-        device = accelerator if strategy == "auto" else f"{accelerator} {strategy[:3]}"
+        device = accelerator
+        if strategy != "auto":
+            device = f"{accelerator} {strategy[:3]}"
         precision = str(node.pop("precision", None)).partition("-")[0]
         chosen = {"device": _DEVICES.get(device, device), "precision": _PRECISIONS.get(precision, "fp32")}
         if precision not in _PRECISIONS or not (CONF_DIR / f"device/{chosen['device']}.yaml").is_file():
@@ -321,7 +325,9 @@ class _Reader:
         taken = {}
         options = ["default" if group == "callbacks" else "csv"]
         for key, node in nodes.items():
-            target = str(node.get("_target_") or "") if isinstance(node, dict) else ""
+            target = ""
+            if isinstance(node, dict):
+                target = str(node.get("_target_") or "")
             place, _, kind = target.rpartition(".")
             is_ours = place.partition(".")[0] in self.packages
             if kind == "ModelCheckpoint":

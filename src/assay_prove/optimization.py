@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from assay.assemble.assembly import build_optimization
 from assay.assemble.node import build_error
 
 if TYPE_CHECKING:
@@ -70,8 +69,11 @@ def lr_curve(
 ) -> Curve:
     """Make a scheduler, if there is one, and step it as Lightning will."""
     total = length.total_steps
-    notes = [] if total is not None else [f"{_UNBOUNDED_EPOCHS} epochs of a run that time or a callback ends"]
-    steps = total if total is not None else _UNBOUNDED_EPOCHS * length.steps_per_epoch
+    notes = []
+    steps = total or 0
+    if total is None:
+        notes = [f"{_UNBOUNDED_EPOCHS} epochs of a run that time or a callback ends"]
+        steps = _UNBOUNDED_EPOCHS * length.steps_per_epoch
     groups = optimizer.param_groups
     initial = _highest(optimizer, 1)
     scheduler = None if scheduler is None else scheduler(optimizer)
@@ -121,13 +123,16 @@ def _highest(optimizer: Optimizer, step: int) -> float:
 
 def _check_moves(rates: Sequence[float], initial: float) -> None:
     if not any(rates):
-        why = f", although {initial:g} was given" if initial else ": nothing would be trained"
+        why = ": nothing would be trained"
+        if initial:
+            why = f", although {initial:g} was given"
         raise ValueError(f"lr is 0 in every step{why}")
 
 
-def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: float) -> Curve:
-    """Make the optimizer and step its scheduler through the run."""
-    parts = build_optimization(config)
+def follow_lr(
+    config: DictConfig, parts: Mapping[str, Any], model: nn.Module, length: RunLength, seconds: float
+) -> Curve:
+    """Make the optimizer of these parts and step its scheduler through the run."""
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         return Curve(note="the parameters are known only after a first batch")
     if not length.is_known:
@@ -136,12 +141,16 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
     try:
         peak = getattr(parts["optimizer"], "keywords", {}).get("lr") or 0.0
         trained = [p for p in model.parameters() if p.requires_grad]
-        groups = trained if parts["param_groups"] is None else parts["param_groups"](model, peak)
+        groups = trained
+        if parts["param_groups"] is not None:
+            groups = parts["param_groups"](model, peak)
         key = "optimizer"
         optimizer = parts["optimizer"](groups)
         if any(group["lr"] is None for group in optimizer.param_groups):
             return Curve(note="the optimizer chooses the learning rate itself")
-        key = "optimizer" if not 0 < peak < math.inf else "param_groups"
+        key = "param_groups"
+        if not 0 < peak < math.inf:
+            key = "optimizer"
         initial = _highest(optimizer, 1)
         _check_moves([initial], initial)
         key = "scheduler"
@@ -158,7 +167,9 @@ def unfinished_schedule_warnings(config: DictConfig, length: RunLength) -> list[
     an_epoch = node.get("interval", "epoch") == "epoch"
     interval = (length.steps_per_epoch if an_epoch else 1) * int(node.get("frequency") or 1)
     steps = length.total_steps // interval
-    unit = "epochs" if an_epoch else "steps"
+    unit = "steps"
+    if an_epoch:
+        unit = "epochs"
     return [
         f"scheduler.{name}={count}: this run has {steps:,} {unit}, so the schedule will not finish"
         for name in ("T_max", "total_iters", "total_steps", "lr_lambda.total_steps")

@@ -10,23 +10,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from assay.assemble.assembly import (
-    add_spec,
+    build_shared,
+    copy_optimization,
     custom_batches,
     notes_on_hyper_parameters,
     notes_on_parts,
     open_data,
     open_declared,
+    settle,
+    shared_nodes,
 )
 from assay.assemble.model import (
     check_fine_tuning,
-    check_fit,
     check_model,
     check_outputs,
-    num_outputs,
     pretrained_inputs,
     warnings_of,
 )
@@ -45,14 +46,13 @@ from assay.check.callbacks import (
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
 from assay.check.values import check_manual
-from assay.config.serialize import value_of
+from assay.config.serialize import copy_of, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.quoting import format_bytes
 from assay.targets.objects import name_of
-from assay.targets.resolve import resolve_class
 from assay.task.task_of import task_of
 from assay.torch_internals import FakeTensorMode
 from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
@@ -61,6 +61,7 @@ from assay_prove.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay_prove.step import (
     FEW,
     Batch,
+    TriedParts,
     as_fake,
     batch_sizes,
     check_capacity,
@@ -88,28 +89,26 @@ class Prover:
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
-        self._datamodule: L.LightningDataModule | None = None
-        self._trainer: tuple[L.Trainer, Any] | None = None
+        self._made: dict[str, Any] = {}  # for this very job, whose run may have it
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
         """Refuse a job that cannot run, or report what it will need."""
         start = time.perf_counter()
-        self._datamodule = None
-        self._trainer = None
+        self._made = {}
         check_device(job.trainer)
-        config = copy_of(job)
-        stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
-        stated = stated and not value_of(config, "data.split.dedup")  # which samples are copies is not stated
+        stated = job.data.get("_target_") == OUR_DATA and job.data.get("spec") is not None
+        stated = stated and not value_of(job, "data.split.dedup")  # which samples are copies is not stated
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
-        self._signatures(config, ("data", "trainer") if stated else ())
+        nodes = self._signatures(job, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            spec, batches, data_notes = self._spec(config, stated)
+            spec, batches, data_notes = self._spec(job, nodes["data"], stated)
+            config = settle(job, spec, batches)
             if config.module._target_ != OUR_MODULE:
-                results = self._prove_custom_module(config, spec, batches)
+                results = self._prove_custom_module(config)
             else:
-                results = self._prove_module(config, spec, batches, curve=curve)
+                results = self._prove_module(config, curve=curve)
         report = Report(
             overrides=list(overrides),
             name=str(config.name),
@@ -123,24 +122,24 @@ class Prover:
             seconds=time.perf_counter() - start,
             **results,
         )
-        return Proof(report, self._datamodule, self._trainer)
+        return Proof(report, **self._made)
 
     # -- what is known of the data
 
     def _spec(
-        self, config: DictConfig, stated: bool
+        self, config: DictConfig, node: Mapping[str, Any], stated: bool
     ) -> tuple[Spec | None, Mapping[str, int | None], Sequence[str]]:
         """Spec, batches and notes."""
-        data = {
-            key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
-        }
-        source = None if stated else plain_node(config, "data.source")
+        data = {key: value for key, value in node.items() if key not in ("seed", "source")}
+        source = None
+        if not stated:
+            source = node.get("source")
 
         def look() -> Any:
             if stated:
-                stand_in: Any = open_declared(copy_of(config))
+                stand_in: Any = open_declared(config)
                 return stand_in.spec, {}, stand_in.splits.notes
-            self._datamodule = datamodule = open_data(copy_of(config))  # of this very job, which may have it
+            self._made["datamodule"] = datamodule = open_data(config)
             notes = getattr(datamodule, "notes", ())
             return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
 
@@ -150,21 +149,14 @@ class Prover:
 
     # -- the parts
 
-    def _prove_module(
-        self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None], *, curve: bool
-    ) -> dict[str, Any]:
-        add_spec(config, spec, batches)
+    def _prove_module(self, config: DictConfig, *, curve: bool) -> dict[str, Any]:
         warned = check_length(config)
-        length = run_length(config, config.spec.num_train)
+        length = run_length(config)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
-        kind = resolve_class("loss", config.loss)
-        check_fit(config, kind)
         _check_baseline(config)
-        with open_dict(config):
-            config.spec.num_outputs = num_outputs(config, kind)
         nodes = self._signatures(config)
-        parts = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
-        loss, trial, directions = self._memoize("trial", parts, lambda: _try_loss(config))
+        tried_nodes = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
+        loss, trial, directions = self._memoize("trial", tried_nodes, lambda: _try_loss(config))
         check_monitors(config, trial.names)
         trainer, of_trainer = self._inspect_trainer(config)
         check_micro_batch(config, loss, trainer)
@@ -186,9 +178,17 @@ class Prover:
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
         proof_of = [*model_of, nodes["loss"], mask_rates(nodes["optimizer"]), nodes.get("param_groups")]
         proof_of += [str(batch), str(trainer.accelerator)]
+        made_from = shared_nodes(config)
+        shared = self._memoize("shared", made_from, lambda: build_shared(config))
+        self._made["shared"] = shared, made_from
+        tried_parts = copy_optimization(shared)
         fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
         with self._mode:
-            followed = follow_lr(config, fake, length, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
+            seconds = _GLANCE_SECONDS
+            if curve:
+                seconds = _CURVE_SECONDS
+            followed = follow_lr(config, tried_parts, fake, length, seconds)
+        parts = TriedParts(config, model, loss, shared, precision)
         sizes = batch_sizes(config)
         sizes[True] = [size * trial.num_views for size in sizes[True]]
         proof_of.append(str(sizes))
@@ -198,12 +198,12 @@ class Prover:
             step, unproven = self._memoize(
                 "step",
                 [*proof_of, str(shape)],
-                partial(prove_step, config, model, loss, tried, sizes, precision=precision, mode=self._mode),
+                partial(prove_step, parts, tried, sizes, self._mode),
             )
         shards: list[str] = []
         if step is not None and in_shards(config):
             whole = step.memory.weights
-            memory = memory_in_shards(config, model, loss, batch, trainer=trainer, mode=self._mode)
+            memory = memory_in_shards(parts, batch, trainer, self._mode)
             step = replace(step, memory=memory)
             shards = [
                 f"each of {world_size(config)} devices holds {format_bytes(step.memory.weights)} of the "
@@ -227,15 +227,10 @@ class Prover:
             "warnings": [*of_trainer, *doubts, *warned],
         }
 
-    def _prove_custom_module(
-        self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None]
-    ) -> dict[str, Any]:
-        warned: list[str] = []
-        if spec is not None:
-            add_spec(config, spec, batches)
+    def _prove_custom_module(self, config: DictConfig) -> dict[str, Any]:
+        warned = []
+        if "spec" in config:
             warned = check_length(config)
-            with open_dict(config):
-                config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config)
         trainer, of_trainer = self._inspect_trainer(config)
         precision = trainer.precision_plugin
@@ -245,7 +240,7 @@ class Prover:
         )
         check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
-        notes = notes_on_hyper_parameters(module, self._datamodule)
+        notes = notes_on_hyper_parameters(module, self._made.get("datamodule"))
         return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
 
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
@@ -264,7 +259,7 @@ class Prover:
                 warnings.simplefilter("always")
                 with silence_lightning():
                     built = build_trainer(config)
-            self._trainer = built, made_from  # of this very job, which may have it
+            self._made["trainer"] = built, made_from
             meant = [one.message for one in caught if not issubclass(one.category, _FOR_DEVELOPERS)]
             return built, [" ".join(str(message).split()) for message in meant]
 
@@ -294,13 +289,6 @@ _RATES = ("lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha"
 """Arguments of optimizers that are numbers to compute with, whatever the optimizer."""
 
 
-def copy_of(config: DictConfig) -> DictConfig:
-    """A copy to fill in, which refuses keys that are not there."""
-    copied = OmegaConf.masked_copy(config, list(config))
-    OmegaConf.set_struct(copied, True)
-    return copied
-
-
 def mask_rates(node: Any) -> Any:
     """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape."""
     if not isinstance(node, dict):
@@ -311,7 +299,9 @@ def mask_rates(node: Any) -> Any:
 def _is_zero(value: Any) -> Any:
     if isinstance(value, list):
         return [_is_zero(item) for item in value]
-    return value == 0 if isinstance(value, int | float) else value
+    if isinstance(value, int | float):
+        return value == 0
+    return value
 
 
 def class_names(config: DictConfig) -> dict[str, str]:
@@ -338,8 +328,9 @@ def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, 
     for entry in list(walk(copied.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
+    OmegaConf.set_readonly(copied, True)
     metrics = build_metrics(copied)
-    return loss, try_parts(copied, loss, metrics, build(copied, "augment")), score_directions(config, metrics)
+    return loss, try_parts(config, loss, metrics, build(config, "augment")), score_directions(config, metrics)
 
 
 def _check_baseline(config: DictConfig) -> None:

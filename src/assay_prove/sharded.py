@@ -22,11 +22,10 @@ from assay_prove.step import StepError, build_fake_module, take_step
 if TYPE_CHECKING:
     import lightning as L
     from omegaconf import DictConfig
-    from torch import nn
 
     from assay.check.report import Memory
     from assay.torch_internals import FakeTensorMode
-    from assay_prove.step import Batch
+    from assay_prove.step import Batch, TriedParts
 
 
 _PRECISIONS = ("32-true", "32", "bf16-mixed", "bf16", "bf16-true")
@@ -39,7 +38,9 @@ def check_sharded(config: DictConfig) -> None:
     trainer = config.trainer
     require("device", "fsdp2", "safetensors")
     accelerator = trainer.get("accelerator")
-    task = task_of(config.spec.task) if config.get("spec") else None
+    task = None
+    if config.get("spec"):
+        task = task_of(config.spec.task)
     on_mps = accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available())
     no_gpu = accelerator == "cpu" or not torch.cuda.is_available()
     _refuse(on_mps, "trainer.accelerator", "Apple's GPU cannot be one of several devices", "cpu")
@@ -91,26 +92,18 @@ def check_shares(config: DictConfig) -> None:
             )
 
 
-def memory_in_shards(
-    config: DictConfig,
-    model: nn.Module,
-    loss: nn.Module,
-    batch: Batch,
-    *,
-    trainer: L.Trainer,
-    mode: FakeTensorMode,
-) -> Memory:
+def memory_in_shards(parts: TriedParts, batch: Batch, trainer: L.Trainer, mode: FakeTensorMode) -> Memory:
     """What a step needs on each of several devices, none of which has to be there."""
+    config = parts.config
     strategy: Any = trainer.strategy
     hook = sys.excepthook
-    precision = trainer.precision_plugin
-    module = build_fake_module(config, model, loss, precision, mode)
+    module = build_fake_module(parts, mode)
     begin_fake_world(world_size(config))
     try:
         mesh = init_device_mesh("cpu", (world_size(config),))
         with mode:
             strategy.sharding(mesh).module(module)
-        return take_step(module, batch, precision, config.model, mode).memory
+        return take_step(module, batch, parts.precision, config.model, mode).memory
     except StepError as error:
         hint = "device=ddp, or a model that shards itself in configure_model(mesh)"
         raise ConfigError(f"in shards a training step fails: {error}", key="device", hint=hint) from error

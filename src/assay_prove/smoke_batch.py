@@ -104,12 +104,16 @@ def try_parts(
         torch.default_generator.manual_seed(0)  # of the CPU alone, which is forked here
         task = task_of(config.spec.task)
         model = _Outputs(task.output_shape(config.spec, int(config.spec.num_outputs)))
-        views = augment if task.compares_views else None
+        views = None
+        if task.compares_views:
+            views = augment
         stand_in = Module(
             model=model, task=task, loss=loss, optimizer=torch.optim.SGD, metrics=metrics, augment=views
         )
         plain = batch = _smoke_batch(config, _MANY)
-        num_views = _num_views(config, augment) if task.compares_views else 1
+        num_views = 1
+        if task.compares_views:
+            num_views = _num_views(config, augment)
 
         def train() -> Observation | None:
             stand_in.training_step(batch, 0)
@@ -137,7 +141,9 @@ def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[T
     spec = config.spec
     task = task_of(spec.task)
     labels = int(spec.get("num_classes") or 0)
-    size = labels if task.learns_from_inputs else max(1, int(spec[task.size_key]))
+    size = labels
+    if not task.learns_from_inputs:
+        size = max(1, int(spec[task.size_key]))
     halved = task.fake_targets((rows + 1) // 2, size, shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
     if vocab_size := int(spec.get("vocab_size") or 0):  # the first and the last id among them; 0 is padding
@@ -241,10 +247,14 @@ def _try_stage(
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
-            full_key = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
+            full_key = key
+            if OmegaConf.select(config, key) is None:
+                full_key = f"metrics.{stage}"
             if frame := user_frame(error) or definition_place(metric.compute):
                 raise _error(error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out") from error
-            unlabelled = "the data has no labels: metrics=none" if not targets.numel() else suits
+            unlabelled = suits
+            if not targets.numel():
+                unlabelled = "the data has no labels: metrics=none"
             raise _error(error, full_key, message, unlabelled) from error
     tracker.update(*observed)
     names = [name for name, value in tracker.compute().items() if is_scalar(value)]
@@ -257,7 +267,9 @@ def _targets_in_words(config: DictConfig) -> str:
 
 
 def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
-    return error if isinstance(error, AssayError) else ConfigError(message, key=key, hint=hint)
+    if isinstance(error, AssayError):
+        return error
+    return ConfigError(message, key=key, hint=hint)
 
 
 def _text(error: Exception) -> str:

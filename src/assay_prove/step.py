@@ -16,7 +16,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.assemble.assembly import assemble_module
+from assay.assemble.assembly import assemble_module, copy_optimization
 from assay.assemble.model import build_model
 from assay.assemble.node import build
 from assay.assemble.trainer_options import world_size
@@ -134,7 +134,9 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
     """The tensors that have the memory: of a sparse one its indices and values, of shards what is here."""
     if hasattr(tensor, "to_local"):
         return (tensor.to_local(),)
-    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+    if tensor.is_sparse:
+        return (tensor._indices(), tensor._values())
+    return (tensor,)
 
 
 def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
@@ -154,7 +156,9 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
 def _key_of_layer(name: str, node: Any, key: str) -> str:
     """Full config key of the node that a layer was built from, as far as names tell."""
     for part in name.split(".") if name else ():
-        arguments = node.get("_args_") if isinstance(node, DictConfig) else None
+        arguments = None
+        if isinstance(node, DictConfig):
+            arguments = node.get("_args_")
         if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
             node = arguments[int(part)]
             key = f"{key}._args_[{part}]"
@@ -212,7 +216,9 @@ def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: b
     needed = (memory.peak if whole else memory.peak - memory.activations) * processes
     if not available or needed <= _NEAR * available:
         return []
-    where = "this machine" if device.type == "cpu" else str(device)
+    where = "this machine"
+    if device.type != "cpu":
+        where = str(device)
     text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
     if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
@@ -305,7 +311,9 @@ def take_step(
 
     with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         configured: Any = module.configure_optimizers()
-        optimizer = configured["optimizer"] if isinstance(configured, dict) else configured
+        optimizer = configured
+        if isinstance(configured, dict):
+            optimizer = configured["optimizer"]
         step()
         parameters = list(module.parameters())
         values = [value for state in optimizer.state.values() for value in state.values()]
@@ -382,31 +390,38 @@ _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
 
 
+@final
+@dataclass(frozen=True)
+class TriedParts:
+    """The parts of a job with which steps are tried; `shared` are those of `build_shared`."""
+
+    config: DictConfig
+    model: nn.Module
+    loss: nn.Module
+    shared: Mapping[str, Any]
+    precision: Precision
+
+
 def prove_step(
-    config: DictConfig,
-    model: nn.Module,
-    loss: nn.Module,
-    batch: Batch,
-    sizes: Sizes,
-    *,
-    precision: Precision,
-    mode: FakeTensorMode,
+    parts: TriedParts, batch: Batch, sizes: Sizes, mode: FakeTensorMode
 ) -> tuple[Step | None, str]:
     """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
-    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
-        _try_for_real(config, loss, batch, precision, sizes, of_values=True, steps=False)
+    config = parts.config
+    parameters = list(parts.model.parameters())
+    if any(isinstance(p, nn.UninitializedParameter) for p in parameters):
+        _try_for_real(parts, batch, sizes, of_values=True, steps=False)
         return None, "the model takes its shape from the first batch"
     try:
-        module = build_fake_module(config, model, loss, precision, mode)
-        step = take_step(module, batch, precision, config.model, mode)
+        module = build_fake_module(parts, mode)
+        step = take_step(module, batch, parts.precision, config.model, mode)
         with mode:
-            try_sizes(module, batch, sizes[True], precision, config.model, train=True)
+            try_sizes(module, batch, sizes[True], parts.precision, config.model, train=True)
             evaluated = _evaluation_batch(config, batch)
-            try_sizes(module, evaluated, sizes[False], precision, config.model, train=False)
+            try_sizes(module, evaluated, sizes[False], parts.precision, config.model, train=False)
         return step, ""
     except StepError as error:
-        if sum(p.numel() * p.element_size() for p in model.parameters()) <= _LARGE:
-            _try_for_real(config, loss, batch, precision, sizes, of_values=error.depends_on_data)
+        if sum(p.numel() * p.element_size() for p in parameters) <= _LARGE:
+            _try_for_real(parts, batch, sizes, of_values=error.depends_on_data)
         elif not error.depends_on_data:
             raise _to_config_error(config, error, batch) from error
         if error.depends_on_data:
@@ -415,18 +430,13 @@ def prove_step(
 
 
 def _try_for_real(
-    config: DictConfig,
-    loss: nn.Module,
-    batch: Batch,
-    precision: Precision,
-    sizes: Sizes,
-    *,
-    of_values: bool,
-    steps: bool = True,
+    parts: TriedParts, batch: Batch, sizes: Sizes, *, of_values: bool, steps: bool = True
 ) -> None:
     """Refuse a job that fails with small real batches: fake tensors may be at fault themselves."""
+    config = parts.config
+    precision = parts.precision
     model = precision.convert_module(build_model(config)[0])
-    module = _build_step_module(config, model, precision.convert_module(copy.deepcopy(loss)))
+    module = _build_step_module(parts, model, precision.convert_module(copy.deepcopy(parts.loss)))
     base = batch.of_size(*_small_sizes(config, [batch.inputs[0]]))
     few = _small_sizes(config, sizes[False], base.inputs[0])
     try:
@@ -448,20 +458,21 @@ def _small_sizes(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW)
     return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
 
 
-def build_fake_module(
-    config: DictConfig, model: nn.Module, loss: nn.Module, precision: Precision, mode: FakeTensorMode
-) -> Module:
+def build_fake_module(parts: TriedParts, mode: FakeTensorMode) -> Module:
     """Build the run's module from fake copies of its parts."""
-    fake_loss = as_fake(precision.convert_module(copy.deepcopy(loss)), mode)
-    return _build_step_module(config, as_fake(model, mode), fake_loss)
+    fake_loss = as_fake(parts.precision.convert_module(copy.deepcopy(parts.loss)), mode)
+    return _build_step_module(parts, as_fake(parts.model, mode), fake_loss)
 
 
-def _build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
+def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> Module:
+    config = parts.config
     # Of the kind that the run will have: the numbers change neither shapes nor types.
     scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
-    numbers = int(config.spec.num_targets) if scaled else 0
+    numbers = 0
+    if scaled:
+        numbers = int(config.spec.num_targets)
     scale = TargetScale([0.0] * numbers, [1.0] * numbers) if numbers else TargetScale()
-    return assemble_module(config, model, loss, target_scale=scale)
+    return assemble_module(config, model, loss, copy_optimization(parts.shared), target_scale=scale)
 
 
 def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
@@ -501,9 +512,13 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     """What to do with integers that a model does not take."""
     if config.spec.get("vocab_size"):
         return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
-    takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
+    takes = "; an embedding takes int64"
+    if dtype in ("int32", "int64"):
+        takes = ", which an embedding takes"
     is_custom = "dtype" not in (OmegaConf.select(config, "data.source") or {})
-    instead = "return floating-point numbers from the data set" if is_custom else "data.source.dtype=float32"
+    instead = "data.source.dtype=float32"
+    if is_custom:
+        instead = "return floating-point numbers from the data set"
     return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
 
 

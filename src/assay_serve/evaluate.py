@@ -15,7 +15,7 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.assemble.assembly import Assembly, add_spec, build_module, open_data
+from assay.assemble.assembly import Assembly, add_outputs, add_spec, build_module, open_data
 from assay.assemble.model import has_weights
 from assay.assemble.node import build
 from assay.assemble.trainer import check_device, silence_lightning
@@ -327,6 +327,8 @@ def _data(
             raise ConfigError(f"--split {split} is not available with a custom datamodule", key="data")
         data = open_data(config)
         add_spec(config, getattr(data, "spec", None))
+        if "spec" in config:
+            add_outputs(config)
         return data  # type: ignore[no-any-return]  # a LightningDataModule by its slot
     if trained is None:
         raise AssayError("the run's config.yaml has no spec: the run ended before its data was read")

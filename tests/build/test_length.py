@@ -21,10 +21,10 @@ from typing_extensions import override
 
 import assay
 from assay.assemble.assembly import add_spec
+from assay.assemble.recipe import notes_on_pictures
 from assay.assemble.run_length import (
     check_length,
     check_plateau,
-    notes_on_pictures,
     run_length,
     why_no_validation,
 )
@@ -101,7 +101,7 @@ def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> N
         assert instead
         key, value = instead.split("=")
         assert not why_no_validation(job(*(w for w in words if not w.startswith(key)), f"{key}={value}"))[0]
-    length = run_length(config, config.spec.num_train)
+    length = run_length(config)
     assert run.trainer.global_step == length.total_steps == run.config.spec.total_steps
     assert len(run.watch.losses) == length.total_batches
 

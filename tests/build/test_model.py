@@ -14,7 +14,15 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from assay.assemble import assembly as opening
-from assay.assemble.assembly import Assembly, add_spec, assemble, build_module, build_optimization, open_data
+from assay.assemble.assembly import (
+    Assembly,
+    add_spec,
+    assemble,
+    build_module,
+    build_optimization,
+    open_data,
+    settle,
+)
 from assay.assemble.model import (
     build_model,
     build_trained,
@@ -206,8 +214,7 @@ def test_what_is_said() -> None:
 def with_data(*overrides: str) -> DictConfig:
     config = job_config(compose([*overrides, "device=cpu", "callbacks=[]", "hydra.run.dir=run"]))
     opened: Any = open_data(config)
-    add_spec(config, opened.spec)
-    return config
+    return settle(config, opened.spec)
 
 
 def built(config: DictConfig) -> Module:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import runpy
 from collections import Counter
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import open_dict
+from omegaconf.errors import ReadonlyConfigError
 from tests.check.jobs import prove
 
-from assay.compose.compose import compose, job_config
+from assay.assemble.assembly import assemble, copy_optimization
+from assay.assemble.recipe import choose_recipe
+from assay.check.checker import Checker
+from assay.compose.compose import compose, compose_job, job_config
+from assay.config.serialize import copy_of
 from assay.errors import AssayError, ConfigError
 from assay_prove.prove import Prover, mask_rates
 from assay_prove.step import take_step
@@ -144,3 +151,46 @@ def test_the_run_takes_what_the_check_said(typed: str) -> None:
     said, took = benchmark["predict"](tuple(typed.split())), benchmark["run"](tuple(typed.split()))
     assert (said.parameters, said.flops, said.steps) == (took.parameters, took.flops, took.steps)
     assert 1 / 1.25 <= said.memory / took.memory <= 1.25
+
+
+def test_what_was_judged_trains(tmp_path: Path) -> None:
+    typed = ["data=iris", "model=mlp", "device=cpu", "scheduler=cosine", f"hydra.run.dir={tmp_path}/run"]
+    checker = Checker()
+    job = checker.job(typed)
+    proof = checker.check(job)
+    assert proof.shared is not None
+    assert proof.trainer is not None
+    made: dict[str, Any] = {"trainer": proof.trainer, "shared": proof.shared}
+    assembly = assemble(job.view(), datamodule=proof.datamodule, **made)
+    parts = proof.shared[0]
+    module: Any = assembly.module
+    assert assembly.trainer is proof.trainer[0]
+    assert module._optimizer is parts["optimizer"]
+    assert module._scheduler is parts["scheduler"]
+    other: Any = assemble(compose_job([*typed, "optimizer.lr=0.5"]).view(), **made).module
+    assert other._optimizer is not parts["optimizer"]
+    assert other._optimizer.keywords["lr"] == 0.5
+
+
+def test_nothing_changes_a_job_nor_what_follows_from_its_data() -> None:
+    job = compose_job(["data=iris", "device=cpu"])
+    with pytest.raises(ReadonlyConfigError):
+        job.view().seed = 7
+    job.to_config().seed = 7
+    assert job.view().seed == job.config["seed"] == 0
+    settled = assemble(job.view()).config
+    with pytest.raises(ReadonlyConfigError):
+        settled.spec.lr = 1.0
+    assert "spec" not in job.view()
+    before = copy_of(settled)
+    recipe = asdict(choose_recipe(settled))
+    assert before == settled
+    assert recipe == {name: settled.spec[name] for name in recipe}
+
+
+def test_trying_parts_leaves_what_they_count_alone() -> None:
+    made: dict[str, Any] = {"optimizer": partial(dict, seen=[]), "metrics": object()}
+    tried = copy_optimization(made)
+    tried["optimizer"].keywords["seen"].append(1)
+    assert made["optimizer"].keywords["seen"] == []
+    assert tried["metrics"] is made["metrics"]

@@ -18,6 +18,7 @@ from torch import nn
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
+from assay.assemble.assembly import build_optimization
 from assay.assemble.run_length import RunLength
 from assay.check.report import Memory
 from assay.check.values import LIMITS
@@ -327,7 +328,7 @@ def with_optimizer(optimizer: str, **change: Any) -> DictConfig:
 def follow(config: DictConfig, model: nn.Module | None = None) -> None:
     model = model or nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
     before = [p.detach().clone() for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
-    follow_lr(config, model, LENGTH, seconds=1.0)
+    follow_lr(config, build_optimization(config), model, LENGTH, seconds=1.0)
     assert all(map(torch.equal, before, model.parameters()))
 
 

@@ -29,6 +29,7 @@ from assay.check.signature import check_signatures, injected_arguments
 from assay.check.values import check_output_paths, check_trainer, check_values
 from assay.cli.app import app
 from assay.compose.compose import compose, job_config
+from assay.config import tree
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import find_targets
 
@@ -118,7 +119,7 @@ def test_what_is_used_as_it_is_cannot_be_a_partial() -> None:
     typed = ["data=cifar10", "augment=mixup", "callbacks=[default,ema]", "logger=[csv]", "scheduler=plateau"]
     config = job_config(compose(typed))
     blamed: dict[str, str] = {}
-    for key, _ in find_targets(config):
+    for key, _ in find_targets(tree.places(config)):
         tried = copy.deepcopy(config)
         OmegaConf.update(tried, f"{key}._partial_", True, force_add=True)
         try:

@@ -17,7 +17,8 @@ from packaging.version import Version
 from tests.command import ASSAY, documented, typed
 
 import assay.config
-from assay.compose.compose import compose, compose_job, compose_sweep, is_multirun, loader
+from assay.check.checker import Checker
+from assay.compose.compose import compose, compose_job, compose_sweep, loader
 from assay.config import hydra_internals
 from assay.config.serialize import to_raw_dict
 from assay.config.tree import walk
@@ -144,9 +145,11 @@ def test_the_name_of_the_overrides() -> None:
 
 
 def test_a_mode_in_an_experiment_makes_a_sweep_with_its_parameters(project: Path) -> None:
-    assert is_multirun(["experiment=swept"])
-    assert is_multirun(["hydra.mode=MULTIRUN", "seed=1,2"])
-    assert not is_multirun(["model=here"])
+    assert Checker().single_job(["experiment=swept"]) is None
+    assert Checker().single_job(["hydra.mode=MULTIRUN", "seed=1,2"]) is None
+    assert Checker().single_job(["model=here"]) is not None
+    with pytest.raises(ConfigError, match="seed=1,2"):
+        Checker().single_job(["model=here", "seed=1,2"])
     printed = typed("train", "--cfg", "-p", "optimizer", "experiment=swept", folder=project).stdout
     assert [line for line in printed.splitlines() if line.startswith("lr:")] == ["lr: 0.1", "lr: 0.01"]
     with pytest.raises(ConfigError, match="asks for a sweep, but this is a single run") as refused:

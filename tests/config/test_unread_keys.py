@@ -44,7 +44,7 @@ def nodes() -> list[str]:
 
 def refusal(config: DictConfig) -> ConfigError:
     with pytest.raises(ConfigError) as caught:  # noqa: PT012 - each of the three may be the one that sees it
-        check_unread_keys(config)
+        check_unread_keys(config, [])
         config.run_dir = "x"
         check_job(job_config(config))
         check_signatures(job_config(config))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import tarfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -14,18 +15,26 @@ from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.assemble.model import build_model, equal_blocks, notes_on_model, num_outputs, pretrained_inputs
+from assay.assemble.model import (
+    build_model,
+    check_fit,
+    equal_blocks,
+    notes_on_model,
+    num_outputs,
+    pretrained_inputs,
+)
 from assay.assemble.node import NOT_ARGUMENTS, build, build_error, build_metrics, mode_argument, plain_node
-from assay.assemble.run_length import add_recipe, notes_on_length, notes_on_pictures, run_length
+from assay.assemble.recipe import balance_loss, choose_recipe, notes_on_length, notes_on_pictures
 from assay.assemble.trainer import build_loggers, build_trainer, check_device, trainer_nodes
 from assay.checkpoint.checkpoint_file import serializable_part
-from assay.config.serialize import to_resolved_dict
+from assay.config.serialize import copy_of, to_resolved_dict
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.data_module import DataModule
 from assay.data.core.normalize import target_scale
 from assay.data.core.seeded_loader import seed_loaders
 from assay.data.core.spec import StaticSpec
 from assay.errors import AssayError, ConfigError, DataError, describe_error, first_line
+from assay.targets.resolve import resolve_class
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
@@ -46,7 +55,9 @@ tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
     """Build the datamodule and let it read."""
     L.seed_everything(config.seed, workers=True, verbose=False)
-    arguments = {"pretrained_inputs": pretrained_inputs(config)} if config.data._target_ == OUR_DATA else {}
+    arguments = {}
+    if config.data._target_ == OUR_DATA:
+        arguments = {"pretrained_inputs": pretrained_inputs(config)}
     datamodule: L.LightningDataModule = build(config, "data", **arguments)
     try:
         if prepare:
@@ -66,6 +77,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
 
 def open_declared(config: DictConfig) -> L.LightningDataModule:
     """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
+    config = copy_of(config)
     try:
         source = msgspec.convert(plain_node(config, "data.spec"), StaticSpec)
     except msgspec.ValidationError as error:
@@ -80,20 +92,38 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
 
 
 def add_spec(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> None:
-    """Write the spec of the data into the config as node `spec`."""
+    """Write what the data tells, and the recipe that follows from it, into the config as node `spec`."""
     if spec is not None:
         with open_dict(config):
             config.spec = {**spec.as_config(), **(own or {})}
-            add_recipe(config, spec)
-            length = run_length(config, spec.num_train)
-            config.spec.steps_per_epoch = length.steps_per_epoch if length.is_known else None
-            config.spec.total_steps = length.total_steps
+            balance_loss(config)
+            config.spec.update(asdict(choose_recipe(config)))
     elif config.module._target_ == OUR_MODULE:
         raise ConfigError(
             "a datamodule needs a `spec` attribute after setup()",
             key="data",
             hint="see assay.data.core.spec.Spec",
         )
+
+
+def add_outputs(config: DictConfig) -> None:
+    """Write into node `spec` how many outputs a model needs, which data and loss decide together."""
+    loss = None
+    if config.module._target_ == OUR_MODULE:
+        loss = resolve_class("loss", config.loss)
+        check_fit(config, loss)
+    with open_dict(config):
+        config.spec.num_outputs = num_outputs(config, loss)
+
+
+def settle(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> DictConfig:
+    """The job with all that follows from its data, in a copy that nothing changes any more."""
+    settled = copy_of(config)
+    add_spec(settled, spec, own)
+    if "spec" in settled:
+        add_outputs(settled)
+    OmegaConf.set_readonly(settled, True)
+    return settled
 
 
 def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
@@ -103,7 +133,9 @@ def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
     try:
         with torch.random.fork_rng(devices=[]):
             given: Any = datamodule.train_dataloader()
-            loaders = given if isinstance(given, CombinedLoader) else CombinedLoader(given, "max_size_cycle")
+            loaders = given
+            if not isinstance(given, CombinedLoader):
+                loaders = CombinedLoader(given, "max_size_cycle")
             counts = [sized_len(loader) for loader in loaders.flattened]
             first: Any = loaders.flattened[0]
             sampler = getattr(first, "batch_sampler", None)
@@ -111,32 +143,35 @@ def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
     except Exception:  # it may need the trainer, or what the run makes first
         return {"train_batches": None, "train_batch_size": None}
     known_counts = [count for count in counts if count is not None]
-    least = min if loaders._mode == "min_size" else max
-    count = least(known_counts) if known_counts and len(known_counts) == len(counts) else None
-    known_size = size if isinstance(size, int) and size > 0 else None
+    least = max
+    if loaders._mode == "min_size":
+        least = min
+    count = None
+    if known_counts and len(known_counts) == len(counts):
+        count = least(known_counts)
+    known_size = None
+    if isinstance(size, int) and size > 0:
+        known_size = size
     return {"train_batches": count, "train_batch_size": known_size}
 
 
-def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
+def build_module(
+    config: DictConfig, trainer: L.Trainer, judged: Mapping[str, Any] | None = None
+) -> L.LightningModule:
     """Build assay's module from the parts of a job, or a custom LightningModule."""
     if config.module._target_ != OUR_MODULE:
-        if "spec" in config:
-            with open_dict(config):
-                config.spec.num_outputs = num_outputs(config, None)
         # In the dtype of the run: a checkpoint is loaded before Lightning converts the weights.
         with trainer.precision_plugin.module_init_context():
             custom: L.LightningModule = build(config, "module")
         custom_output_kind(custom)
         return custom
     loss = build(config, "loss")
-    with open_dict(config):
-        config.spec.num_outputs = num_outputs(config, loss)
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
     augment = build(config, "augment")
     module = assemble_module(
         config,
-        *(model, loss),
+        *(model, loss, judged or build_shared(config)),
         augment=augment,
         channels_last=bool(config.trainer.get("channels_last")),
         target_scale=target_scale(config.spec),
@@ -150,16 +185,32 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     return converted
 
 
-def assemble_module(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:
-    """Build assay's module from parts that are real or fake."""
-    parts = {
-        "model": model,
-        "loss": loss,
-        "task": task_of(config.spec.task),
-        "metrics": build_metrics(config),
-    }
-    module: Module = build(config, "module", **parts, **more, **build_optimization(config))
+def assemble_module(
+    config: DictConfig, model: nn.Module, loss: nn.Module, shared: Mapping[str, Any], **more: Any
+) -> Module:
+    """Build assay's module from parts that are real or fake, and those of `build_shared`."""
+    task = task_of(config.spec.task)
+    module: Module = build(config, "module", model=model, loss=loss, task=task, **shared, **more)
     return module
+
+
+SHARED = ("metrics", "optimizer", "param_groups", "scheduler")
+"""Nodes whose objects hold neither weights nor results: those that were judged train."""
+
+
+def build_shared(config: DictConfig) -> dict[str, Any]:
+    """Metrics and the arguments of `assay.module.Module` for optimization."""
+    return {"metrics": build_metrics(config), **build_optimization(config)}
+
+
+def copy_optimization(shared: Mapping[str, Any]) -> dict[str, Any]:
+    """The same to try, so that what an object in them may count stays as it is; metrics are cloned anyway."""
+    return {name: part if name == "metrics" else copy.deepcopy(part) for name, part in shared.items()}
+
+
+def shared_nodes(config: DictConfig) -> list[Any]:
+    """What the parts of `build_shared` are made from."""
+    return [plain_node(config, key) for key in SHARED]
 
 
 def notes_on_parts(config: DictConfig, model: nn.Module, finetune: FineTuning | None) -> list[str]:
@@ -218,18 +269,25 @@ def assemble(
     prepare: bool = True,
     datamodule: L.LightningDataModule | None = None,
     trainer: tuple[L.Trainer, Any] | None = None,
+    shared: tuple[Mapping[str, Any], Any] | None = None,
 ) -> Assembly:
-    """Build datamodule, module and trainer, or take those of the check; nothing is written."""
+    """Build datamodule, module and trainer, or take those of the check; nothing is written.
+
+    Trainer and shared parts come with the nodes that they were made from.
+    """
     # The data comes first, because the other parts ask for its `spec`.
     check_device(config.trainer)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     if datamodule is None:
         datamodule = open_data(config, prepare=prepare)
-    add_spec(config, getattr(datamodule, "spec", None), custom_batches(datamodule))
+    config = settle(config, getattr(datamodule, "spec", None), custom_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
     built = trainer[0] if trainer and trainer[1] == trainer_nodes(config) else build_trainer(config)
     built.loggers = build_loggers(config)
     # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)
-    return Assembly(build_module(config, built), datamodule, built, config)
+    judged = None
+    if shared and shared[1] == shared_nodes(config):
+        judged = shared[0]
+    return Assembly(build_module(config, built, judged), datamodule, built, config)

@@ -51,7 +51,9 @@ def build_trained(config: DictConfig, state: Mapping[str, Tensor]) -> nn.Module:
     model: Any = build(config, "model")
     if not isinstance(model, torch.nn.Module):
         raise ConfigError("expected a torch.nn.Module", key="model")
-    finetune = build(config, "finetune") if config.get("finetune") else None
+    finetune = None
+    if config.get("finetune"):
+        finetune = build(config, "finetune")
     if isinstance(finetune, LoRA):
         finetune.insert(model, adapted_names(state))
     model.load_state_dict(state)
@@ -73,7 +75,9 @@ def query_model_class(config: DictConfig, method: str) -> Any:
         return None
     kind = resolve_class("model", config.model)
     query = getattr(kind, method, None)
-    names = [] if query is None else list(inspect.signature(query).parameters)
+    names = []
+    if query is not None:
+        names = list(inspect.signature(query).parameters)
     if query is None or not all(name in config.model for name in names):
         return None
     try:
@@ -165,7 +169,9 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     """Refuse a loss that cannot take the data's targets, or an augmentation its inputs."""
     task = task_of(config.spec.task)
     name = getattr(loss, "__name__", str(loss))
-    kind = loss if isinstance(loss, type) else object
+    kind: type = object
+    if isinstance(loss, type):
+        kind = loss
     standardized = OmegaConf.select(config, "data.standardize_targets")
     takes_values = task.has_real_targets or task.reconstructs
     key = "loss"
@@ -242,7 +248,8 @@ def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
             continue  # how often each label is on is not stated
         expected = stated.get(name)
         actual = OmegaConf.select(config, f"spec.{name}")
-        actual = list(actual) if isinstance(actual, ListConfig) else actual
+        if isinstance(actual, ListConfig):
+            actual = list(actual)
         if expected != actual:
             raise DataError(
                 f"data.spec: {name} should be {expected}, but the data has {actual}",
@@ -259,7 +266,9 @@ def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
 
 def _inputs_of_run(path: Path) -> dict[str, Any] | None:
     """Read the inputs of the run that a path belongs to: its directory, or a file in its `checkpoints`."""
-    run_dir = path.parent.parent if path.parent.name == "checkpoints" else path
+    run_dir = path
+    if path.parent.name == "checkpoints":
+        run_dir = path.parent.parent
     if not (run_dir / "config.yaml").is_file():
         return None
     try:

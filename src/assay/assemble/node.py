@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, list_names
+from assay.config.serialize import resolved, resolved_node
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError, describe_error, first_line, user_frame
@@ -52,7 +53,9 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     text = " ".join(str(cause).split()) or type(cause).__name__
     node = OmegaConf.select(config, key)
     if isinstance(cause, ModuleNotFoundError):
-        hint = install_command(key, cause.name) if cause.name else "install the missing package"
+        hint = "install the missing package"
+        if cause.name:
+            hint = install_command(key, cause.name)
         return ConfigError(text, key=key, hint=hint)
     fault = _value_at_fault(text, node, key)
     if not isinstance(cause, _PLAIN_KINDS):
@@ -103,7 +106,9 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     named = [entry.key for entry in written if str(entry.name) in words]
     if not named and (value := _VALUE.search(text.rstrip("."))):
         named = [entry.key for entry in written if str(entry.raw) == value[1]]
-    return named[0] if len(named) == 1 else key
+    if len(named) == 1:
+        return named[0]
+    return key
 
 
 NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -116,6 +121,8 @@ NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 
 def plain_node(config: DictConfig, key: str) -> Any:
     """A node as plain data: resolved, or as written if it cannot be resolved yet."""
+    if resolved(config) is not None:
+        return resolved_node(config, key)
     node = OmegaConf.select(config, key)
     if not OmegaConf.is_config(node):
         return node
@@ -159,7 +166,9 @@ def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Key of each node that follows a metric, and the metric."""
     for key in [*(f"callbacks.{name}" for name in config.get("callbacks") or {}), "scheduler"]:
         node = OmegaConf.select(config, key)
-        monitor = node.get("monitor") if isinstance(node, DictConfig) else None
+        monitor = None
+        if isinstance(node, DictConfig):
+            monitor = node.get("monitor")
         if isinstance(monitor, str):
             yield key, monitor
 
@@ -199,10 +208,14 @@ def mode_argument(
     stated: Mode = "min" if written in ("min", "force_min") else "max"
     if written in FORCED:
         return {"mode": stated}
-    better = "min" if is_better_low(metric) else known(config).get(metric)
+    better: Mode | None = "min"
+    if not is_better_low(metric):
+        better = known(config).get(metric)
     if written in (None, AUTO):
         if better is None:
-            says = "" if config.module._target_ == OUR_MODULE else ", because a custom module logs it"
+            says = ", because a custom module logs it"
+            if config.module._target_ == OUR_MODULE:
+                says = ""
             message = f"it is not known whether a higher or a lower {metric} is better{says}"
             raise ConfigError(message, key=mode_key, hint=f"{mode_key}=max, or {mode_key}=min")
         return {"mode": better}

@@ -1,33 +1,23 @@
-"""How long a run will be, as Lightning will count it, and the recipe that follows the data."""
+"""How long a run will be, as Lightning will count it."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import torch
-from msgspec import Meta
-from omegaconf import OmegaConf
-
-from assay.assemble.trainer_options import is_unbounded, may_end_early, world_size
-from assay.compose.recipe import RECIPE, is_chosen
+from assay.assemble.trainer_options import is_unbounded, world_size
+from assay.config.omegaconf_internals import kept
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
-from assay.data.core.batch_order import choose_batch_size, should_drop_last
+from assay.data.core.batch_order import should_drop_last
 from assay.errors import ConfigError
 from assay.quoting import pluralize
-from assay.targets.annotation import check_value
-from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omegaconf import DictConfig
-
-    from assay.data.core.spec import Spec
 
 
 _LIGHTNING_MAX_EPOCHS = 1000
@@ -69,38 +59,53 @@ class RunLength:
         return min(((step - 1) % self.steps_per_epoch + 1) * self.accumulated, self.used_batches)
 
 
-def run_length(config: DictConfig, num_train: int) -> RunLength:
-    """Count a job's batches and steps."""
+@kept
+def run_length(config: DictConfig) -> RunLength:
+    """Count the batches and steps of a job whose `spec` is complete."""
+    batches = count_batches(config, int(config.data.get("batch_size", 1)))
+    return count_steps(config, batches, config.trainer.get("max_epochs"))
+
+
+def count_steps(config: DictConfig, batches: int, epochs: int | None, *, whole: bool = False) -> RunLength:
+    """The length of a run with so many batches an epoch; `whole` leaves their limit out of account."""
     trainer = config.trainer
-    batches = batches_of(config, num_train)
-    used = _apply_limit(batches, trainer.get("limit_train_batches"))
+    used = batches
+    if not whole:
+        used = _apply_limit(batches, trainer.get("limit_train_batches"))
     accumulated = int(trainer.get("accumulate_grad_batches") or 1)
-    epochs = trainer.get("max_epochs")
     most = trainer.get("max_steps", -1)
-    if is_unbounded(trainer) or epochs == -1 or (epochs is None and most is not None and most >= 0):
+    limits = {"max_epochs": epochs, "max_steps": most, "max_time": trainer.get("max_time")}
+    if is_unbounded(limits) or epochs == -1 or (epochs is None and most is not None and most >= 0):
         epochs = None
     elif epochs is None:
         epochs = _LIGHTNING_MAX_EPOCHS
-    in_epochs = [] if epochs is None else [max(1, -(-used // accumulated)) * epochs]
-    in_steps = [most] if most is not None and most >= 0 else []
-    total = max(1, min(in_epochs + in_steps)) if in_epochs or in_steps else None
+    in_epochs = []
+    if epochs is not None:
+        in_epochs = [max(1, -(-used // accumulated)) * epochs]
+    in_steps = []
+    if most is not None and most >= 0:
+        in_steps = [most]
+    total = None
+    if in_epochs or in_steps:
+        total = max(1, min(in_epochs + in_steps))
     if epochs is not None and not used and config.data.get("_target_") != OUR_DATA:
         total = None
     return RunLength(batches, used, accumulated, epochs, total)
 
 
-def batches_of(config: DictConfig, num_train: int) -> int:
+def count_batches(config: DictConfig, batch_size: int) -> int:
     """Training batches of an epoch and process; 0 where the data does not tell."""
-    data = config.data
-    if data.get("_target_") != OUR_DATA:
-        stated = OmegaConf.select(config, "spec.train_batches")
+    num_train = int(config.spec.get("num_train") or 0)
+    if config.data.get("_target_") != OUR_DATA:
+        stated = config.spec.get("train_batches")
         limit = config.trainer.get("limit_train_batches")
         return int(stated or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
-    batch_size = int(data.get("batch_size", 1))
     processes = world_size(config)
-    drops = should_drop_last(data.get("drop_last", "auto"), num_train, batch_size, processes)
+    drops = should_drop_last(config.data.get("drop_last", "auto"), num_train, batch_size, processes)
     size = batch_size * processes
-    return num_train // size if drops else -(-num_train // size)
+    if drops:
+        return num_train // size
+    return -(-num_train // size)
 
 
 def _apply_limit(batches: int, limit: Any) -> int:
@@ -108,12 +113,14 @@ def _apply_limit(batches: int, limit: Any) -> int:
     if limit is None:
         return batches
     share = isinstance(limit, float) and limit <= 1
-    return int(batches * limit) if share else min(batches, int(limit))
+    if share:
+        return int(batches * limit)
+    return min(batches, int(limit))
 
 
 def check_length(config: DictConfig) -> list[str]:
     """Refuse a run with less than one batch of something, or without a length where one is asked for."""
-    length = run_length(config, config.spec.num_train)
+    length = run_length(config)
     if length.total_steps is None:
         _check_unbounded(config, length)
     if config.data.get("_target_") != OUR_DATA:
@@ -151,13 +158,15 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
         return "trainer.limit_val_batches=0", "trainer.limit_val_batches=1.0"
     if value_of(config, "data._target_") != OUR_DATA:
         return "", ""  # the batches of custom data are unknown
-    length = run_length(config, config.spec.num_train)
+    length = run_length(config)
     first = _first_validation(config, length)
     total = length.total_batches
     if first is None or total is None or first <= total:
         return "", ""
     epochs = config.trainer.get("check_val_every_n_epoch", 1)
-    by = "" if epochs in (None, 1) else f", by trainer.check_val_every_n_epoch={epochs}"
+    by = ""
+    if epochs not in (None, 1):
+        by = f", by trainer.check_val_every_n_epoch={epochs}"
     why = f"the run ends after {_batches(total)}, before the first validation, which is after {first:,}{by}"
     if length.used_batches <= total and epochs is not None:
         return why, "trainer.check_val_every_n_epoch=1"
@@ -171,7 +180,7 @@ def check_plateau(config: DictConfig) -> None:
     is_plateau = str(node.get("_target_")).endswith(".ReduceLROnPlateau")
     if not is_plateau or config.data.get("_target_") != OUR_DATA:
         return
-    length = run_length(config, config.spec.num_train)
+    length = run_length(config)
     frequency = int(node.get("frequency") or 1)
     an_epoch = length.used_batches
     in_steps = node.get("interval", "epoch") == "step"
@@ -214,9 +223,14 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
         return None
     if _ends_in_first_epoch(config, length):
         return length.total_batches
-    if not is_whole(within):
-        within = length.used_batches if within is None else max(1, int(length.used_batches * within))
-    return within if epochs is None else (epochs - 1) * length.used_batches + within
+    first = length.used_batches
+    if is_whole(within):
+        first = within
+    elif within is not None:
+        first = max(1, int(first * within))
+    if epochs is None:
+        return first
+    return int(epochs - 1) * length.used_batches + first
 
 
 def _ends_in_first_epoch(config: DictConfig, length: RunLength) -> bool:
@@ -233,7 +247,7 @@ def early_validation(config: DictConfig) -> dict[str, int]:
     spec = config.get("spec") or {}
     if not (spec.get("num_train") or spec.get("train_batches")):
         return {}
-    length = run_length(config, spec.get("num_train") or 0)
+    length = run_length(config)
     if not _ends_in_first_epoch(config, length) or length.total_batches is None:
         return {}
     return {"val_check_interval": length.total_batches}
@@ -252,135 +266,3 @@ def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
 
 def _batches(count: int) -> str:
     return pluralize(count, "batch", "batches")
-
-
-_DEFAULTS = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
-_MOST_EPOCHS = 200
-_CHANNELS_LAST_FROM = 16
-"""Pixels of a side, from which convolutions on a CPU are faster where channels lie last in memory."""
-_FEW_PICTURES = 5000
-_FEW_STEPS = 300
-_SMALL_PICTURE = 64
-"""Pixels of a side, below which what networks learnt of larger pictures helps little."""
-_SCALES = {"SGD": 30.0, "Adagrad": 10.0}
-"""Optimizers whose learning rates are not those of Adam."""
-
-
-def add_recipe(config: DictConfig, spec: Spec) -> None:
-    """Write the values that `auto` stands for into node `spec`."""
-    _balance_loss(config)
-    steps, least = (_number(config, name, Annotated[int, Meta(ge=1)]) for name in ("steps", "epochs"))
-    lr = _number(config, "lr", Annotated[float, Meta(gt=0, le=100)])
-    weight_decay = _number(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])
-    suited = choose_batch_size(spec.num_train, task_of(spec.task))
-    config.spec.batch_size = _share_of_rank(config) or suited
-    batches = batches_of(config, spec.num_train)
-    accumulated = int(config.trainer.get("accumulate_grad_batches") or 1)
-    an_epoch = max(1, -(-batches // accumulated))
-    epochs = max(least, min(_MOST_EPOCHS, -(-steps // an_epoch)))
-    if not batches or (most := config.trainer.get("max_steps", -1)) is None:
-        epochs = int(RECIPE["trainer.max_epochs"][1])
-    elif most >= 0:
-        epochs = -1  # the steps that are typed end the run
-    if epochs > 0 and is_whole(floor := config.trainer.get("min_epochs")):
-        epochs = max(epochs, floor)
-    config.spec.max_epochs = epochs
-    on_cpu = value_of(config, "trainer.accelerator") == "cpu" or not torch.accelerator.is_available()
-    large = len(spec.input_shape) == 3 and min(spec.input_shape[1:]) >= _CHANNELS_LAST_FROM
-    config.spec.channels_last = bool(value_of(config, "recipe.channels_last")) and large and on_cpu
-    size = value_of(config, "data.batch_size") if config.data.get("_target_") == OUR_DATA else None
-    together = (size if is_whole(size) else config.spec.batch_size) * world_size(config) * accumulated
-    by_batch = min(4.0, max(0.25, math.sqrt(together / suited)))
-    by_class = _SCALES.get(str(value_of(config, "optimizer._target_")).rpartition(".")[2], 1.0)
-    trains_all = str(value_of(config, "finetune._target_") or "Gradual").endswith("Gradual")
-    by_weights = 0.1 if value_of(config, "model.weights") and trains_all else 1.0
-    config.spec.lr = float(f"{lr * by_batch * by_class * by_weights:.2g}")
-    config.spec.weight_decay = float(weight_decay)
-    trained = run_length(config, spec.num_train).epochs
-    config.spec.patience = max(10, -(-(trained or 0) // 4))
-
-
-def _share_of_rank(config: DictConfig) -> int:
-    """Samples of a process in a batch that all have in common; 0 where there is none."""
-    total = value_of(config, "data.global_batch_size")
-    if config.data.get("_target_") != OUR_DATA or not is_whole(total):
-        return 0
-    if total % (processes := world_size(config)):
-        raise ConfigError(
-            f"expected a multiple of the {processes} processes, got {total}",
-            key="data.global_batch_size",
-            hint=f"data.global_batch_size={-(-total // processes) * processes}",
-        )
-    return int(total) // processes
-
-
-def _balance_loss(config: DictConfig) -> None:
-    """Have rare classes count more in the loss, where `data.balance=weights` asks for it."""
-    if config.data.get("_target_") != OUR_DATA or config.data.get("balance") != "weights":
-        return
-    loss = config.get("loss") or {}
-    name = next((name for name in ("class_weight", "pos_weight") if name in loss), None)
-    if name is None:
-        message = f"{str(loss.get('_target_')).rpartition('.')[2]} does not take class weights"
-        raise ConfigError(message, key="data.balance", hint="data.balance=sampler, or loss=cross_entropy")
-    if loss[name] is None:
-        loss[name] = "balanced"
-
-
-def _number(config: DictConfig, name: str, kind: Any) -> float:
-    value = value_of(config, f"recipe.{name}")
-    if value is None:  # a model of the user's own
-        return _DEFAULTS[name]
-    check_value(f"model.recipe.{name}", value, kind)
-    number: float = value
-    return number
-
-
-def notes_on_length(config: DictConfig) -> list[str]:
-    """Notes on what the recipe has chosen, and on runs that are too short, one sentence each."""
-    if "spec" not in config or config.spec.get("batch_size") is None:
-        return []
-    length = run_length(config, config.spec.num_train)
-    total = length.total_steps
-    chosen = [key for key in RECIPE if is_chosen(config, key)]
-    notes = []
-    parts = []
-    if "trainer.max_epochs" in chosen and total is not None and length.is_known and length.epochs:
-        at_most = "at most " if may_end_early(config) else ""
-        parts.append(
-            f"{at_most}{total:,} steps: {pluralize(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
-        )
-    named = [key for key in chosen if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")]
-    parts += [f"{key} {value_of(config, key):g}" for key in named]
-    if parts:
-        notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
-    is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
-    if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
-        notes.append(
-            f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "
-            "trainer.max_epochs=auto takes as many as suit"
-        )
-    return notes
-
-
-def notes_on_pictures(config: DictConfig) -> list[str]:
-    """How pictures are changed in training, and that a pretrained network would help; a sentence each."""
-    source = value_of(config, "data.source._target_")
-    if source != "assay.data.image.image_folder.ImageFolder" or "spec" not in config:
-        return []
-    notes = []
-    if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(config, "augment.flip"):
-        notes.append(
-            "in training, pictures are shifted and half of them are mirrored; augment.flip=0 where left and "
-            "right tell classes apart, augment=none for neither"
-        )
-    few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
-    large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
-    if few and large and value_of(config, "model.weights") is None:
-        downloaded = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
-        where = "its weights are on this disk" if downloaded else "45 MB are downloaded once"
-        notes.append(
-            f"a pretrained network often does better on {config.spec.num_train:,} pictures ({where}): "
-            "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"
-        )
-    return notes

@@ -47,7 +47,9 @@ def num_devices(trainer: Mapping[str, Any], available: int) -> int:
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
     """Processes that train together, one per device."""
-    return num_devices(trainer, available) if is_distributed(trainer) else 1
+    if is_distributed(trainer):
+        return num_devices(trainer, available)
+    return 1
 
 
 def is_distributed(trainer: Mapping[str, Any]) -> bool:

@@ -36,7 +36,9 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     strategy = trainer.strategy
     devices = trainer.num_devices
     name = config.trainer.get("strategy", "auto")
-    shown = name if isinstance(name, str) else type(strategy).__name__
+    shown = name
+    if not isinstance(name, str):
+        shown = type(strategy).__name__
     gpus = not isinstance(trainer.accelerator, CPUAccelerator)
     requested = requested_devices(config.trainer)
     started = num_local_processes(config)
@@ -47,10 +49,14 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         message = (
             f"{shown} starts processes itself, which does not work from a config; assay starts those of ddp"
         )
-        several = "device=ddp for all GPUs" if gpus else "device=ddp_cpu for several processes on the CPU"
+        several = "device=ddp_cpu for several processes on the CPU"
+        if gpus:
+            several = "device=ddp for all GPUs"
         hint = f"trainer.strategy=auto for one device; {several}"
     elif (isinstance(requested, int) and requested != devices) or (not is_rank() and started != devices):
-        instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
+        instead = "trainer.strategy=ddp"
+        if not gpus:
+            instead = f"device=ddp_cpu trainer.devices={devices}"
         key = "trainer.devices"
         hint = f"trainer.devices={started}, or {instead}"
         message = f"devices={requested}: {shown} computes on {devices}, and assay starts {started} of them"
@@ -114,7 +120,9 @@ def _check_accumulation(config: DictConfig, key: str) -> None:
         message = "trainer.accumulate_grad_batches says how many batches are accumulated"
     else:
         for entry in walk(config):
-            text = str(entry.raw) if entry.is_interpolation else ""
+            text = ""
+            if entry.is_interpolation:
+                text = str(entry.raw)
             if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
                 message = f"it changes the number of optimizer steps, which {entry.key} is computed from"
                 hint = "scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…"
@@ -136,7 +144,9 @@ _COUNTS = ("epoch", "step")
 def score_names(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
     """Names of the metrics that a job will log."""
     is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
-    tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if is_tested else []
+    tested = []
+    if is_tested:
+        tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]]
     return [*names["train"], *(() if why_no_validation(config)[0] else names["val"]), *tested]
 
 

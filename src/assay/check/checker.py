@@ -12,12 +12,12 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.check.values import SEED, check_data_root, check_output_paths, check_values
-from assay.compose.compose import compose_job
+from assay.compose.compose import SweepRequested, compose_job
 from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
 from assay.config.serialize import fingerprint_of
-from assay.config.tree import OF_SPEC, walk
+from assay.config.tree import OF_SPEC, places
 from assay.config.unread_keys import OPTIONAL_GROUPS, OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError, ProcessError, first_line
 from assay.quoting import reads_as_number
@@ -71,6 +71,13 @@ class Checker:
         refuse_existing(Path(job.config["run_dir"]))
         return job
 
+    def single_job(self, overrides: Sequence[str]) -> Job | None:
+        """The same; None where the config asks for a sweep."""
+        try:
+            return self.job(overrides)
+        except SweepRequested:
+            return None
+
     def names(self, jobs: Mapping[int, Job]) -> None:
         """Refuse errors that can be found without torch; skip a job whose words were all checked before."""
         for job in jobs.values():
@@ -122,13 +129,13 @@ class Checker:
     def _check_names(self, job: Job) -> None:
         key = (job.fingerprint, str(job.config["run_dir"]))
         if key not in self._named:
-            check_job(job.to_config())
+            check_job(job.view())
             self._named.add(key)
 
     def _prove_here(self, job: Job) -> Proof:
         if self._prover is None:
             self._prover = make_prover()
-        proof: Proof = self._prover.prove(job.to_config(), job.overrides, curve=self._curve)
+        proof: Proof = self._prover.prove(job.view(), job.overrides, curve=self._curve)
         return proof
 
 
@@ -157,7 +164,9 @@ def _fingerprint_without_seed(job: Job) -> str:
     """Fingerprint of a job without its seed; empty if other values depend on the seed."""
     text = json.dumps(job.config, default=str)
     inside = text.count("${seed}") - (job.config.get("data", {}).get("seed") == "${seed}")
-    return "" if inside else fingerprint_of(job.config, without=("seed",))
+    if inside:
+        return ""
+    return fingerprint_of(job.config, without=("seed",))
 
 
 def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
@@ -168,7 +177,9 @@ def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
     lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
     for message, same in list(by_message.items())[:_MOST]:
         number, overrides, _ = same[0]
-        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        more = ""
+        if len(same) > 1:
+            more = f" and {len(same) - 1} more"
         lines.append(f"job {number}{more} ({' '.join(overrides)})")
         lines.extend(f"  {line}" for line in message.splitlines())
     if len(by_message) > _MOST:
@@ -184,7 +195,7 @@ _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 def check_job(config: DictConfig) -> None:
     """Refuse a job with holes, dangling interpolations, values out of range, or things that are not here."""
     refuse_foreign_ranks()
-    entries = list(walk(config))
+    entries = [entry for entry in places(config) if not entry.is_followed]
     if missing := sorted(entry.key for entry in entries if entry.is_missing):
         raise ConfigError(
             "this must be given" if len(missing) == 1 else "each of these must be given",
@@ -195,7 +206,7 @@ def check_job(config: DictConfig) -> None:
     check_targets(config)
     check_tasks(config)
     for entry in entries:
-        if entry.is_interpolation:
+        if entry.is_interpolation and entry.value == entry.raw:
             _check_interpolation(entry, [other.key for other in entries])
     _check_targets(config)
     check_values(config)
@@ -208,7 +219,9 @@ def check_job(config: DictConfig) -> None:
 def _check_secrets(entries: list[Entry]) -> None:
     """Refuse secrets in names of files, and redacted placeholders."""
     for entry in entries:
-        text = entry.raw if not entry.is_container else None
+        text = None
+        if not entry.is_container:
+            text = entry.raw
         if not isinstance(text, str):
             continue
         remember_secrets(text, entry.key.rpartition(".")[2].partition("[")[0])

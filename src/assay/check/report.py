@@ -120,6 +120,8 @@ class Proof:
     datamodule: L.LightningDataModule | None = None
     trainer: tuple[L.Trainer, Any] | None = None
     """With what it was made from: the run takes it where that is still so once its data was read."""
+    shared: tuple[Mapping[str, Any], Any] | None = None
+    """Metrics, optimizer and scheduler, likewise."""
 
 
 _MOST_NAMED = 10
@@ -142,7 +144,9 @@ def show_job(console: Console, report: Report) -> None:
         in_all = "until time or a callback ends the run"
         if total is not None:
             in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
-        each = f"{an_epoch:,} per epoch" if an_epoch is not None else "an unknown number per epoch"
+        each = "an unknown number per epoch"
+        if an_epoch is not None:
+            each = f"{an_epoch:,} per epoch"
         rows.append(("steps", f"{each}, {in_all}"))
     if report.lr:
         first, last = report.lr[0], report.lr[-1]
@@ -176,7 +180,9 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
             format_bytes(step.memory.peak) if step else "",
             _number(report.spec.get("total_steps")),
         )
-    wide = max(console.width, 20) if console.is_terminal else 1000
+    wide = 1000
+    if console.is_terminal:
+        wide = max(console.width, 20)
     console.print(table, width=wide, soft_wrap=not console.is_terminal)
     if common:
         in_order = [override for override in reports[0].overrides if override in common]
@@ -203,7 +209,9 @@ def draw_curve(report: Report) -> Figure:
 
 
 def _number(count: int | None) -> str:
-    return "" if count is None else f"{count:,}"
+    if count is None:
+        return ""
+    return f"{count:,}"
 
 
 def _data(report: Report) -> str:
@@ -215,8 +223,12 @@ def _data(report: Report) -> str:
         shape = f"up to {shape} tokens, vocabulary {vocab_size:,}"
     task = find_task(spec["task"])  # one of the user's own may have been imported by another process
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
-    read = "read" if report.data_read else "not read"
-    description = "" if task is None else f", {task.in_words(spec)}"
+    read = "not read"
+    if report.data_read:
+        read = "read"
+    description = ""
+    if task is not None:
+        description = f", {task.in_words(spec)}"
     return f"{spec['task']}, {shape}{description}; {parts} to train, validate, test ({read})"
 
 
@@ -228,7 +240,9 @@ def _distribution(report: Report) -> str:
     if counts and len(names) == len(counts):
         order = sorted(range(len(counts)), key=lambda index: -counts[index])
         parts = [f"{single_line(str(names[index]))} {counts[index]:,}" for index in order[:_MOST_NAMED]]
-        more = f", … {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
+        more = ""
+        if len(order) > _MOST_NAMED:
+            more = f", … {len(order) - _MOST_NAMED} more"
         return escape(f"{', '.join(parts)}{more} to train")
     pairs = zip(spec.get("target_mean") or (), spec.get("target_std") or (), strict=False)
     parts = [f"mean {mean:.4g}, deviation {std:.4g}" for mean, std in list(pairs)[:_MOST_NAMED]]
@@ -239,13 +253,17 @@ def _model(report: Report) -> str:
     name = report.targets.get("model", "a custom LightningModule")
     if report.parameters is None:
         return f"{name}, whose parameters are known after the first batch"
-    frozen = "" if report.trainable == report.parameters else f", {_number(report.trainable)} of them trained"
+    frozen = ""
+    if report.trainable != report.parameters:
+        frozen = f", {_number(report.trainable)} of them trained"
     return f"{name}, {report.parameters:,} parameters{frozen}"
 
 
 def _step(report: Report, step: Step) -> str:
     parts = [report.targets.get(key, "") for key in ("loss", "optimizer", "scheduler")]
-    each = f" on each of {report.devices} devices" if report.devices > 1 else ""
+    each = ""
+    if report.devices > 1:
+        each = f" on each of {report.devices} devices"
     return (
         f"{format_flops(step.flops)} for a batch of {report.batch_size}{each}: forward, "
         f"{', '.join(part for part in parts if part)}"
@@ -263,4 +281,6 @@ def _memory(step: Step) -> str:
 
 def _schedule(report: Report) -> str:
     name = report.targets.get("scheduler", "constant")
-    return f"{name} ({report.lr_note})" if report.lr_note else name
+    if report.lr_note:
+        return f"{name} ({report.lr_note})"
+    return name

@@ -83,7 +83,9 @@ def injected_arguments(config: DictConfig, key: str) -> InjectedArguments | None
     if key in _CALLED_WITH and ours:
         return InjectedArguments(_CALLED_WITH[key])
     called = _arguments_from_parent(key, node)
-    return None if called is None else InjectedArguments(called[0], called[1], "take data=custom; ")
+    if called is None:
+        return None
+    return InjectedArguments(called[0], called[1], "take data=custom; ")
 
 
 def _arguments_from_parent(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] | None:
@@ -172,7 +174,9 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
         if name != "mode" or not isinstance(node.get("monitor"), str):
             _check_value(source_key(root, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(positional, range(len(positional))):
-        parameter = call.parameters[by_position[index]] if index < len(by_position) else None
+        parameter = None
+        if index < len(by_position):
+            parameter = call.parameters[by_position[index]]
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
     if later is None:
         return
@@ -184,16 +188,21 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
 
 def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter | None) -> None:
     expected = parameter.annotation if parameter is not None else call.many
-    default = parameter.default if parameter is not None else None
+    default = None
+    if parameter is not None:
+        default = parameter.default
     if expected is None or accepts(expected, value):
         return
     if parameter is not None and type(value) is type(default) and not accepts(expected, default):
         return  # the annotation says less than the class takes: the default does not fit it either
     shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
-    shown = STRUCK if is_secret_key(key) else shown
+    if is_secret_key(key):
+        shown = STRUCK
     suggestion = _suggest(as_typed_key(key), value, expected, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())
-    hint = f"{suggestion}\n    {signature}" if suggestion else signature
+    hint = signature
+    if suggestion:
+        hint = f"{suggestion}\n    {signature}"
     raise ConfigError(f"expected {format_annotation(expected)}, got {shown}", key=key, hint=hint)
 
 
@@ -209,9 +218,13 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
         for several in ([value], [value, value] if pair else []):
             if accepts(expected, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
-    meant = difflib.get_close_matches(value, choices_of(expected), n=1) if isinstance(value, str) else []
+    meant = []
+    if isinstance(value, str):
+        meant = difflib.get_close_matches(value, choices_of(expected), n=1)
     example = meant[0] if meant else example_of(expected, default)
-    return f"for example {key}={example}" if example else ""
+    if example:
+        return f"for example {key}={example}"
+    return ""
 
 
 def _check_missing(key: str, node: DictConfig, call: Call, supplied: set[str]) -> None:
@@ -246,9 +259,9 @@ def _to_plain(node: Any, name: Any) -> Any:
         if "_target_" in value:
             return NestedTarget(_kind(value))
         return {index: _to_plain(value, index) for index in value}
-    return (
-        [_to_plain(value, index) for index in range(len(value))] if isinstance(value, ListConfig) else value
-    )
+    if isinstance(value, ListConfig):
+        return [_to_plain(value, index) for index in range(len(value))]
+    return value
 
 
 def _kind(node: DictConfig) -> type | None:
@@ -264,4 +277,6 @@ def _kind(node: DictConfig) -> type | None:
         target = resolve_class("", node)
     except ConfigError:
         return None  # reported at the node itself
-    return target if inspect.isclass(target) else None
+    if inspect.isclass(target):
+        return target
+    return None

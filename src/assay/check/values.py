@@ -14,7 +14,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from assay.assemble.trainer_options import is_distributed, is_stopped, is_unbounded
 from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
-from assay.config.tree import follow, source_key, split_key, target_nodes
+from assay.config.tree import places, source_key, split_key, target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.options import NAMES, check_limits
 from assay.data.core.source_files import SourcePath, check_path, missing_path_error
@@ -114,7 +114,8 @@ def check_values(config: DictConfig) -> None:
 
 def check_numbers(config: DictConfig) -> None:
     """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
-    for entry, value in follow(config):
+    for entry in places(config):
+        value = entry.value
         # What is quick comes first: OmegaConf is slow to say that a key is missing.
         if not is_number(value):
             continue
@@ -267,7 +268,9 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     if path.exists():
         check_path(path, source, full)
     elif not (source.downloads if download is None else download):
-        expected = "folder" if download is None else f"folder, and {key}.download is false"
+        expected = "folder"
+        if download is not None:
+            expected = f"folder, and {key}.download is false"
         raise missing_path_error(full, path, expected, f"to have it downloaded: {key}.download=true")
 
 
@@ -283,7 +286,9 @@ def _path(full: str, node: DictConfig, name: str) -> Path | None:
     value = value_of(node, name)
     if value == "":
         raise ConfigError("expected a path, got an empty text", key=full, hint=f"{full}=PATH")
-    return Path(value) if isinstance(value, str) else None
+    if isinstance(value, str):
+        return Path(value)
+    return None
 
 
 _KIND = ".ModelCheckpoint"
@@ -298,7 +303,9 @@ def check_output_paths(config: DictConfig) -> None:
 
 def check_folder(key: str, path: str) -> None:
     """Refuse a directory for a run or a sweep that cannot be made, or is not writable."""
-    why = _why_unwritable(path) if path else "expected a folder, got an empty path"
+    why = "expected a folder, got an empty path"
+    if path:
+        why = _why_unwritable(path)
     if why:
         raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE")
 
@@ -308,8 +315,12 @@ def _why_unwritable(path: str) -> str:
     full_path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
     existing = next(place for place in (full_path, *full_path.parents) if os.path.lexists(place))
     if not existing.is_dir():
-        return "this is not a folder" if existing == full_path else f"{existing} is not a folder"
-    return "" if os.access(existing, os.W_OK) else f"{existing} is not writable"
+        if existing == full_path:
+            return "this is not a folder"
+        return f"{existing} is not a folder"
+    if os.access(existing, os.W_OK):
+        return ""
+    return f"{existing} is not writable"
 
 
 def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:

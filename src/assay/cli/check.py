@@ -25,21 +25,19 @@ def check(
 ) -> None:
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
-    from assay.compose.compose import is_multirun
+    from assay.check.checker import Checker
 
-    multirun = multirun or is_multirun(typed, config_dir)
-    if plot is not None and multirun:
+    checker = Checker(config_dir, curve=plot is not None or not document.as_json)
+    job = None if multirun else checker.single_job(typed)
+    if plot is not None and job is None:
         raise ConfigError("this draws the learning rate of a single job", key="--plot", hint="leave out -m")
     check_ending("--plot", plot, ".png", ".svg", ".pdf")
-    if multirun:
+    if job is None:
         entry("multirun", "--multirun", "a sweep").check(document, typed, config_dir)
         return
     with show_loading():
-        from assay.check.checker import Checker
         from assay.check.report import draw_curve, show_job
 
-        checker = Checker(config_dir, curve=plot is not None or not document.as_json)
-        job = checker.job(typed)
         entries("prove")  # torch and Lightning, which take seconds
 
     report = checker.report(job)

@@ -42,8 +42,6 @@ def train(
     config_dir: ConfigDir = None,
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
-    from assay.compose.compose import is_multirun
-
     typed = overrides or []
     if info:
         if document.as_json:
@@ -59,15 +57,15 @@ def train(
         raise ConfigError(
             "chooses a node for --cfg to print", key="--package", hint="--cfg job --package data"
         )
-    if multirun or is_multirun(typed, config_dir):
+    from assay.check.checker import Checker
+
+    checker = Checker(config_dir)
+    world = None if multirun else _take_world()
+    job = None if multirun or world is not None else checker.single_job(typed)
+    if job is None and world is None:
         entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
         return
-    world = _take_world()
     with show_loading():
-        from assay.check.checker import Checker
-
-        checker = Checker(config_dir)
-        job = checker.job(typed) if world is None else None
         from assay.run.train import train_job
 
     if world is not None:
@@ -92,11 +90,11 @@ def _print_config(
 
     kinds = [word for word in words if word in ("job", "hydra", "all")]
     typed = [word for word in words if word not in kinds]
-    multirun = multirun or is_multirun(typed, config_dir)
-    if multirun:
-        composed = entry("multirun", "--multirun", "a sweep").plan_sweep(typed, config_dir)
-    else:
+    composed = []
+    if not multirun:
         composed = [compose(typed, config_dir)]
+    if multirun or is_multirun(composed[0]):
+        composed = entry("multirun", "--multirun", "a sweep").plan_sweep(typed, config_dir)
     configs = [to_raw_dict(select_parts(config, kinds[-1:], package)) for config in composed]
     document.say("config", {"configs": configs})
     if not document.as_json:

@@ -39,11 +39,12 @@ from assay.config.hydra_internals import (
     create_config_search_path,
     note_overrides,
     open_hydra,
+    parse_overrides,
     strip_plus,
 )
-from assay.config.omegaconf_internals import child_node, raw_value, register_resolver
+from assay.config.omegaconf_internals import child_node, is_untyped, raw_value, register_resolver, thaw
 from assay.config.serialize import exact_json, fingerprint_of, to_raw_dict
-from assay.config.tree import split_key, walk
+from assay.config.tree import places, split_key, walk
 from assay.config.unread_keys import (
     OF_MODULE,
     OUR_DATA,
@@ -63,12 +64,13 @@ from assay.targets.objects import TARGET, name_of
 from assay.targets.trust import KEY, Trust, settle_trust, trust_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from hydra.core.override_parser.types import Override
 
     from assay.config.hydra_internals import Hydra
+    from assay.config.tree import Entry
 
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")
@@ -121,8 +123,8 @@ def check_replaced(hydra: Hydra, config: DictConfig, overrides: Sequence[str]) -
         loaded = implementation.repository.load_config(option.replace("=", "/"))
         if loaded is None or option == "trainer=default":
             continue
-        values: Any = OmegaConf.to_container(loaded.config, resolve=False)
-        for name, value in values.items():
+        for name in map(str, loaded.config):
+            value = child_node(loaded.config, name)
             other, before = settings.setdefault(name, (option, value))
             if before != value and f"trainer.{name}" not in typed:
                 raise ConfigError(
@@ -145,59 +147,81 @@ def translate_errors(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
 
 
 def complete(
-    config: DictConfig, hydra_node: DictConfig, trusted: Trust, run_dir: str | Path | None = None
+    config: DictConfig,
+    hydra_node: DictConfig,
+    typed: Sequence[Override],
+    trusted: Trust,
+    run_dir: Path | None = None,
 ) -> None:
     """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock."""
     settle_trust(config, trusted)
-    settle_custom_parts(config, hydra_node)
+    settle_custom_parts(config, hydra_node, typed)
     check_hydra(hydra_node, trusted)
-    check_unread_keys(config)
+    if "run_dir" in config:
+        raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
             raw = str(raw_value(child_node(config, "name")))
             config.name = OmegaConf.create({"hydra": hydra_node, "name": raw}).name
         config.run_dir = str(run_dir or hydra_node.run.dir)
-        check_name(config)
-        if run_dir is None:
-            check_place("hydra.run.dir", config.run_dir, trusted)
-        check_external_values(config, trusted)
-        _resolve_calls(config)
+    OmegaConf.set_readonly(config, True)  # all of these look at the same places
+    check_unread_keys(config, typed)
+    check_name(config)
+    if run_dir is None:
+        check_place("hydra.run.dir", config.run_dir, trusted)
+    check_external_values(config, trusted)
+    entries = places(config)
+    thaw(config)
+    _resolve_calls(entries)
 
 
-def settle_custom_parts(config: DictConfig, hydra_node: DictConfig) -> None:
+def settle_custom_parts(config: DictConfig, hydra_node: DictConfig, overrides: Sequence[Override]) -> None:
     """Keep only the own keys of custom parts, and name them by their option or class."""
-    words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
-    typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
-    data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
-    own_data = ["data", "_target_"] in typed and data != OUR_DATA
-    model = OmegaConf.select(config, "model._target_") == TARGET
-    for node in [*(["data"] if own_data else []), *(["model"] if model else [])]:
-        custom_keys = {parts[1] for parts in typed if parts[0] == node and len(parts) > 1}
-        with open_dict(config):
-            for key in [str(key) for key in config[node] if str(key) not in custom_keys]:
-                del config[node][key]
+    typed = [override.key_or_group for override in overrides]
+    data, module, model = (
+        OmegaConf.select(config, f"{node}._target_") for node in ("data", "module", "model")
+    )
     names: dict[str, str] = {}
-    if own_data and isinstance(data, str) and _NAME.fullmatch(data):
-        names["data"] = name_of(config.data)
     chosen = hydra_node.runtime.choices
     with read_write(hydra_node), open_dict(hydra_node), open_dict(config):
-        if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
-            option = chosen.get("module", "default")
-            names["model"] = name_of(config.module) if option == "default" else option
-            entries = list(walk(config))
-            unread = list(OF_MODULE)
-            for _ in OF_MODULE:  # what is read may read another
-                read = interpolated_keys(entries, without=unread)
-                unread = [name for name in unread if not is_read(name, read)]
-            for name in unread:
-                if name in config:
-                    del config[name]
-                    chosen[name] = None
-        elif model:
+        if "data._target_" in typed and data != OUR_DATA:
+            _keep_typed_keys(config, "data", typed)
+            if _is_class(data):
+                names["data"] = name_of(config.data)
+        if model == TARGET:
+            _keep_typed_keys(config, "model", typed)
             names["model"] = name_of(config.model)
-        for group, name in names.items():
-            if group in chosen:
-                chosen[group] = name
+        if _is_class(module) and module != OUR_MODULE:
+            names["model"] = chosen.get("module", "default")
+            if names["model"] == "default":
+                names["model"] = name_of(config.module)
+            _drop_unread_parts(config, chosen)
+        for group in names.keys() & chosen.keys():
+            chosen[group] = names[group]
+
+
+def _is_class(target: Any) -> bool:
+    return isinstance(target, str) and _NAME.fullmatch(target) is not None
+
+
+def _keep_typed_keys(config: DictConfig, node: str, typed: Sequence[str]) -> None:
+    """Remove what the option in whose place a custom class stands says."""
+    own = {split_key(key)[1] for key in typed if key.startswith(f"{node}.")}
+    for key in {*map(str, config[node])} - own:
+        del config[node][key]
+
+
+def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
+    """Remove the parts of assay's own module of which a custom one reads nothing."""
+    entries = list(walk(config))
+    unread = list(OF_MODULE)
+    for _ in OF_MODULE:  # what is read may read another
+        read = interpolated_keys(entries, without=unread)
+        unread = [name for name in unread if not is_read(name, read)]
+    for name in unread:
+        if name in config:
+            del config[name]
+            chosen[name] = None
 
 
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
@@ -206,10 +230,12 @@ def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]
     return [override for override in composed if override not in overrides]
 
 
-def _resolve_calls(config: DictConfig) -> None:
+def _resolve_calls(entries: Iterable[Entry]) -> None:
     """Replace every `${resolver:…}` by its value: later on, the clock and Hydra's state are others."""
-    for entry in list(walk(config)):
-        if entry.is_interpolation and not entry.key.startswith("hydra.") and entry.name != "_target_":
+    for entry in entries:
+        if entry.is_followed or entry.key.startswith("hydra.") or entry.name == "_target_":
+            continue
+        if entry.is_interpolation:
             text = str(entry.raw)
             if _CALL.search(text) and "spec." not in text:  # what asks for the spec waits for the data
                 entry.parent[entry.name] = entry.parent[entry.name]
@@ -243,8 +269,8 @@ def select_parts(config: DictConfig, kind: Sequence[str], package: str) -> DictC
 
 def choices(hydra_node: DictConfig) -> dict[str, Any]:
     """Which option of each group a composed config uses."""
-    chosen: Any = OmegaConf.to_container(hydra_node.runtime.choices)
-    return {str(group): option for group, option in chosen.items() if not str(group).startswith("hydra/")}
+    chosen = hydra_node.runtime.choices.items()
+    return {str(group): option for group, option in chosen if not str(group).startswith("hydra/")}
 
 
 def register_resolvers() -> None:
@@ -255,6 +281,11 @@ def register_resolvers() -> None:
 _SAME_FOR_ALL = re.compile(r"\$\{(now:|hydra[.:](runtime|job)\.(choices|name)\b)", re.ASCII)
 """Resolvers whose value no plain override and no number of a job changes."""
 _CALL_OR_HYDRA = re.compile(r"\$\{([\w.]+:|hydra\.)", re.ASCII)
+
+
+@final
+class SweepRequested(ConfigError):  # noqa: N818 - it asks for another way
+    """A single run was to be composed, and its config asks for a sweep."""
 
 
 @final
@@ -269,10 +300,20 @@ class Job:
     shared: str
     config_dir: str = ""
     """Where its groups lie beside assay's own; empty for the one of the project."""
+    tree: DictConfig | None = None
+    """What `view` returns; None for a job of a sweep, which holds too many to keep all of these."""
+
+    def view(self) -> DictConfig:
+        """The job as a config that refuses changes."""
+        if self.tree is not None:
+            return self.tree
+        return OmegaConf.create(self.config, flags={"struct": True, "readonly": True})
 
     def to_config(self) -> DictConfig:
-        """The job as a config to build from, which refuses unknown keys."""
-        return OmegaConf.create(self.config, flags={"struct": True})
+        """The job as a config to fill in, which refuses unknown keys."""
+        config = copy.deepcopy(self.view())
+        OmegaConf.set_readonly(config, False)
+        return config
 
 
 @dataclass(frozen=True)
@@ -296,27 +337,34 @@ class JobComposer:
         self._trusted = trusted
         self._directory = directory
         self._templates: dict[tuple[str, ...], _Template] = {}
-        self._parsed: dict[str, Override] = {}
-        self._parser = OverridesParser.create()
         self._groups: dict[str, bool] = {}
 
     def job(self, overrides: Sequence[str], number: int = 0) -> Job:
         """Compose one, as plain data."""
         with translate_errors(self._hydra, overrides):
             parsed, template = self._choose_task(overrides)
-            if self._directory is None and template.composed.hydra.mode == RunMode.MULTIRUN:
+            if self._directory is None and is_multirun(template.composed):
                 hint = command("train", "-m", *overrides)
-                raise ConfigError("asks for a sweep, but this is a single run", key="hydra.mode", hint=hint)
+                message = "asks for a sweep, but this is a single run"
+                raise SweepRequested(message, key="hydra.mode", hint=hint)
             config = _apply_plain_values(template, self._values(parsed))
             chosen = template.choices
+            tree = None
             if config is None:
                 completed = self._complete(parsed, template, number)
-                config = to_raw_dict(job_config(completed))
+                tree = job_config(completed)
+                config = to_raw_dict(tree)
                 chosen = choices(completed.hydra)
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
         typed = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
-        return Job(typed, config, chosen, fingerprint_of(config), template.name)
+        job = Job(typed, config, chosen, fingerprint_of(config), template.name)
+        if tree is None or self._directory is not None:
+            return job
+        OmegaConf.set_readonly(tree, True)
+        if all(is_untyped(entry.node) for entry in places(tree)):
+            return replace(job, tree=tree)
+        return replace(job, tree=job.view())
 
     def compose(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
         """Compose one with its `hydra` node."""
@@ -342,10 +390,7 @@ class JobComposer:
         return chosen
 
     def _parse(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
-        for text in overrides:
-            if text not in self._parsed:
-                (self._parsed[text],) = self._parser.parse_overrides([text])
-        parsed = [self._parsed[text] for text in overrides]
+        parsed = parse_overrides(overrides)
         options = [override for override in parsed if not self._is_plain_value(override)]
         key = tuple(str(override.input_line) for override in options)
         if key not in self._templates:
@@ -365,7 +410,10 @@ class JobComposer:
         return plain and first not in ("hydra", KEY) and not self._groups[key]
 
     def _template(self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]) -> _Template:
-        composed = compose_raw(self._hydra, key)
+        swept = any(option.is_sweep_override() for option in options)
+        composed = compose_raw(self._hydra, key, RunMode.MULTIRUN if swept else RunMode.RUN)
+        if swept and not is_multirun(composed):
+            compose_raw(self._hydra, key)  # raises what Hydra says of several values
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
         check_replaced(self._hydra, composed, typed)
         bare = _Template(name, composed, "", choices(composed.hydra))
@@ -385,8 +433,10 @@ class JobComposer:
                 config.hydra.job.id = str(number)
                 config.hydra.sweep.dir = str(self._directory)
         HydraConfig.instance().set_config(config)
-        run_dir = self._directory / str(number) if self._directory else None
-        complete(config, config.hydra, self._trusted, run_dir)
+        run_dir = None
+        if self._directory:
+            run_dir = self._directory / str(number)
+        complete(config, config.hydra, parsed, self._trusted, run_dir)
         return config
 
 
@@ -406,19 +456,15 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
     with loader(config_dir) as hydra:
         job = JobComposer(hydra, trust_for(hydra, overrides)).job(overrides)
         check_single_run(overrides)
-    folder = str(config_dir.absolute()) if config_dir else ""
+    folder = ""
+    if config_dir:
+        folder = str(config_dir.absolute())
     return replace(job, overrides=tuple(overrides), config_dir=folder)
 
 
-def is_multirun(overrides: Sequence[str], config_dir: Path | None = None) -> bool:
+def is_multirun(config: DictConfig) -> bool:
     """Whether a config asks for a sweep by `hydra.mode: MULTIRUN`; none of assay's own does."""
-    if not config_folders(config_dir) and not any(word.startswith("hydra.") for word in overrides):
-        return False
-    with loader(config_dir) as hydra:
-        trust_for(hydra, overrides)
-        with translate_errors(hydra, overrides):
-            mode = compose_raw(hydra, overrides, RunMode.MULTIRUN).hydra.mode
-    return bool(mode == RunMode.MULTIRUN)
+    return bool(config.hydra.mode == RunMode.MULTIRUN)
 
 
 def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
@@ -443,7 +489,9 @@ def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         (override,) = OverridesParser.create(loader).parse_overrides([text])
         swept = override.is_sweep_override() and loader.get_group_options(override.key_or_group)
-        option = next(override.sweep_string_iterator(), "") if swept else ""
+        option = ""
+        if swept:
+            option = next(override.sweep_string_iterator(), "")
         first.append(f"{override.get_key_element()}={option}" if option else text)
     return first
 

@@ -77,9 +77,7 @@ _RUNS = {
 def check_hydra(node: DictConfig, person: Trust) -> None:
     """Refuse a `hydra` node with other classes, keys without effect, or commands that were not typed."""
     for part, default in _NOT_READ.items():
-        value = OmegaConf.select(node, part)
-        plain = OmegaConf.to_container(value, resolve=False) if OmegaConf.is_config(value) else value
-        if plain not in (None, default):
+        if OmegaConf.select(node, part) not in (None, default):
             message = "this key has no effect: assay starts jobs and writes logs itself"
             raise ConfigError(message, key=f"hydra.{part}", hint="leave it out; every run writes its log.txt")
     for part in ("launcher", "sweeper"):
@@ -87,11 +85,11 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
         if not isinstance(inner, DictConfig):
             continue
         is_own = is_within(str(inner.get("_target_")), person.packages)
-        for entry, value in follow(inner, f"hydra.{part}"):
+        for entry in follow(inner, f"hydra.{part}"):
             if entry.name == "_target_":
                 _check_target(entry, f"hydra.{part}", person.packages)
-            elif part == "launcher" and not isinstance(value, (*CONTAINERS, dict, list, NoneType)):
-                _check_launcher(entry, value, is_own, person)
+            elif part == "launcher" and not isinstance(entry.value, (*CONTAINERS, dict, list, NoneType)):
+                _check_launcher(entry, is_own, person)
 
 
 def instead_of_plugin(name: str) -> str:
@@ -102,13 +100,16 @@ def instead_of_plugin(name: str) -> str:
     return next((_INSTEAD[word] for word in _INSTEAD if word in (name, *words)), "")
 
 
-def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> None:
+def _check_launcher(entry: Entry, is_own: bool, person: Trust) -> None:
     """Refuse shell lines and addresses that the user has not typed, and lines that break out of a script."""
     key = entry.key
+    value = entry.value
     text = str(value)
     top_key = ".".join(split_key(key)[:3])
     if top_key in _RUNS and top_key not in person.keys:  # typed in one piece or in several
-        typed = format_override(top_key, list(map(str, entry.parent))) if "[" in key else ""
+        typed = ""
+        if "[" in key:
+            typed = format_override(top_key, list(map(str, entry.parent)))
         refuse_untyped(key, text, _RUNS[top_key], person, typed)
     if is_own and isinstance(value, str) and value != "auto" and not key.startswith("hydra.launcher.on_"):
         refuse_untyped(key, text, "a custom launcher may run it", person)
@@ -117,7 +118,9 @@ def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> No
 
 
 def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
-    text = entry.raw if isinstance(entry.raw, str) else ""
+    text = ""
+    if isinstance(entry.raw, str):
+        text = entry.raw
     if entry.key == f"{part}._target_":
         fine = text in HYDRAS_OWN or text in SWEEP_PARTS[part]
     else:

@@ -59,7 +59,9 @@ def settle_recipe(config: DictConfig) -> None:
 
 def settle_model(config: DictConfig) -> None:
     """Move the recipe of a model's YAML to the node `recipe`: it is not an argument of the model's class."""
-    model = child_node(config, "model") if "model" in config else None
+    model = None
+    if "model" in config:
+        model = child_node(config, "model")
     if not isinstance(model, DictConfig) or is_null(model):
         return
     nodes = [model, *(entry.node for entry in walk(model) if isinstance(entry.node, DictConfig))]
@@ -78,7 +80,9 @@ def is_chosen(config: DictConfig, key: str) -> bool:
 
 def restore_auto(key: str, raw: Any) -> Any:
     """The value as typed: `auto` if it waits for the data."""
-    return "auto" if key in RECIPE and raw == _reference(*RECIPE[key]) else raw
+    if key in RECIPE and raw == _reference(*RECIPE[key]):
+        return "auto"
+    return raw
 
 
 def _raw(config: DictConfig, key: str) -> Any:
@@ -87,7 +91,9 @@ def _raw(config: DictConfig, key: str) -> Any:
     for part in key.split("."):
         inside = isinstance(node, DictConfig) and not is_null(node) and part in node
         node = child_node(node, part) if inside else None
-    return None if node is None or OmegaConf.is_config(node) else raw_value(node)
+    if node is None or OmegaConf.is_config(node):
+        return None
+    return raw_value(node)
 
 
 def _reference(name: str, fallback: str) -> str:
@@ -130,7 +136,9 @@ def check_fused(config: DictConfig) -> None:
 def _class_of(config: DictConfig) -> str:
     """The class of torch's that can be fused; empty for others."""
     home, _, name = str(value_of(config, "optimizer._target_")).rpartition(".")
-    return name if name in _CLASSES and home in ("torch.optim", f"torch.optim.{name.lower()}") else ""
+    if name in _CLASSES and home in ("torch.optim", f"torch.optim.{name.lower()}"):
+        return name
+    return ""
 
 
 def _suits(config: DictConfig, name: str) -> bool:
@@ -190,14 +198,18 @@ def task_to_choose(
         for key, value in source.items() if find is not None else ():  # before anything is looked at
             if isinstance(value, str) and "://" in value:
                 refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
-        name = find(source) if find is not None else ""
+        name = ""
+        if find is not None:
+            name = find(source)
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []
     option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
     # A loss and metrics of several classes that were chosen take two as well.
     keeps_typed = option == Binary.name and any(_typed(one, overrides) for one in _OF_CLASSES)
     chosen = option in options and not keeps_typed
-    task = [f"task={option}", *task_defaults([*overrides, f"task={option}"])] if chosen else []
+    task = []
+    if chosen:
+        task = [f"task={option}", *task_defaults([*overrides, f"task={option}"])]
     by_default = OmegaConf.select(config, "hydra.runtime.choices.model") == _FOR_IMAGES
     if by_default and not _typed("model", [*overrides, *task]) and are_vectors(source):
         task.append("model=mlp")
@@ -213,7 +225,9 @@ def task_defaults(overrides: Sequence[str]) -> list[str]:
     """Overrides that suit a typed task, which replaces the task of the data."""
     typed = (override.lstrip("+").partition("=") for override in overrides)
     named = [option for key, sign, option in typed if sign and key in ("task", "data.task")]
-    task = TASKS.get(named[-1]) if named else None
+    task = None
+    if named:
+        task = TASKS.get(named[-1])
     if task is None or not task.learns_from_inputs or _typed("experiment", overrides):
         return []
     return [override for override in task.suits.split() if not _typed(override.partition("=")[0], overrides)]

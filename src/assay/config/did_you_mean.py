@@ -39,7 +39,9 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
         or [name for name in difflib.get_close_matches(word, names, cutoff=0.6) if _is_near(word, name)]
     )
     close = close or [name for name in names if len(name) > 2 and word.startswith(name)]  # validation: val
-    return f"{before}did you mean {close[0]!r}?" if close else ""
+    if close:
+        return f"{before}did you mean {close[0]!r}?"
+    return ""
 
 
 def _is_near(word: str, name: str) -> bool:

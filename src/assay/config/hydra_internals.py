@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException, HydraException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -29,7 +31,7 @@ from assay.errors import ConfigError
 from assay.paths import COMMAND_LINE, CONF_DIR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hydra._internal.defaults_list import Overrides
     from hydra.core.config_loader import ConfigLoader
@@ -116,7 +118,10 @@ def _interpolation_map_if_needed(
 ) -> DictConfig:
     """As Hydra's own, which makes it of all choices for each file, while few files ask for one."""
     is_needed = any(default.is_interpolation() for default in defaults)
-    return _create_interpolation_map(overrides, defaults, self_added) if is_needed else _NO_CHOICES
+    made: DictConfig = _NO_CHOICES
+    if is_needed:
+        made = _create_interpolation_map(overrides, defaults, self_added)
+    return made
 
 
 _create_interpolation_map: Any = getattr(defaults_list, "_create_interpolation_map", None)
@@ -152,12 +157,26 @@ def file_of(source: ConfigSource, name: str) -> Path:
 def config_file(repository: IConfigRepository, name: str) -> Path | None:
     """The file behind one of Hydra's config names; None for those that are not files."""
     source = next((folder for folder in repository.get_sources() if folder.is_config(name)), None)
-    return file_of(source, name) if source is not None and source.scheme() == "file" else None
+    if source is not None and source.scheme() == "file":
+        return file_of(source, name)
+    return None
 
 
 def strip_plus(overrides: Sequence[str]) -> list[str]:
     """Remove the plus of `+experiment=mine`, as templates for Lightning write it."""
     return [override[1:] if override.startswith(_ADDED) else override for override in overrides]
+
+
+@functools.lru_cache(4096)
+def parse_override(text: str) -> Override:
+    """One override; each text is parsed once by a process, however many look at it."""
+    (parsed,) = OverridesParser.create().parse_overrides([text])
+    return parsed
+
+
+def parse_overrides(texts: Iterable[str]) -> list[Override]:
+    """Overrides in their order."""
+    return [parse_override(text) for text in texts]
 
 
 def load_defaults(

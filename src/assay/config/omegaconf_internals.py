@@ -5,17 +5,21 @@ from __future__ import annotations
 import copy
 import functools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import omegaconf
-from omegaconf import DictConfig, ListConfig, OmegaConf, base, grammar_parser
+from omegaconf import AnyNode, DictConfig, ListConfig, OmegaConf, base, grammar_parser
 from omegaconf._utils import get_omega_conf_dumper
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from omegaconf import Node
     from omegaconf.basecontainer import BaseContainer
+
+Made = TypeVar("Made")
+_KEPT = "_assay_"
 
 text_representer = get_omega_conf_dumper().str_representer
 """Quotes the text that OmegaConf would read as something else."""
@@ -73,6 +77,38 @@ def root_of(node: Node) -> Any:
 def dereference(node: Node) -> Node:
     """The node that an interpolation stands for."""
     return node._dereference_node()
+
+
+def kept(make: Callable[[DictConfig], Made]) -> Callable[[DictConfig], Made]:
+    """Keep what a function makes of a whole config for as long as the config is read-only."""
+
+    @functools.wraps(make)
+    def look_up(config: DictConfig) -> Made:
+        if not OmegaConf.is_readonly(config):
+            return make(config)
+        attributes = vars(config)  # which no copy of the config takes along
+        name = f"{_KEPT}{make.__name__}"
+        if name not in attributes:
+            attributes[name] = make(config)
+        made: Made = attributes[name]
+        return made
+
+    return look_up
+
+
+def thaw(config: DictConfig) -> None:
+    """Let a config be changed again, and forget what was made of it."""
+    OmegaConf.set_readonly(config, False)
+    attributes = vars(config)
+    for name in [name for name in attributes if name.startswith(_KEPT)]:
+        del attributes[name]
+
+
+def is_untyped(node: Node) -> bool:
+    """Whether a node is as YAML makes it; one of a structured config converts and refuses values."""
+    if type(node) is AnyNode:
+        return True
+    return type(node) in (DictConfig, ListConfig) and node._metadata.object_type in (dict, list, None)
 
 
 def is_null(node: Node) -> bool:

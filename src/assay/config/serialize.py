@@ -10,7 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.omegaconf_internals import text_representer
+from assay.config.omegaconf_internals import kept, text_representer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,13 +35,44 @@ def _without_tuples(value: Any) -> Any:
     """Plain data with lists, as YAML and OmegaConf 2.3 have them, in place of tuples."""
     if isinstance(value, dict):
         return {key: _without_tuples(inner) for key, inner in value.items()}
-    return [_without_tuples(inner) for inner in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_without_tuples(inner) for inner in value]
+    return value
 
 
 def to_resolved_dict(config: DictConfig) -> dict[str, Any]:
     """A job as plain data, resolved once its data has told the `spec`."""
-    plain: Any = OmegaConf.to_container(config, resolve="spec" in config, enum_to_str=True)
+    plain: Any = resolved(config)
+    if plain is None:
+        plain = OmegaConf.to_container(config, resolve="spec" in config, enum_to_str=True)
     return dict(plain)
+
+
+@kept
+def resolved(config: DictConfig) -> dict[str, Any] | None:
+    """All of a job that nothing changes any more, with nothing left to resolve; None of another one."""
+    if not OmegaConf.is_readonly(config) or "spec" not in config:
+        return None
+    try:
+        plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True, enum_to_str=True)
+    except OmegaConfBaseException:
+        return None
+    return dict(plain)
+
+
+def resolved_node(config: DictConfig, key: str) -> Any:
+    """What `resolved` has under a key."""
+    node: Any = resolved(config)
+    for name in key.split("."):
+        node = node.get(name) if isinstance(node, dict) else None
+    return node
+
+
+def copy_of(config: DictConfig) -> DictConfig:
+    """A copy to fill in, which refuses keys that are not there."""
+    copied = OmegaConf.masked_copy(config, list(config))
+    OmegaConf.set_struct(copied, True)
+    return copied
 
 
 def to_yaml(plain: Any) -> str:
@@ -53,7 +84,9 @@ def to_yaml(plain: Any) -> str:
 def exact_json(plain: Any) -> str:
     """Plain data as a line of JSON; empty where that reads back otherwise, as keys that are numbers do."""
     text = json.dumps(plain)
-    return text if json.loads(text) == plain else ""
+    if json.loads(text) == plain:
+        return text
+    return ""
 
 
 def to_text(plain: Any) -> str:
@@ -76,7 +109,9 @@ def value_of(config: DictConfig, key: str) -> Any:
     """What stands under a key, as plain data; None where it waits for the data, or is refused elsewhere."""
     try:
         value = OmegaConf.select(config, key)
-        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        if OmegaConf.is_config(value):
+            return OmegaConf.to_container(value, resolve=True)
+        return value
     except OmegaConfBaseException:
         return None
 

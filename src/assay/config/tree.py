@@ -14,6 +14,7 @@ from assay.config.omegaconf_internals import (
     is_interpolation,
     is_missing,
     is_null,
+    kept,
     raw_value,
 )
 from assay.errors import ConfigError
@@ -35,6 +36,10 @@ class Entry(NamedTuple):
     parent: Any
     name: Any
     node: Any
+    value: Any = None
+    """What an interpolation leads to; its text where it waits for the data, or cannot be resolved."""
+    is_followed: bool = False
+    """Whether it is not written under this key, but where an interpolation leads to."""
 
     @property
     def raw(self) -> Any:
@@ -84,14 +89,17 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
             yield from walk(entry.node, key)
 
 
-def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) -> Iterator[tuple[Entry, Any]]:
-    """Every place and its value; what an interpolation leads to comes under the key where it arrives.
+@kept
+def places(config: DictConfig) -> list[Entry]:
+    """Every place in a config with its value; what an interpolation leads to comes where it arrives, too."""
+    return list(follow(config))
 
-    What waits for the data, or cannot be resolved, has the text of the interpolation as its value.
-    """
+
+def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) -> Iterator[Entry]:
+    """The same of a part of a config."""
     for entry in walk(config, prefix):
         value = _value_of(entry)
-        yield entry, value
+        yield entry._replace(value=value, is_followed=depth > 0)
         if entry.is_interpolation and OmegaConf.is_config(value):
             if depth == _DEEPEST:
                 raise ConfigError("circular interpolation", key=entry.key, hint=f"{entry.key}=VALUE")
@@ -108,10 +116,23 @@ def _value_of(entry: Entry) -> Any:
         return raw
 
 
+def walk_plain(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Names and indices of everything in plain data, and what is there; a container before what is in it."""
+    yield at, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from walk_plain(inner, (*at, str(name)))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from walk_plain(inner, (*at, str(index)))
+
+
 def target_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
     """Full key of each mapping with a `_target_`, and the mapping."""
-    for entry in walk(config):
-        if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
+    for entry in places(config):
+        if entry.is_followed or not entry.is_container:
+            continue
+        if isinstance(entry.node, DictConfig) and "_target_" in entry.node:
             yield entry.key, entry.node
 
 
@@ -124,9 +145,15 @@ def source_key(config: DictConfig, key: str) -> str:
     """
     for _ in range(8):  # they may go round in circles
         parent, _, name = key.replace("[", ".").replace("]", "").rpartition(".")
-        outer = OmegaConf.select(config, parent) if parent else config
-        node = child_node(outer, name if isinstance(outer, DictConfig) else int(name)) if outer else None
-        text = raw_value(node) if node is not None and is_interpolation(node) else ""
+        outer = config
+        if parent:
+            outer = OmegaConf.select(config, parent)
+        node = None
+        if outer:
+            node = child_node(outer, name if isinstance(outer, DictConfig) else int(name))
+        text = ""
+        if node is not None and is_interpolation(node):
+            text = raw_value(node)
         match = _OF_KEY.fullmatch(str(text))
         if match is None or match[1].startswith(("spec.", "hydra.")):
             return key

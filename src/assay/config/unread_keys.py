@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import guess_key
+from assay.config.hydra_internals import parse_overrides
 from assay.config.omegaconf_internals import child_node, is_null
-from assay.config.tree import walk
+from assay.config.tree import places, walk
 from assay.errors import ConfigError
 from assay.paths import PACKAGES
 from assay.quoting import command
@@ -63,14 +63,10 @@ _ONE_OPTION = (
 _NAME = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII)
 
 
-def check_unread_keys(config: DictConfig) -> None:
+def check_unread_keys(config: DictConfig, typed: Sequence[Override]) -> None:
     """Refuse keys that would do nothing, and several options of a group that takes one."""
-    held: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `${…}` as it was typed
-    typed = OverridesParser.create().parse_overrides([*held["task"], *held["hydra"]])
     _check_options(config, {override.key_or_group: override.value() for override in typed})
-    entries = list(walk(config))
-    if "run_dir" in config:
-        raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
+    entries = [entry for entry in places(config) if not (entry.is_followed or entry.key == "run_dir")]
     if "spec" in config and OmegaConf.select(config, "data._target_") == OUR_DATA:
         key = next((f"spec.{name}" for name in config.spec or {}), "spec")
         message = "comes from the data, which would replace the value given here"
@@ -100,7 +96,7 @@ def check_unread_on_resume(config: DictConfig, typed: Sequence[Override]) -> Non
 
 def check_single_run(overrides: Sequence[str]) -> None:
     """Refuse overrides that only apply to a sweep."""
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
+    for override in parse_overrides(overrides):
         key = override.key_or_group
         if _OF_SWEEPS.fullmatch(key) and not override.is_delete():
             hint = command("train", "-m", *overrides)
@@ -148,7 +144,9 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")
-        names = FIXED.get(parent) if ours or not parent.startswith("data") else None
+        names = None
+        if ours or not parent.startswith("data"):
+            names = FIXED.get(parent)
         top = not parent and name not in (*TOP, "hydra") and not (name == "fold" and is_null(entry.node))
         inside = parent in empty or (names is not None and name not in names and not name.startswith("_"))
         if (top or inside) and not is_read(entry.key, read):
@@ -183,9 +181,13 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     beside = ", ".join(item for item in keys if parent and item.rpartition(".")[0] == parent)
     guess = ""
     meant = guess_key(key, keys)
-    hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
+    hint = "`assay train --cfg` shows every key"
+    if beside:
+        hint = f"keys beside it: {beside}"
     if meant:
-        value = values[key].get_value_element_as_str() if key in values else "…"
+        value = "…"
+        if key in values:
+            value = values[key].get_value_element_as_str()
         guess = f"; did you mean {meant!r}?"
         hint = f"{meant}={value}"
     return ConfigError(f"this key has no effect{guess}", key=key, hint=hint)

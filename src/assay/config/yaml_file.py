@@ -45,7 +45,9 @@ def file_error(error: Exception, path: Path) -> ConfigError:
         hint = "save it as UTF-8"
     elif isinstance(error, yaml.MarkedYAMLError):
         text = f"invalid YAML: {error.problem}"
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        line = ""
+        if error.problem_mark:
+            line = f":{error.problem_mark.line + 1}"
         if "could not determine a constructor" in text:
             text = "expected plain YAML, without tags"
             hint = "remove the tag"
@@ -80,7 +82,9 @@ def load_mapping(path: Path) -> DictConfig:
     try:
         config = load_yaml(path)
     except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        line = ""
+        if error.problem_mark:
+            line = f":{error.problem_mark.line + 1}"
         raise AssayError(f"{path}{line} is not YAML: {error.problem}") from error
     except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
@@ -93,10 +97,14 @@ def yaml_entries(path: Path, package: tuple[str, ...] = ()) -> list[YamlEntry]:
     """Every key of a config file, a mapping before what is in it; the defaults list is left out."""
     node = _read(path)
     if node is None:
-        return [(package, "mapping", "{}", 1)] if package else []
+        if package:
+            return [(package, "mapping", "{}", 1)]
+        return []
     entries = list(_walk(node, package, node.start_mark.line + 1))
     entries = [entry for entry in entries if entry[0][: len(package) + 1] != (*package, "defaults")]
-    return entries if package else entries[1:]
+    if package:
+        return entries
+    return entries[1:]
 
 
 def read_defaults(path: Path) -> list[tuple[str, int]]:
@@ -135,7 +143,9 @@ def _text(node: yaml.Node) -> str:
         return "[" + ", ".join(map(_text, node.value)) + "]"
     value = str(node.value)
     # With a style it stands in quotes, or in a block of several lines.
-    return json.dumps(value, ensure_ascii=False) if getattr(node, "style", None) else value or "null"
+    if getattr(node, "style", None):
+        return json.dumps(value, ensure_ascii=False)
+    return value or "null"
 
 
 def describe(path: Path) -> str:

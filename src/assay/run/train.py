@@ -24,7 +24,7 @@ from assay.assemble.trainer import check_distinct_state_keys, gpu_names, silence
 from assay.assemble.trainer_options import num_local_processes
 from assay.check.checker import Checker, check_job, make_prover
 from assay.checkpoint.checkpoint_file import weights_sha256
-from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
+from assay.config.serialize import REPETITIONS, fingerprint_of, to_raw_dict, to_resolved_dict, to_yaml
 from assay.errors import ConfigError, explain_write_errors
 from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
@@ -194,7 +194,7 @@ def train_job(
     """Train, test and record one composed experiment."""
     with use_threads(fit_threads(proof)):
         return run_job(
-            *(job.to_config(), job.overrides, job.choices, proof),
+            *(job.view(), job.overrides, job.choices, proof),
             config_dir=job.config_dir,
             callbacks=callbacks,
             raise_errors=raise_errors,
@@ -232,13 +232,14 @@ def run_job(
         )
 
     @contextmanager
-    def create_run(plain: Mapping[str, Any], _: Assembly | None) -> Iterator[RunRecord]:
+    def create_run(plain: Mapping[str, Any], assembly: Assembly | None) -> Iterator[RunRecord]:
         """Make the run directory: config, patch, a record that says `running`; be its only writer."""
         segment, patch = begin_segment()
         create_run_directory(run_dir)
         with lock_run(run_dir):
             refuse_existing(run_dir)  # somebody else may have been faster
             remove_unfinished_files(run_dir)  # of one that was killed before it had a record
+            raw = to_raw_dict(assembly.config if assembly is not None else config)
             record = RunRecord(
                 run_id=run_dir.name,
                 name=str(config.name),
@@ -246,8 +247,8 @@ def run_job(
                 started=now(),
                 seed=int(config.seed),
                 fold=config.get("fold"),
-                fingerprint=fingerprint(config),
-                config_fingerprint=fingerprint(config, REPETITIONS),
+                fingerprint=fingerprint_of(raw),
+                config_fingerprint=fingerprint_of(raw, REPETITIONS),
                 overrides=list(overrides),
                 config_dir=config_dir,
                 choices=dict(chosen),
@@ -297,7 +298,9 @@ def run_parts(
             processes.train_in_gang(config, gang, report.warnings)
         return result_of(run_dir)
     with silence_lightning():
-        assembly = assemble_job(config, datamodule=proof.datamodule, trainer=proof.trainer)
+        assembly = assemble_job(
+            config, datamodule=proof.datamodule, trainer=proof.trainer, shared=proof.shared
+        )
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         assembly.callbacks.extend(callbacks)

@@ -10,15 +10,17 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.hydra_internals import is_whitelisted
 from assay.config.omegaconf_internals import dereference, raw_value
-from assay.config.tree import follow
+from assay.config.tree import places
 from assay.errors import ConfigError, first_line
 from assay.quoting import is_dotted_path
 from assay.targets.trust import KEY, is_library, is_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from omegaconf import DictConfig, ListConfig
+    from omegaconf import DictConfig
+
+    from assay.config.tree import Entry
 
 
 LEAVES = tuple(
@@ -199,9 +201,15 @@ INSIDE = Slot(
 def slot_of(key: str) -> tuple[str, Slot]:
     """The slot that a full key is, and what it may hold."""
     group, _, name = key.partition(".")
-    is_slot = bool(name) and "." not in name and "[" not in name if group in _ONE_A_NAME else not name
-    slot = _SLOTS.get(group) if is_slot else None
-    return (group, slot) if slot is not None else ("", INSIDE)
+    is_slot = not name
+    if group in _ONE_A_NAME:
+        is_slot = bool(name) and "." not in name and "[" not in name
+    slot = None
+    if is_slot:
+        slot = _SLOTS.get(group)
+    if slot is not None:
+        return group, slot
+    return "", INSIDE
 
 
 def is_allowed(path: str) -> bool:
@@ -220,7 +228,7 @@ _HOLDS = (
 def check_targets(config: DictConfig) -> None:
     """Refuse every target that lies neither where a config may look nor in a package the user trusts."""
     packages = read_trusted_packages(config)
-    for key, target in find_targets(config):
+    for key, target in find_targets(places(config)):
         check_name(key, target, packages)
 
 
@@ -229,9 +237,9 @@ def read_trusted_packages(config: DictConfig) -> tuple[str, ...]:
     return tuple(str(package) for package in config.get(KEY) or ())
 
 
-def find_targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def find_targets(entries: Iterable[Entry]) -> Iterator[tuple[str, Any]]:
     """Full key of each node that has a `_target_`, and the target."""
-    for entry, _ in follow(config, prefix):
+    for entry in entries:
         if entry.name != "_target_" or entry.raw is None or entry.is_missing:
             continue
         key = entry.key.removesuffix("_target_").removesuffix(".")
@@ -261,7 +269,9 @@ def _dereference_target(written: Any, text: str, key: str) -> Any:
 
 def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     """Refuse one target by its name."""
-    full_key = f"{key}._target_" if key else "_target_"
+    full_key = "_target_"
+    if key:
+        full_key = f"{key}._target_"
     slot, holds = slot_of(key)
     if not isinstance(target, str):
         raise ConfigError(

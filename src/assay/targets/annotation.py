@@ -43,7 +43,9 @@ class NestedTarget:
     kind: type | None = None
 
     def __repr__(self) -> str:
-        return "a nested node" if self.kind is None else f"a {self.kind.__name__}"
+        if self.kind is None:
+            return "a nested node"
+        return f"a {self.kind.__name__}"
 
 
 def resolve_annotation(function: Any, name: str, annotation: Any, names: Mapping[str, Any]) -> Any:
@@ -55,7 +57,9 @@ def resolve_annotation(function: Any, name: str, annotation: Any, names: Mapping
     try:
         hint = typing.get_type_hints(stand_in, globalns=namespace, include_extras=True)[name]
         # Units and the like, which other libraries read, say nothing here.
-        return hint if "msgspec.Meta(" in repr(hint) else typing.get_type_hints(stand_in, namespace)[name]
+        if "msgspec.Meta(" in repr(hint):
+            return hint
+        return typing.get_type_hints(stand_in, namespace)[name]
     except Exception:  # a name that only the type checker knows
         return Any
 
@@ -126,7 +130,9 @@ def _forms(annotation: Any) -> list[dict[str, Any]]:  # noqa: PLR0911 - one for 
 
 def _schema_of_object(kind: Any) -> dict[str, Any]:
     kind = typing.get_origin(kind) or kind
-    return _NODE if kind is collections.abc.Callable or _is_object(kind) else _VALUE
+    if kind is collections.abc.Callable or _is_object(kind):
+        return _NODE
+    return _VALUE
 
 
 def _check_object(annotation: Any, value: Any) -> Any:
@@ -170,7 +176,9 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
     """The members of a union; anything else is its own."""
     annotation = getattr(annotation, "__supertype__", annotation)
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    return typing.get_args(annotation) if is_union else (annotation,)
+    if is_union:
+        return typing.get_args(annotation)
+    return (annotation,)
 
 
 def _literals(annotation: Any) -> list[Any]:
@@ -232,13 +240,19 @@ def check_value(key: str, value: Any, kind: Any) -> None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        choices = choices_of(kind) if isinstance(value, str) else []
+        choices = []
+        if isinstance(value, str):
+            choices = choices_of(kind)
         members = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
         words = [*choices, *(format_annotation(getattr(part, "__origin__", part)) for part in members)]
         expected = f"one of {', '.join(words)}" if choices else expected_type(error)
-        guess = did_you_mean(value, choices, "; ") if choices else ""
+        guess = ""
+        if choices:
+            guess = did_you_mean(value, choices, "; ")
         example = example_of(kind, None)
-        hint = f"for example {as_typed_key(key)}={example}" if example else ""
+        hint = ""
+        if example:
+            hint = f"for example {as_typed_key(key)}={example}"
         raise ConfigError(f"expected {expected}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
 
 

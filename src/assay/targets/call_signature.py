@@ -57,7 +57,9 @@ class Call:
     def _line(self, shown: Collection[str]) -> str:
         parts: list[str] = []
         for name, parameter in self.parameters.items():
-            text = _argument(parameter) if name in shown else "…"
+            text = "…"
+            if name in shown:
+                text = _argument(parameter)
             if text != "…" or parts[-1:] != ["…"]:
                 parts.append(text)
         return f"{self.name}({', '.join(parts)})"
@@ -68,7 +70,9 @@ def _argument(parameter: inspect.Parameter) -> str:
         return parameter.name
     default = parameter.default
     plain = default is None or isinstance(default, bool | int | float | str | tuple | list)
-    return f"{parameter.name}={default!r}" if plain and len(repr(default)) < 30 else f"{parameter.name}=…"
+    if plain and len(repr(default)) < 30:
+        return f"{parameter.name}={default!r}"
+    return f"{parameter.name}=…"
 
 
 @functools.cache
@@ -84,7 +88,9 @@ def call_of(target: Callable[..., Any]) -> Call | None:
     named = {item.name: _resolve_parameter(target, item) for item in params if item.kind not in _MANY}
     takes_any = any(item.kind is item.VAR_KEYWORD for item in params)
     several = [_resolve_parameter(target, item) for item in params if item.kind is item.VAR_POSITIONAL]
-    many = several[0].annotation if several else None
+    many = None
+    if several:
+        many = several[0].annotation
     if target is torch.nn.Sequential:
         many = torch.nn.Module  # its annotation stands in an overload
     return Call(str(getattr(target, "__name__", target)), named, takes_any, many)
@@ -93,20 +99,30 @@ def call_of(target: Callable[..., Any]) -> Call | None:
 def _resolve_parameter(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
     annotation = parameter.annotation
     is_known = annotation is not parameter.empty
-    resolved = resolve_annotation(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
+    resolved = Any
+    if is_known:
+        resolved = resolve_annotation(target, parameter.name, annotation, _FOR_TYPE_CHECKERS)
     return parameter.replace(annotation=resolved)
 
 
 def example_hint(config: DictConfig, key: str) -> str:
     """Another value that an argument takes, ready to type; empty where the signature tells none."""
     parent, _, name = key.rpartition(".")
-    node = OmegaConf.select(config, parent) if parent else None
+    node = None
+    if parent:
+        node = OmegaConf.select(config, parent)
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return ""
     call = call_of(resolve_class(parent, node))
-    parameter = call.parameters.get(name) if call is not None else None
-    value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
+    parameter = None
+    if call is not None:
+        parameter = call.parameters.get(name)
+    value = ""
+    if parameter is not None:
+        value = example_of(parameter.annotation, parameter.default)
     refused = OmegaConf.select(config, key, throw_on_resolution_failure=False)
     if OmegaConf.is_config(refused):
         refused = OmegaConf.to_container(refused)
-    return f"for example {key}={value}" if value not in {"", as_typed(refused)} else ""
+    if value not in {"", as_typed(refused)}:
+        return f"for example {key}={value}"
+    return ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from assay.config.omegaconf_internals import child_node, parent_of, raw_value
-from assay.config.tree import Entry, follow
+from assay.config.tree import Entry, places
 from assay.errors import ConfigError
 from assay.quoting import format_override
 from assay.targets.trust import KEY, VALUES, is_within
@@ -43,20 +43,23 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
             f"{run_dir}: some loggers would expand the $", key="hydra.run.dir", hint="choose a name without $"
         )
     packages = [str(name) for name in config.get(KEY) or ()]
-    for entry, value in follow(config):
+    for entry in places(config):
+        value = entry.value
         root = entry.key.partition(".")[0]
         if root in ("run_dir", "hydra", "name") or root in _PROSE or str(entry.name) in _PROSE:
             continue
-        why = _why_external(entry, root, value, run_dir) if isinstance(value, str) else ""
+        why = ""
+        if isinstance(value, str):
+            why = _why_external(entry, root, value, run_dir)
         if why and ("://" in value or not is_within(_class_of(entry.parent), packages)):
             refuse_untyped(entry.key, value, why, person)
 
 
 def check_addresses(config: DictConfig, person: Trust) -> None:
     """Refuse data behind an address that a run's config names and nobody has typed."""
-    for entry, value in follow(config):
-        if entry.key.startswith("data.") and isinstance(value, str) and "://" in value:
-            refuse_untyped(entry.key, value, ADDRESS, person)
+    for entry in places(config):
+        if entry.key.startswith("data.") and isinstance(entry.value, str) and "://" in entry.value:
+            refuse_untyped(entry.key, entry.value, ADDRESS, person)
 
 
 def check_name(config: DictConfig) -> None:
@@ -78,7 +81,7 @@ def is_path(name: str) -> bool:
 
 def collect_texts(config: DictConfig) -> frozenset[tuple[str, str]]:
     """Key and text of every value in a job that was checked already, for `Trust.said`."""
-    return frozenset((entry.key, value) for entry, value in follow(config) if isinstance(value, str))
+    return frozenset((entry.key, entry.value) for entry in places(config) if isinstance(entry.value, str))
 
 
 def may_reach_out(key: str, value: Any) -> bool:
@@ -93,7 +96,9 @@ def may_reach_out(key: str, value: Any) -> bool:
 def check_place(key: str, path: str | Path, person: Trust) -> None:
     """Refuse a directory for runs or sweeps that lies elsewhere than below the current one, unless typed."""
     if not str(path) or CONTROL.search(str(path)):
-        why = f"{str(path)!r}, which contains a control character" if str(path) else "an empty path"
+        why = "an empty path"
+        if str(path):
+            why = f"{str(path)!r}, which contains a control character"
         raise ConfigError(f"expected a folder, got {why}", key=key, hint=f"{key}=outputs/my_folder")
     here = Path.cwd()
     full_path = Path(os.path.normpath(here / path))
@@ -123,7 +128,9 @@ def _why_external(entry: Entry, root: str, value: str, run_dir: Path) -> str:
 def _class_of(node: Any) -> str:
     """What is called with a value; where its code is the person's own, so is what it does with a path."""
     while node is not None:
-        target = child_node(node, "_target_") if isinstance(node, DictConfig) else None
+        target = None
+        if isinstance(node, DictConfig):
+            target = child_node(node, "_target_")
         if target is not None:
             return str(raw_value(target))
         node = parent_of(node)

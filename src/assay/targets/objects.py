@@ -41,7 +41,9 @@ def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any
     instance = _objects.get().get(argument)
     if instance is None:
         raise missing_object_error(argument, kind)
-    return copy.deepcopy(instance) if argument == "model" else instance
+    if argument == "model":
+        return copy.deepcopy(instance)
+    return instance
 
 
 def missing_object_error(argument: str, kind: str) -> ConfigError:
@@ -65,7 +67,8 @@ def object_kinds() -> dict[str, str]:
 
 def kind_of(instance: Any) -> str:
     """Full name of an object's class; of a pair that of its first one."""
-    instance = instance[0] if type(instance) in (tuple, list) and instance else instance
+    if type(instance) in (tuple, list) and instance:
+        instance = instance[0]
     return f"{type(instance).__module__}.{type(instance).__qualname__}"
 
 
@@ -82,7 +85,9 @@ def placeholder(instance: Any) -> str:
 
 def take_from(path: str | Path) -> Any:
     """The object that a path stands for; None for the path of a file."""
-    return take("data", str(path).removeprefix(_PREFIX)) if is_placeholder(path) else None
+    if is_placeholder(path):
+        return take("data", str(path).removeprefix(_PREFIX))
+    return None
 
 
 def is_placeholder(path: str | Path) -> bool:

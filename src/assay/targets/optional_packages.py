@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from assay.config.tree import walk
+from assay.config.tree import places
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _EXTRAS = {"openpyxl": "excel", "submitit": "slurm"}
 
 def check_installed(config: DictConfig) -> None:
     """Refuse a logger whose package is not installed."""
-    for entry in walk(config):
+    for entry in places(config):
         if entry.name == "_target_" and str(entry.raw).startswith("lightning."):
             kind = str(entry.raw).rpartition(".")[2]
             if kind in _LOGGERS:

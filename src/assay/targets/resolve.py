@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import inspect
@@ -12,7 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
-from assay.config.omegaconf_internals import child_node, is_interpolation, is_null, root_of
+from assay.config.omegaconf_internals import root_of
+from assay.config.serialize import resolved_node
+from assay.config.tree import join_key, places, split_key, walk_plain
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import AssayError, ConfigError, describe_error
 from assay.paths import project_conf
@@ -46,13 +49,10 @@ _BUILDERS = "torchvision.models"
 
 def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
     """Find every target of a job: first those in known libraries, only then those of trusted packages."""
-    parts: list[tuple[str, Any]] = [(name, child_node(config, name)) for name in nodes or ()]
-    if nodes is None or any(is_interpolation(part) for _, part in parts):
-        pairs = list(find_targets(config))
-    else:
-        inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not is_null(part)]
-        pairs = [target for name, part in inside for target in find_targets(part, name)]
-    _resolve_all(pairs, read_trusted_packages(config))
+    targets = list(find_targets(places(config)))
+    if nodes is not None:
+        targets = [(key, target) for key, target in targets if key and split_key(key)[0] in nodes]
+    _resolve_all(targets, read_trusted_packages(config))
 
 
 def _resolve_all(pairs: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:
@@ -113,11 +113,15 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
     """A node as plain data with nothing left to resolve, every target in it judged."""
     if not OmegaConf.is_config(node):
         raise ConfigError("expected a mapping", key=key)
-    items = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
-    plain = {name: _plain(item) for name, item in items.items()} if isinstance(items, dict) else _plain(items)
+    plain = copy.deepcopy(resolved_node(config, key))
+    if plain is None:
+        plain = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    if isinstance(plain, dict):
+        plain = {name: value for name, value in plain.items() if name not in without}
     packages = read_trusted_packages(config)
     nodes: list[tuple[str, dict[Any, Any]]] = []
-    for at, value in _walk_plain(plain, key):
+    for parts, value in walk_plain(plain):
+        at = key + join_key(("", *parts))
         if isinstance(value, dict) and value.get("_target_") is not None:
             check_trust(at, value["_target_"], value)
             nodes.append((at, value))
@@ -130,22 +134,6 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
             inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
             inner.setdefault("raw_input", False)  # the data of this job normalises by itself
     return plain
-
-
-def _plain(value: Any) -> Any:
-    is_config = OmegaConf.is_config(value)
-    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if is_config else value
-
-
-def _walk_plain(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Full key of everything in plain data, and what is there."""
-    yield key, value
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _walk_plain(inner, f"{key}.{name}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _walk_plain(inner, f"{key}[{index}]")
 
 
 @functools.cache
@@ -274,7 +262,9 @@ def _import(path: str, name: str, inside: Any) -> Any:
 
 def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
     if not (isinstance(error, ModuleNotFoundError) and error.name == name):
-        lacking = error.name if isinstance(error, ModuleNotFoundError) else None
+        lacking = None
+        if isinstance(error, ModuleNotFoundError):
+            lacking = error.name
         hint = f"{f'install {lacking}' if lacking else 'fix the module'}; --debug shows the traceback"
         return f"cannot be imported: {describe_error(error)}", hint
     parent, _, part = name.rpartition(".")
@@ -392,7 +382,9 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
     convert = value.get("_convert_", words.convert)
     recursive = value.get("_recursive_", words.recursive)
     words = _Words(convert, recursive, words.packages)
-    prefix = f"{key}." if key else ""
+    prefix = ""
+    if key:
+        prefix = f"{key}."
     if "_target_" not in value:
         nodes = {name: _build(inner, f"{prefix}{name}", words) for name, inner in value.items()}
         return _wrap_container(nodes, convert)
@@ -418,19 +410,25 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
 def _wrap_container(value: Any, convert: str) -> Any:
     """A list or dict of the kind that its class is to see."""
     plain = convert != "none" or not isinstance(value, list | dict)
-    return value if plain else OmegaConf.create(value, flags={"allow_objects": True})
+    if plain:
+        return value
+    return OmegaConf.create(value, flags={"allow_objects": True})
 
 
 def _unwrap_container(value: Any, convert: str) -> Any:
     """What is inside may have asked for OmegaConf's containers, and the node around it not."""
-    return OmegaConf.to_container(value) if convert != "none" and OmegaConf.is_config(value) else value
+    if convert != "none" and OmegaConf.is_config(value):
+        return OmegaConf.to_container(value)
+    return value
 
 
 def check_words(key: str, node: Mapping[str, Any]) -> None:
     """Refuse invalid values of a node's special keys."""
     for name, expected in WORDS.items():
         if name in node and not accepts(expected, value := _unwrap_container(node[name], "all")):
-            full_key = f"{key}.{name}" if key else name
+            full_key = name
+            if key:
+                full_key = f"{key}.{name}"
             text = f"expected {format_annotation(expected)}, got {as_typed(value)}"
             raise ConfigError(
                 text, key=full_key, hint="leave it out" if "[" in full_key else f"leave it out: ~{full_key}"

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import msgspec
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.config.tree import join_key, split_key
+from assay.config.hydra_internals import parse_override
+from assay.config.tree import join_key, split_key, walk_plain
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError, describe_error
 from assay.paths import COMMAND_LINE, PROJECT, project_conf
@@ -125,7 +125,9 @@ def project_values(folder: Path | None) -> tuple[str, ...]:
 
 
 def _project(folder: Path | None) -> ProjectFile:
-    path = None if folder is None else folder / _FILE
+    path = None
+    if folder is not None:
+        path = folder / _FILE
     if path is None or not path.exists():
         return ProjectFile()
     try:
@@ -142,7 +144,9 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
     for override in _parse_key_overrides(overrides, KEY):
         if override.is_sweep_override():
             raise ConfigError("one list applies to all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
-        names = () if override.is_delete() else validate_names(override.value())
+        names = ()
+        if not override.is_delete():
+            names = validate_names(override.value())
     return names
 
 
@@ -153,17 +157,11 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
         if override.is_delete():
             continue
         typed = override.input_line if override.is_sweep_override() else override.value()
-        pending: list[tuple[str, Any]] = [(override.key_or_group, typed)]
-        while pending:
-            key, value = pending.pop()
-            if isinstance(value, dict):
-                pending += [(f"{key}.{name}", inner) for name, inner in value.items()]
-                continue
-            if isinstance(value, list):
-                pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
-            if "${" not in _PERSONAL.sub("", str(value)):  # nothing but the run's directory, name and seed
-                keys.add(key)
-    return frozenset(join_key(split_key(key)) for key in keys)  # `a.0` is `a[0]`
+        for parts, value in walk_plain(typed, split_key(override.key_or_group)):
+            is_personal = "${" not in _PERSONAL.sub("", str(value))
+            if is_personal and not isinstance(value, dict):
+                keys.add(join_key(parts))  # `a.0` is `a[0]`
+    return frozenset(keys)
 
 
 def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
@@ -195,9 +193,8 @@ def is_library(name: str) -> bool:
 
 def settle_trust(config: DictConfig, trusted: Trust) -> None:
     """Write the packages into a composed job; every later step reads them there."""
-    written: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, [KEY]), resolve=False)
-    written = written.get(KEY)
-    if (written or []) != list(trusted.typed):
+    written: Any = config.get(KEY)
+    if list(written or ()) != list(trusted.typed):
         raise ConfigError(
             f"an option or experiment names {written!r}; it must not choose what is trusted",
             key=KEY,
@@ -234,7 +231,7 @@ def _parse_all(overrides: Iterable[str]) -> list[Override]:
     parsed = []
     for text in overrides:
         with suppress(HydraException):
-            parsed += OverridesParser.create().parse_overrides([text])
+            parsed.append(parse_override(text))
     return parsed
 
 
@@ -242,7 +239,9 @@ def _import_config_stores(packages: Iterable[str]) -> None:
     """Import the modules of trusted packages that name Hydra's `ConfigStore`, as an application does."""
     for package in packages:
         make_importable()
-        spec = find_spec(package) if "." not in package or find_spec(package.rpartition(".")[0]) else None
+        spec = None
+        if "." not in package or find_spec(package.rpartition(".")[0]):
+            spec = find_spec(package)
         for path, name in _modules(spec) if spec is not None else ():
             if b"ConfigStore" in path.read_bytes():
                 try:

@@ -1,0 +1,212 @@
+"""The recipe of a job: learning rate, batch size and length, as they follow from its data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, final
+
+import torch
+from msgspec import Meta
+
+from assay.assemble.run_length import count_batches, count_steps, run_length
+from assay.assemble.trainer_options import may_end_early, world_size
+from assay.compose.recipe import RECIPE, is_chosen
+from assay.config.serialize import is_whole, value_of
+from assay.config.unread_keys import OUR_DATA
+from assay.data.core.batch_order import choose_batch_size
+from assay.errors import ConfigError
+from assay.quoting import pluralize
+from assay.targets.annotation import check_value
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+_DEFAULTS = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
+_MOST_EPOCHS = 200
+_CHANNELS_LAST_FROM = 16
+"""Pixels of a side, from which convolutions on a CPU are faster where channels lie last in memory."""
+_FEW_PICTURES = 5000
+_FEW_STEPS = 300
+_SMALL_PICTURE = 64
+"""Pixels of a side, below which what networks learnt of larger pictures helps little."""
+_SCALES = {"SGD": 30.0, "Adagrad": 10.0}
+"""Optimizers whose learning rates are not those of Adam."""
+
+
+@final
+@dataclass(frozen=True)
+class Recipe:
+    """What `auto` comes to with the data of a job, and how long its run will be, for node `spec`."""
+
+    batch_size: int
+    max_epochs: int
+    channels_last: bool
+    lr: float
+    weight_decay: float
+    patience: int
+    steps_per_epoch: int | None
+    total_steps: int | None
+
+
+def choose_recipe(config: DictConfig) -> Recipe:
+    """Compute the recipe of a job in whose `spec` stands what the data tells; nothing is written."""
+    suited = choose_batch_size(config.spec.num_train, task_of(config.spec.task))
+    size = _share_of_rank(config) or suited
+    used_size = _typed_size(config) or size
+    batches = count_batches(config, used_size)
+    chosen_epochs = _choose_epochs(config, batches)
+    epochs = config.trainer.get("max_epochs")
+    if is_chosen(config, "trainer.max_epochs"):
+        epochs = chosen_epochs
+    length = count_steps(config, batches, epochs)
+    together = used_size * world_size(config) * length.accumulated
+    return Recipe(
+        batch_size=size,
+        max_epochs=chosen_epochs,
+        channels_last=_suits_channels_last(config),
+        lr=_choose_lr(config, together / suited),
+        weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
+        patience=max(10, -(-(length.epochs or 0) // 4)),
+        steps_per_epoch=length.steps_per_epoch if length.is_known else None,
+        total_steps=length.total_steps,
+    )
+
+
+def _typed_size(config: DictConfig) -> int:
+    """Samples of a batch that were typed; 0 for `auto`, and for custom data."""
+    size = value_of(config, "data.batch_size")
+    is_typed = config.data.get("_target_") == OUR_DATA and is_whole(size)
+    if is_typed:
+        return int(size)
+    return 0
+
+
+def _choose_epochs(config: DictConfig, batches: int) -> int:
+    """As many epochs as make up the steps that the model's recipe asks for."""
+    steps = _rule(config, "steps", Annotated[int, Meta(ge=1)])
+    least = _rule(config, "epochs", Annotated[int, Meta(ge=1)])
+    most_steps = config.trainer.get("max_steps", -1)
+    if not batches or most_steps is None:
+        epochs = int(RECIPE["trainer.max_epochs"][1])
+    elif most_steps >= 0:
+        return -1  # the steps that are typed end the run
+    else:
+        an_epoch = count_steps(config, batches, None, whole=True).steps_per_epoch
+        epochs = int(max(least, min(_MOST_EPOCHS, -(-steps // an_epoch))))
+    floor = config.trainer.get("min_epochs")
+    if is_whole(floor):
+        return max(epochs, floor)
+    return epochs
+
+
+def _choose_lr(config: DictConfig, relative_size: float) -> float:
+    """The rate of the model's recipe, for this batch size, optimizer, and weights to start from."""
+    lr = _rule(config, "lr", Annotated[float, Meta(gt=0, le=100)])
+    lr *= min(4.0, max(0.25, math.sqrt(relative_size)))
+    lr *= _SCALES.get(str(value_of(config, "optimizer._target_")).rpartition(".")[2], 1.0)
+    trains_all = str(value_of(config, "finetune._target_") or "Gradual").endswith("Gradual")
+    if value_of(config, "model.weights") and trains_all:
+        lr *= 0.1
+    return float(f"{lr:.2g}")
+
+
+def _suits_channels_last(config: DictConfig) -> bool:
+    """Whether convolutions are faster with the channels of an image last in memory."""
+    on_cpu = value_of(config, "trainer.accelerator") == "cpu" or not torch.accelerator.is_available()
+    shape = config.spec.input_shape
+    large = len(shape) == 3 and min(shape[1:]) >= _CHANNELS_LAST_FROM
+    return bool(value_of(config, "recipe.channels_last")) and large and on_cpu
+
+
+def _share_of_rank(config: DictConfig) -> int:
+    """Samples of a process in a batch that all have in common; 0 where there is none."""
+    total = value_of(config, "data.global_batch_size")
+    if config.data.get("_target_") != OUR_DATA or not is_whole(total):
+        return 0
+    if total % (processes := world_size(config)):
+        raise ConfigError(
+            f"expected a multiple of the {processes} processes, got {total}",
+            key="data.global_batch_size",
+            hint=f"data.global_batch_size={-(-total // processes) * processes}",
+        )
+    return int(total) // processes
+
+
+def balance_loss(config: DictConfig) -> None:
+    """Have rare classes count more in the loss, where `data.balance=weights` asks for it."""
+    if config.data.get("_target_") != OUR_DATA or config.data.get("balance") != "weights":
+        return
+    loss = config.get("loss") or {}
+    name = next((name for name in ("class_weight", "pos_weight") if name in loss), None)
+    if name is None:
+        message = f"{str(loss.get('_target_')).rpartition('.')[2]} does not take class weights"
+        raise ConfigError(message, key="data.balance", hint="data.balance=sampler, or loss=cross_entropy")
+    if loss[name] is None:
+        loss[name] = "balanced"
+
+
+def _rule(config: DictConfig, name: str, kind: Any) -> float:
+    value = value_of(config, f"recipe.{name}")
+    if value is None:  # a model of the user's own
+        return _DEFAULTS[name]
+    check_value(f"model.recipe.{name}", value, kind)
+    number: float = value
+    return number
+
+
+def notes_on_length(config: DictConfig) -> list[str]:
+    """Notes on what the recipe has chosen, and on runs that are too short, one sentence each."""
+    if "spec" not in config or config.spec.get("batch_size") is None:
+        return []
+    length = run_length(config)
+    total = length.total_steps
+    chosen = [key for key in RECIPE if is_chosen(config, key)]
+    notes = []
+    parts = []
+    if "trainer.max_epochs" in chosen and total is not None and length.is_known and length.epochs:
+        at_most = ""
+        if may_end_early(config):
+            at_most = "at most "
+        parts.append(
+            f"{at_most}{total:,} steps: {pluralize(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
+        )
+    named = [key for key in chosen if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")]
+    parts += [f"{key} {value_of(config, key):g}" for key in named]
+    if parts:
+        notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
+    is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
+    if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
+        notes.append(
+            f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "
+            "trainer.max_epochs=auto takes as many as suit"
+        )
+    return notes
+
+
+def notes_on_pictures(config: DictConfig) -> list[str]:
+    """How pictures are changed in training, and that a pretrained network would help; a sentence each."""
+    source = value_of(config, "data.source._target_")
+    if source != "assay.data.image.image_folder.ImageFolder" or "spec" not in config:
+        return []
+    notes = []
+    if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(config, "augment.flip"):
+        notes.append(
+            "in training, pictures are shifted and half of them are mirrored; augment.flip=0 where left and "
+            "right tell classes apart, augment=none for neither"
+        )
+    few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
+    large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
+    if few and large and value_of(config, "model.weights") is None:
+        downloaded = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
+        where = "45 MB are downloaded once"
+        if downloaded:
+            where = "its weights are on this disk"
+        notes.append(
+            f"a pretrained network often does better on {config.spec.num_train:,} pictures ({where}): "
+            "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"
+        )
+    return notes
