@@ -195,7 +195,9 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
         return
     if parameter is not None and type(value) is type(default) and not accepts(expected, default):
         return  # the annotation says less than the class takes: the default does not fit it either
-    shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
+    shown = f"{value!r} (text)"
+    if not (isinstance(value, str) and _IS_NUMBER.fullmatch(value)):
+        shown = as_typed(value)
     if is_secret_key(key):
         shown = STRUCK
     suggestion = _suggest(as_typed_key(key), value, expected, default)

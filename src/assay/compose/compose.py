@@ -298,7 +298,7 @@ class Job:
     config_dir: str = ""
     """Where its groups lie beside assay's own; empty for the one of the project."""
     tree: DictConfig | None = None
-    """What `view` returns; None for a job of a sweep, which holds too many to keep all of these."""
+    """What `view` returns; None for a job of a sweep, which holds too many, and for a typed config."""
 
     def view(self) -> DictConfig:
         """The job as a config that refuses changes."""
@@ -349,19 +349,16 @@ class JobComposer:
             tree = None
             if config is None:
                 completed = self._complete(parsed, template, number)
-                tree = job_config(completed)
-                config = to_raw_dict(tree)
+                settled = job_config(completed)
+                config = to_raw_dict(settled)
                 chosen = choices(completed.hydra)
+                if self._directory is None and all(is_untyped(entry.node) for entry in walk(settled)):
+                    OmegaConf.set_readonly(settled, True)
+                    tree = settled
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
         typed = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
-        job = Job(typed, config, chosen, fingerprint_of(config), template.name)
-        if tree is None or self._directory is not None:
-            return job
-        OmegaConf.set_readonly(tree, True)
-        if all(is_untyped(entry.node) for entry in places(tree)):
-            return replace(job, tree=tree)
-        return replace(job, tree=job.view())
+        return Job(typed, config, chosen, fingerprint_of(config), template.name, tree=tree)
 
     def compose(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
         """Compose one with its `hydra` node."""

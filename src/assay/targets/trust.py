@@ -169,7 +169,9 @@ def _refers(text: str) -> bool:
 
 def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
     """Check the names of trusted packages."""
-    example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
+    example = f"{KEY}=[my_project]"
+    if file:
+        example = f"{KEY}: [my_project]"
     if value is None:
         return ()
     wrong = ""
