@@ -47,7 +47,7 @@ from assay.config.omegaconf_internals import child_node, is_untyped, raw_value, 
 from assay.config.serialize import exact_json, fingerprint_of, to_raw_dict
 from assay.config.tree import places, split_key, walk
 from assay.config.unread_keys import (
-    OF_MODULE,
+    MODULE_GROUPS,
     OUR_DATA,
     OUR_MODULE,
     TOP,
@@ -211,8 +211,8 @@ def _keep_typed_keys(config: DictConfig, node: str, typed: Sequence[str]) -> Non
 def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
     """Remove the parts of assay's own module of which a custom one reads nothing."""
     entries = list(walk(config))
-    unread = list(OF_MODULE)
-    for _ in OF_MODULE:  # what is read may read another
+    unread = list(MODULE_GROUPS)
+    for _ in MODULE_GROUPS:  # what is read may read another
         read = interpolated_keys(entries, without=unread)
         unread = [name for name in unread if not is_read(name, read)]
     for name in unread:

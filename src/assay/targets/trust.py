@@ -36,7 +36,7 @@ VALUES = "trusted_values"
 _FILE = "project.yaml"
 _PERSONAL = re.compile(r"\$\{(run_dir|name|seed|(oc\.env|now|short_id):[^${}]*)\}")
 _NAME = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
-_NOBODYS_OWN = frozenset(
+_LIBRARIES = frozenset(
     (
         *("assay", "cloudpickle", "dill", "hydra", "hydra_plugins", "importlib_metadata"),
         *("joblib", "lightning", "lightning_fabric", "lightning_utilities", "matplotlib", "numpy"),
@@ -193,7 +193,7 @@ def is_library(name: str) -> bool:
     (True, True, False)
     """
     root = name.partition(".")[0]
-    return root in sys.stdlib_module_names or root in _NOBODYS_OWN
+    return root in sys.stdlib_module_names or root in _LIBRARIES
 
 
 def settle_trust(config: DictConfig, trusted: Trust) -> None:
