@@ -103,11 +103,17 @@ class Module(L.LightningModule):
         self._augment = augment
         self._param_groups = param_groups
         self._probabilities = task.probabilities(loss)
-        self._memory_format = torch.channels_last if channels_last else None
+        self._memory_format = None
+        if channels_last:
+            self._memory_format = torch.channels_last
         self.task = task
         kind = type(task)  # what it leaves as it is need not be asked in each step
-        self._loss_targets = None if kind.loss_targets is Task.loss_targets else task.loss_targets
-        self._for_loss = None if kind.for_loss is Task.for_loss else task.for_loss
+        self._loss_targets = None
+        if kind.loss_targets is not Task.loss_targets:
+            self._loss_targets = task.loss_targets
+        self._for_loss = None
+        if kind.for_loss is not Task.for_loss:
+            self._for_loss = task.for_loss
         self._target_scale = target_scale or None
         self.finetune = finetune
         self.piece: slice | None = None

@@ -212,7 +212,9 @@ def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: b
         return []  # which may hold a part of it, or be on machines unlike this one
     device = trainer.strategy.root_device
     available = device_memory(device)
-    processes = trainer.num_devices if device.type == "cpu" else 1  # these share it
+    processes = 1
+    if device.type == "cpu":  # these share it
+        processes = trainer.num_devices
     needed = (memory.peak if whole else memory.peak - memory.activations) * processes
     if not available or needed <= _NEAR * available:
         return []

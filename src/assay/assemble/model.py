@@ -1,4 +1,4 @@
-"""The model of a job, with its fine-tuning, what that comes to, and what it cannot be done with."""
+"""Build a job's model and its fine-tuning; refuse parts that do not fit."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, list_names
+from assay.config.omegaconf_internals import kept
 from assay.config.serialize import resolved, resolved_node
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE
@@ -88,7 +89,9 @@ def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str)
         fault = next((entry.key for entry in asking), fault)
     names = [f"spec.{name}" for name in config.get("spec") or {}]
     guess = did_you_mean(match[1], names, "; ")
-    hint = f"it has: {list_names(names, match[1])}" if names and not guess else f"{fault}=VALUE"
+    hint = f"{fault}=VALUE"
+    if names and not guess:
+        hint = f"it has: {list_names(names, match[1])}"
     return ConfigError(f"the data has no {match[1]!r}{guess}", key=fault, hint=hint)
 
 
@@ -149,8 +152,9 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
         raise build_error(error, config, key) from error
 
 
+@kept
 def build_metrics(config: DictConfig) -> dict[str, Any]:
-    """The metrics of training and of evaluation."""
+    """The metrics of training and of evaluation; who uses them clones them."""
     return {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
 
 

@@ -275,7 +275,9 @@ def _check_targets(config: DictConfig) -> None:
         node = OmegaConf.select(config, key)
         if not isinstance(node, DictConfig) or not node.get("_target_"):
             may_go = key.startswith(("callbacks.", "logger."))
-            hint = f"~{key}" if may_go else f"{key}._target_=…, or leave {key} as it is"
+            hint = f"{key}._target_=…, or leave {key} as it is"
+            if may_go:
+                hint = f"~{key}"
             if isinstance(node, str) and "." not in key:
                 hint = f"a file chooses an option under `defaults`: - override /{key}: {node}"
             raise ConfigError("does not name a class: it has no _target_", key=key, hint=hint)

@@ -86,7 +86,7 @@ class Report:
         lr_note: What the curve does not show.
         notes: What the user should know although the job can run, a sentence each.
         may_end_early: Whether time or a callback may end the run before `total_steps`.
-        warnings: What may be meant, but is not what most would want.
+        warnings: Probable mistakes; the job can still run.
         seconds: The check took.
     """
 

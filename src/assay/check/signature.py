@@ -18,7 +18,7 @@ from assay.assemble.node import NOT_ARGUMENTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import source_key, target_nodes
-from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE
+from assay.config.unread_keys import MODULE_GROUPS, OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
 from assay.targets.allowed_targets import slot_of
@@ -61,7 +61,7 @@ _TRAINER = {
     "default_root_dir": "hydra.run.dir=… is the run directory",
 }
 _MODULE = {
-    **{group: f"{group}=…" for group in OF_MODULE},
+    **{group: f"{group}=…" for group in MODULE_GROUPS},
     "task": "data=…, whose spec names it",
     "schedule": "scheduler.interval=…, scheduler.frequency=…, scheduler.monitor=…",
     "target_scale": "data.standardize_targets=…",
@@ -195,7 +195,9 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
         return
     if parameter is not None and type(value) is type(default) and not accepts(expected, default):
         return  # the annotation says less than the class takes: the default does not fit it either
-    shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
+    shown = f"{value!r} (text)"
+    if not (isinstance(value, str) and _IS_NUMBER.fullmatch(value)):
+        shown = as_typed(value)
     if is_secret_key(key):
         shown = STRUCK
     suggestion = _suggest(as_typed_key(key), value, expected, default)

@@ -61,7 +61,7 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {
     "model": dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
     "data": dict.fromkeys(("size", "image_size"), _COUNT),
 }
-"""By group and argument: what the classes of known libraries take, and nothing comes of."""
+"""By group and argument: values that constructors of known libraries accept although they are useless."""
 _TRAINER: Mapping[str, Any] = {
     **dict.fromkeys(("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT),
     "limit_train_batches": _SOME_BATCHES,

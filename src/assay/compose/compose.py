@@ -46,7 +46,7 @@ from assay.config.omegaconf_internals import child_node, is_untyped, raw_value, 
 from assay.config.serialize import exact_json, fingerprint_of, to_raw_dict
 from assay.config.tree import places, split_key, walk
 from assay.config.unread_keys import (
-    OF_MODULE,
+    MODULE_GROUPS,
     OUR_DATA,
     OUR_MODULE,
     TOP,
@@ -214,8 +214,8 @@ def _keep_typed_keys(config: DictConfig, node: str, typed: Sequence[str]) -> Non
 def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
     """Remove the parts of assay's own module of which a custom one reads nothing."""
     entries = list(walk(config))
-    unread = list(OF_MODULE)
-    for _ in OF_MODULE:  # what is read may read another
+    unread = list(MODULE_GROUPS)
+    for _ in MODULE_GROUPS:  # what is read may read another
         read = interpolated_keys(entries, without=unread)
         unread = [name for name in unread if not is_read(name, read)]
     for name in unread:
@@ -301,7 +301,7 @@ class Job:
     config_dir: str = ""
     """Where its groups lie beside assay's own; empty for the one of the project."""
     tree: DictConfig | None = None
-    """What `view` returns; None for a job of a sweep, which holds too many to keep all of these."""
+    """What `view` returns; None for a job of a sweep, which holds too many, and for a typed config."""
 
     def view(self) -> DictConfig:
         """The job as a config that refuses changes."""
@@ -352,19 +352,16 @@ class JobComposer:
             tree = None
             if config is None:
                 completed = self._complete(parsed, template, number)
-                tree = job_config(completed)
-                config = to_raw_dict(tree)
+                settled = job_config(completed)
+                config = to_raw_dict(settled)
                 chosen = choices(completed.hydra)
+                if self._directory is None and all(is_untyped(entry.node) for entry in walk(settled)):
+                    OmegaConf.set_readonly(settled, True)
+                    tree = settled
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
         typed = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
-        job = Job(typed, config, chosen, fingerprint_of(config), template.name)
-        if tree is None or self._directory is not None:
-            return job
-        OmegaConf.set_readonly(tree, True)
-        if all(is_untyped(entry.node) for entry in places(tree)):
-            return replace(job, tree=tree)
-        return replace(job, tree=job.view())
+        return Job(typed, config, chosen, fingerprint_of(config), template.name, tree=tree)
 
     def compose(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
         """Compose one with its `hydra` node."""

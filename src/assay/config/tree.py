@@ -80,7 +80,9 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
     names: Any = config if isinstance(config, DictConfig) else range(len(config))
     for name in names:
         if isinstance(config, DictConfig):
-            key = f"{prefix}.{name}" if prefix else str(name)
+            key = f"{prefix}.{name}"
+            if not prefix:
+                key = str(name)
         else:
             key = f"{prefix}[{name}]"
         entry = Entry(key, config, name, child_node(config, name))

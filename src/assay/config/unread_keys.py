@@ -27,7 +27,7 @@ OUR_MODULE = "assay.module.Module"
 OUR_DATA = "assay.data.core.data_module.DataModule"
 SHARDED = "assay_cluster.fsdp2.FSDP2"
 """The strategy that gives each device a shard of the model."""
-OF_MODULE = (
+MODULE_GROUPS = (
     "model",
     "loss",
     "optimizer",
@@ -56,7 +56,7 @@ FIXED = {
 }
 """Nodes that no class gets as a whole, and the keys that are read."""
 _ONE_OPTION = (
-    *(*OF_MODULE, "data", "data/transform", "device", "precision", "trainer"),
+    *(*MODULE_GROUPS, "data", "data/transform", "device", "precision", "trainer"),
     *("hydra/launcher", "hydra/sweeper", "hydra/sweeper/sampler", "hydra/sweeper/pruner"),
 )
 """The options of other groups add up: callbacks, loggers, and what changes single values, as experiments."""
@@ -79,7 +79,7 @@ def _check_options(config: DictConfig, values: Mapping[str, Any]) -> None:
     choices = config.hydra.runtime.choices
     for group in _ONE_OPTION:
         # Of a group with a list of options, also in YAML, Hydra notes no choice.
-        in_yaml = group in OF_MODULE and group not in choices and group in config and group not in values
+        in_yaml = group in MODULE_GROUPS and group not in choices and group in config and group not in values
         if isinstance(values.get(group), list) or in_yaml:
             options = ",".join(map(str, values.get(group, ())))
             hint = f"{group}=OPTION; for a run of each: assay train -m {group}={options or 'A,B'}"
@@ -118,14 +118,14 @@ def _check(
             hint = f"{node}=OPTION; options: assay configs {node}"
             message = f"names no class, as it has no _target_: {key} has no effect"
             raise ConfigError(message, key=node, hint=hint)
-        raise _nothing_reads(key, entries, values)
+        raise _unused_key_error(key, entries, values)
     for key, override in values.items():
         top = key.partition(".")[0].partition("/")[0]
         if top == "hydra":
             fine = "/" in key or any(_overlap(f"hydra.{part}", key) for part in _OF_HYDRA)
         else:  # not there: a group put elsewhere
             fine = top in TOP or top not in config
-        of_module = top in OF_MODULE or (key in _TRAINER_OF_MODULE and override.value())
+        of_module = top in MODULE_GROUPS or (key in _TRAINER_OF_MODULE and override.value())
         if is_custom and of_module and not is_read(key, read):
             raise ConfigError(
                 "this has no effect: a custom LightningModule gets only what `module` sets",
@@ -133,7 +133,7 @@ def _check(
                 hint=f"module.ARGUMENT=…, or in its YAML: ARGUMENT: ${{{key.replace('/', '.')}}}",
             )
         if not fine and not is_read(key, read):
-            raise _nothing_reads(key, entries, values)
+            raise _unused_key_error(key, entries, values)
 
 
 OPTIONAL_GROUPS = ("scheduler", "augment", "param_groups", "finetune")
@@ -165,7 +165,7 @@ def missing_header(group: str) -> ConfigError:
     return ConfigError(f"{why}: its keys end up in the wrong place", key=group, hint=hint)
 
 
-def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
+def _unused_key_error(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
     if key.startswith("hydra."):
         hint = f"keys of Hydra that have an effect: {', '.join(_OF_HYDRA)}"
         return ConfigError("this key has no effect", key=key, hint=hint)

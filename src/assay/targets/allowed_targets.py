@@ -282,12 +282,16 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
             hint = f"execution_whitelist([…, {target!r}]) where assay is called"
             raise ConfigError(f"{target!r} is not in Hydra's execution whitelist", key=full_key, hint=hint)
         return
-    hint = f"{full_key}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
+    hint = f"a config may name classes of {_HOLDS}"
+    if slot:
+        hint = f"{full_key}={holds.example}"
     if not is_dotted_path(target):
         raise ConfigError(f"expected the dotted name of a class, got {target!r}", key=full_key, hint=hint)
     root = target.partition(".")[0]
     if is_library(root):
-        reason = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
+        reason = f"a config may name {holds.words}"
+        if slot:
+            reason = f"{slot} must be {holds.words}"
         raise ConfigError(f"{target!r} is not allowed: {reason}", key=full_key, hint=hint)
     raise ConfigError(
         f"{target!r} is not allowed: {root!r} is neither a known package nor one that you trust",

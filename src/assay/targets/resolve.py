@@ -146,7 +146,9 @@ def _resolve_library(target: str, slot: str) -> Any:
 def _check_object(target: str, obj: Any, slot: str) -> None:
     """Refuse an object that a config may not call, whatever its name."""
     holds = _slot_by_name(slot)
-    says = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
+    says = f"a config may name {holds.words}"
+    if slot:
+        says = f"{slot} must be {holds.words}"
     hint = f"for example {holds.example}"
     if not inspect.isclass(obj):
         if not _is_listed(target, obj, slot):
@@ -309,7 +311,9 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
         return remembered
     kind = custom_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
     if kind.name != name:
-        hint = f"{key}={kind.name}" if "." in kind.name else f"leave `name` out of {kind.__name__}"
+        hint = f"leave `name` out of {kind.__name__}"
+        if "." in kind.name:
+            hint = f"{key}={kind.name}"
         raise ConfigError(f"{name!r} has the name {kind.name!r}", key=key, hint=hint)
     task: Task = construct(key, kind)
     check_interface(task, key)

@@ -166,7 +166,9 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
 
 def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
     """Check the names of trusted packages."""
-    example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
+    example = f"{KEY}=[my_project]"
+    if file:
+        example = f"{KEY}: [my_project]"
     if value is None:
         return ()
     wrong = ""
