@@ -12,7 +12,6 @@ import torch
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
 from assay.data.core.source_files import NoArrayError, check_path, read_array
-from assay.data.core.source_info import info_of
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -58,8 +57,6 @@ class Arrays(Source):
     Raises:
         ValueError: An argument is not one of its choices.
     """
-
-    info = info_of("assay.data.core.arrays.Arrays")
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
-from assay.data.core.source_info import SourceInfo
+from assay.data.core.source_info import BUILT_IN, SourceInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,6 +82,9 @@ class Source(ABC):
     divides: bool = False
     fitted: Any = None
     known_labels: Sequence[str] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls.info = BUILT_IN.get(f"{cls.__module__}.{cls.__qualname__}", cls.info)
 
     def prepare(self) -> None:  # noqa: B027 - most sources have nothing to do
         """Download what is missing; called before `read()`, on one process of a machine."""

@@ -50,8 +50,8 @@ def info_of(source: object) -> SourceInfo:
     """What a source declares, or the class that a `_target_` names."""
     if isinstance(source, str):
         module, _, name = source.rpartition(".")
-        if source in _BUILT_IN:
-            return _BUILT_IN[source]
+        if source in BUILT_IN:
+            return BUILT_IN[source]
         source = getattr(sys.modules.get(module), name, None)
     info = getattr(source, "info", None)
     if isinstance(info, SourceInfo):
@@ -141,7 +141,7 @@ _find_table_task = _by_columns(lambda: import_module("assay.data.table.table_fil
 _find_shards_task = _by_columns(lambda: import_module("assay.data.shards.shard_files"))
 _FILES_OF_TABLES = (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE))
 _OF_TABLES = ("features", "exclude", "keep", "max_categories", "positive")
-_BUILT_IN = {
+BUILT_IN = {
     "assay.data.core.arrays.Arrays": SourceInfo(
         (SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),),
         _find_arrays_task,
@@ -189,4 +189,4 @@ _BUILT_IN = {
         (SourcePath("root", "the files of the data set", downloads=True),)
     ),
 }
-"""Known without importing their modules, which import torch; `info` of these classes is read from here."""
+"""Known without importing their modules, which import torch; these classes get their `info` from here."""

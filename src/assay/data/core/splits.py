@@ -12,7 +12,6 @@ import torch
 
 from assay.data.core.copies import find_copies, note_ignored_columns
 from assay.data.core.normalize import have_same_scaling, stored_type
-from assay.data.core.source_info import info_of
 from assay.data.core.spec import Spec
 from assay.data.core.split import SUBSETS, Split, divide, long_tail, note_small_classes
 from assay.data.core.subset import blocks
@@ -61,7 +60,7 @@ def _form(samples: Tensor) -> str:
 def request_split_columns(source: Source, split: Split) -> None:
     """Make a source provide the values that its samples are divided by."""
     chosen = {**split.columns, "data.split.folds": split.folds, "data.split.dedup": split.dedup and "true"}
-    if (typed := [item for item in chosen.items() if item[1]]) and info_of(source).divides_itself:
+    if (typed := [item for item in chosen.items() if item[1]]) and source.info.divides_itself:
         key, name = typed[0]
         raise DataError(
             f"{key}={name}: this source divides its texts itself; its samples are not independent",

@@ -13,7 +13,6 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 )
 from typing_extensions import override
 
-from assay.data.core.source_info import info_of
 from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
 from assay.data.image.image_source import NO_CLASS, SUBSETS, ImageFile, ImageSource, list_images
 from assay.task.classification import Multiclass
@@ -56,8 +55,6 @@ class ImageFolder(ImageSource):
     Raises:
         ValueError: An argument is not one of its choices.
     """
-
-    info = info_of("assay.data.image.image_folder.ImageFolder")
 
     def __init__(
         self,

@@ -14,7 +14,6 @@ import torch
 from PIL import Image
 from typing_extensions import override
 
-from assay.data.core.source_info import info_of
 from assay.data.image.decode import ImageSize, MaxValue, read_as, turn_upright
 from assay.data.image.image_cache import FileScan, scan_files
 from assay.data.image.image_source import SUBSETS, ImageFile, ImageSource, list_images
@@ -137,8 +136,6 @@ class SegmentationFolder(ImageSource):
     Raises:
         ValueError: An argument is not one of its choices.
     """
-
-    info = info_of("assay.data.image.segmentation_folder.SegmentationFolder")
 
     task: str = "segmentation"
     bytes_per_target = 1

@@ -7,7 +7,6 @@ import torch
 
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
-from assay.data.core.source_info import info_of
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ class TorchvisionImages(Source):
         root: Folder that holds, or is to hold, the files.
         download: Fetch the files if they are not there.
     """
-
-    info = info_of("assay.data.image.torchvision_images.TorchvisionImages")
 
     task: str = "multiclass"
     calls_with: Final = {

@@ -12,7 +12,6 @@ import torch
 from typing_extensions import override
 
 from assay.data.core.samples import LazyDataset, Samples
-from assay.data.core.source_info import info_of
 from assay.data.image.decode import ImageSize, MaxValue, decode, largest_value, verify
 from assay.data.image.image_source import DecodedImages
 from assay.data.shards.shard_files import USUAL_IMAGES, USUAL_TARGETS, find_column
@@ -53,8 +52,6 @@ class ImageShards(ShardSource, DecodedImages):
         max_value: As `image_size`.
         auto_size: Whether that was asked for.
     """
-
-    info = info_of("assay.data.shards.image_shards.ImageShards")
 
     def __init__(
         self,

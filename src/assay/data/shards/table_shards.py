@@ -11,7 +11,6 @@ import torch
 from typing_extensions import override
 
 from assay.data.core.samples import Samples
-from assay.data.core.source_info import info_of
 from assay.data.shards.shard_stream import ShardSource
 from assay.data.table.column_kind import choose_features, parse_targets
 from assay.data.table.table_encoder import TableEncoder
@@ -66,8 +65,6 @@ class TableShards(ShardSource):
         file_options: How `predict` reads files.
         fitted: As in `Table`.
     """
-
-    info = info_of("assay.data.shards.table_shards.TableShards")
 
     def __init__(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, final
 
-from assay.data.core.source_info import info_of
 from assay.data.table.table_file import AUTO
 from assay.data.table.table_source import TableSource, column_options
 
@@ -65,8 +64,6 @@ class Table(TableSource):
     Raises:
         ValueError: An argument is not one of its choices.
     """
-
-    info = info_of("assay.data.table.table.Table")
 
     def __init__(
         self,

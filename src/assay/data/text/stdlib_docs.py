@@ -13,7 +13,6 @@ import torch
 
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
-from assay.data.core.source_info import info_of
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import DataError
 
@@ -61,8 +60,6 @@ class StdlibDocs(Source):
         text_encoder: Makes token ids of the texts.
         fitted: An encoder that has learned, set before `read()`.
     """
-
-    info = info_of("assay.data.text.stdlib_docs.StdlibDocs")
 
     task: str = "multiclass"
     class_names = tuple(TOPICS)

@@ -16,7 +16,6 @@ from typing_extensions import override
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
 from assay.data.core.source_files import check_path, note_bad
-from assay.data.core.source_info import info_of
 from assay.data.core.split import SUBSETS
 from assay.data.text.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError, check_numbers
@@ -161,8 +160,6 @@ class TextFiles(Source):
     Raises:
         ValueError: An argument is not one of its choices.
     """
-
-    info = info_of("assay.data.text.text_files.TextFiles")
 
     task: str = "language_modelling"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, final
 
-from assay.data.core.source_info import info_of
 from assay.data.table.table_file import AUTO
 from assay.data.table.table_source import TableSource, column_options
 from assay.data.text.tokenizer import TextEncoder
@@ -45,8 +44,6 @@ class TextTable(TableSource):
     Raises:
         ValueError: An argument is not one of its choices.
     """
-
-    info = info_of("assay.data.text.text_table.TextTable")
 
     def __init__(
         self,
