@@ -27,9 +27,11 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
     # Torch is imported when something is trained or loaded, not by `assay --help`.
-    home = {"RunResult": "assay.run.result", "load": "assay.run.predictor", "train": "assay.run.train"}.get(
-        name, "assay_analysis.read_runs"
-    )
+    home = {
+        "RunResult": "assay.run.result",
+        "load": "assay.run.predictor",
+        "train": "assay.run.train",
+    }.get(name, "assay_analysis.read_runs")
     return getattr(importlib.import_module(home), name)
 
 

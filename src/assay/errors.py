@@ -40,7 +40,9 @@ class AssayError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\n  → {self.hint}" if self.hint else self.message
+        if self.hint:
+            return f"{self.message}\n  → {self.hint}"
+        return self.message
 
 
 class ConfigError(AssayError):
@@ -56,7 +58,9 @@ class ConfigError(AssayError):
     exit_code = 2
 
     def __init__(self, message: str, *, key: str = "", file: str = "", hint: str = "") -> None:
-        where = f"{key}: " if key else ""
+        where = ""
+        if key:
+            where = f"{key}: "
         super().__init__(f"{where}{message}", hint=hint)
         self.key = key
         self.file = ""
@@ -122,9 +126,14 @@ def check_numbers(interval: str, **numbers: Any) -> None:
     """
     low, high = map(float, interval[1:-1].split(","))
     ends = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
-    limit = f"in {interval}" if high < math.inf else f"{'>=' if ends else '>'} {low:g}"
+    if high < math.inf:
+        limit = f"in {interval}"
+    else:
+        limit = f"{'>=' if ends else '>'} {low:g}"
     for name, value in numbers.items():
-        for number in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
+        for number in (
+            value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        ):
             inside = isinstance(number, Real) and (low < float(number) < high or number in ends)
             if number is not None and not inside:
                 raise ValueError(f"{name}={value}: expected a number {limit}")
@@ -138,7 +147,9 @@ def write_failure(error: BaseException) -> str:
     """
     for one in causes(error):
         if isinstance(one, OSError) and one.errno in _NO_ROOM:
-            return f"{one.strerror}: {one.filename}" if one.filename else f"{one.strerror}"
+            if one.filename:
+                return f"{one.strerror}: {one.filename}"
+            return f"{one.strerror}"
         if isinstance(one, sqlite3.OperationalError) and "disk is full" in str(one):
             return str(one)
     return ""
@@ -161,7 +172,11 @@ def first_line(said: BaseException | str) -> str:
     ('no', 'ValueError', '')
     """
     lines = str(said).strip().splitlines()
-    return lines[0] if lines else "" if isinstance(said, str) else type(said).__name__
+    if lines:
+        return lines[0]
+    if isinstance(said, str):
+        return ""
+    return type(said).__name__
 
 
 def causes(error: BaseException, *, context: bool = False) -> Iterator[BaseException]:
@@ -171,7 +186,9 @@ def causes(error: BaseException, *, context: bool = False) -> Iterator[BaseExcep
     while one is not None and id(one) not in seen:
         seen.add(id(one))
         yield one
-        one = one.__cause__ or (one.__context__ if context and not one.__suppress_context__ else None)
+        one = one.__cause__ or (
+            one.__context__ if context and not one.__suppress_context__ else None
+        )
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
@@ -196,12 +213,17 @@ def user_frame(error: BaseException) -> str:
 def display_path(file: str) -> Path:
     """A file as messages show it: from the current directory, where it lies below that."""
     here = Path(file)
-    return here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
+    if here.is_relative_to(Path.cwd()):
+        return here.relative_to(Path.cwd())
+    return here
 
 
 def definition_place(function: Any) -> str:
     """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if callable(function):
+        code = getattr(inspect.unwrap(function), "__code__", None)
+    else:
+        code = None
     if code is None or not _is_own(code.co_filename):
         return ""
     return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
@@ -211,23 +233,38 @@ def describe_error(error: BaseException) -> str:
     """Type and first line of the message of an exception, and where in the user's own code it came from."""
     name = type(error).__name__
     text = first_line(error.msg if isinstance(error, SyntaxError) else str(error))
-    if match := _WORKER.match(text):  # the message is that of torch; the last line of it is what was raised
+    if match := _WORKER.match(
+        text
+    ):  # the message is that of torch; the last line of it is what was raised
         said = str(error).strip().splitlines()[-1]
         kind, _, rest = said.partition(": ")
         name = match[1]
-        text = rest if kind.rpartition(".")[2] == match[1] else said
+        if kind.rpartition(".")[2] == match[1]:
+            text = rest
+        else:
+            text = said
     frame = user_frame(error)
-    told = f"{name}: {text}" if text else name
-    return f"{told} ({frame})" if frame else told
+    if text:
+        told = f"{name}: {text}"
+    else:
+        told = name
+    if frame:
+        return f"{told} ({frame})"
+    return told
 
 
 @functools.cache
 def _installed() -> tuple[Path, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return (Path(__file__).parents[1], *(Path(sysconfig.get_path(name)).resolve() for name in names))
+    return (
+        Path(__file__).parents[1],
+        *(Path(sysconfig.get_path(name)).resolve() for name in names),
+    )
 
 
 @functools.lru_cache(maxsize=1024)
 def _is_own(file: str) -> bool:
     path = Path(file)
-    return path.is_file() and not any(path.resolve().is_relative_to(place) for place in _installed())
+    return path.is_file() and not any(
+        path.resolve().is_relative_to(place) for place in _installed()
+    )

@@ -140,7 +140,9 @@ class Figure:
     def __post_init__(self) -> None:
         # Files are called by it.
         if not self.name.isidentifier() or self.name != self.name.lower():
-            raise ValueError(f"figure {self.name!r}: expected lower case letters, digits and underscores")
+            raise ValueError(
+                f"figure {self.name!r}: expected lower case letters, digits and underscores"
+            )
 
 
 def to_frame(figure: Figure) -> pd.DataFrame:
@@ -158,4 +160,6 @@ def to_frame(figure: Figure) -> pd.DataFrame:
         present = {name: data for name, data in values.items() if data is not None and len(data)}
         tables.append(pd.DataFrame(present))
         tables[-1].insert(0, "series", mark.name)
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    if tables:
+        return pd.concat(tables, ignore_index=True)
+    return pd.DataFrame()

@@ -33,7 +33,9 @@ def distances_from_head(model: nn.Module) -> dict[str, int]:
     parameters = dict(model.named_parameters())
     head = head_names(model)
     keys = {name: _layer(name) for name in parameters if not lies_in(name, head)}
-    with_matrix = {key for name, key in keys.items() if key is not None and parameters[name].ndim >= 2}
+    with_matrix = {
+        key for name, key in keys.items() if key is not None and parameters[name].ndim >= 2
+    }
     order: dict[str | None, int] = {}
     layers: dict[str, int] = {}
     current = None
@@ -58,7 +60,10 @@ def _layer(name: str) -> str | None:
 def repeated_blocks(model: nn.Module) -> Iterator[nn.Module]:
     """The parts of which a list or sequence holds several of one class, the outermost ones."""
     parts = list(model.children())
-    kinds = [type(part) for part in parts] if isinstance(model, nn.ModuleList | nn.Sequential) else []
+    if isinstance(model, nn.ModuleList | nn.Sequential):
+        kinds = [type(part) for part in parts]
+    else:
+        kinds = []
     for part in parts:
         if kinds.count(type(part)) > 1 and next(part.parameters(), None) is not None:
             yield part

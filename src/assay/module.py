@@ -142,7 +142,10 @@ class Module(L.LightningModule):
         before = None
         if piece.start:
             before = step.observed
-        step.observed = observed if before is None else _join(before, observed)
+        if before is None:
+            step.observed = observed
+        else:
+            step.observed = _join(before, observed)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -162,7 +165,10 @@ class Module(L.LightningModule):
         outputs = predictions
         if scale is not None:
             outputs = scale.standardize(predictions)
-        return {"predictions": self.task.described(self.model, inputs, outputs), "targets": labels}
+        return {
+            "predictions": self.task.described(self.model, inputs, outputs),
+            "targets": labels,
+        }
 
     def _track(self, tracker: Tracker, observed: Observation, batch_idx: int) -> None:
         if self._eval_order is None or self._eval_order.counts(batch_idx):
@@ -178,7 +184,10 @@ class Module(L.LightningModule):
         # What is judged are features of the samples; what the loss compares are projections of their views.
         features, (views, samples) = self(inputs), self._augment(inputs, targets)
         project = getattr(self.model, "project", None)
-        compared = self(views) if project is None else project(self(views))
+        if project is None:
+            compared = self(views)
+        else:
+            compared = project(self(views))
         loss: Tensor = self.loss(compared, samples)
         return loss.detach(), features.detach(), targets, None
 
@@ -257,7 +266,9 @@ class Module(L.LightningModule):
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of outputs, in the form that the task gives them for it."""
         loss, weight = self._terms(outputs, targets)
-        return loss if weight is None else loss.sum()
+        if weight is None:
+            return loss
+        return loss.sum()
 
     def on_train_start(self) -> None:
         """Freeze what is frozen in the epoch that training begins or goes on in."""
@@ -274,7 +285,10 @@ class Module(L.LightningModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Track the batch, and write the mean loss of an optimizer step every `log_every_n_steps` steps."""
-        del outputs, batch  # Lightning divides the loss of outputs by the number of accumulated batches
+        del (
+            outputs,
+            batch,
+        )  # Lightning divides the loss of outputs by the number of accumulated batches
         taken = self._step
         trainer: Any = self.trainer
         accumulated: int = trainer.accumulate_grad_batches
@@ -333,7 +347,9 @@ class Module(L.LightningModule):
             self.test_scores = {}
         plain = {name: value for name, value in values.items() if is_scalar(value)}
         trainer: Any = self.trainer
-        for monitor in {getattr(callback, "monitor", None) for callback in trainer.callbacks} & plain.keys():
+        for monitor in {
+            getattr(callback, "monitor", None) for callback in trainer.callbacks
+        } & plain.keys():
             if tracker.is_undefined(str(monitor), plain[str(monitor)]):
                 raise ConfigError(
                     f"{monitor} is undefined: the {tracker.stage} subset lacks a class that it needs",
@@ -342,7 +358,11 @@ class Module(L.LightningModule):
                 )
         # The values are the same on every rank already; sync_dist only tells Lightning so.
         self.log_dict(
-            plain, on_step=False, on_epoch=True, sync_dist=self.trainer.world_size > 1, batch_size=1
+            plain,
+            on_step=False,
+            on_epoch=True,
+            sync_dist=self.trainer.world_size > 1,
+            batch_size=1,
         )
         for name, value in values.items():
             if name in plain:
@@ -364,10 +384,15 @@ class Module(L.LightningModule):
         else:
             lr = getattr(self._optimizer, "keywords", {}).get("lr", 0.0)
             parameters = self._param_groups(self.model, lr)
-            if (split := getattr(getattr(self._optimizer, "func", None), "split_groups", None)) is not None:
+            if (
+                split := getattr(getattr(self._optimizer, "func", None), "split_groups", None)
+            ) is not None:
                 parameters = split(parameters, self.model)
             if learnt:
-                parameters = [*parameters, {"params": learnt, "name": "loss", "weight_decay": 0.0}]
+                parameters = [
+                    *parameters,
+                    {"params": learnt, "name": "loss", "weight_decay": 0.0},
+                ]
         optimizer = self._optimizer(parameters)
         keep_layout(optimizer)
         if self._scheduler is None:
@@ -408,7 +433,9 @@ class _Step:
 
 def _join(one: Observation, other: Observation) -> Observation:
     """What was observed of two pieces of a batch, as of one."""
-    first, second = (torch.as_tensor(len(of[2])) if of[3] is None else of[3] for of in (one, other))
+    first, second = (
+        torch.as_tensor(len(of[2])) if of[3] is None else of[3] for of in (one, other)
+    )
     loss = (one[0] * first + other[0] * second) / (first + second)
     weight = None
     if one[3] is not None:
@@ -417,5 +444,8 @@ def _join(one: Observation, other: Observation) -> Observation:
 
 
 def _unpack(batch: Any) -> Batch:
-    inputs, targets = batch.values() if isinstance(batch, dict) else batch
+    if isinstance(batch, dict):
+        inputs, targets = batch.values()
+    else:
+        inputs, targets = batch
     return inputs, targets

@@ -7,14 +7,18 @@ from pathlib import Path
 CODE_DIR = Path(__file__).resolve().parent
 """Folder of the code."""
 
-CONF_DIR: Path = CODE_DIR / "conf" if (CODE_DIR / "conf").is_dir() else CODE_DIR.parents[1] / "conf"
+CONF_DIR: Path = (
+    CODE_DIR / "conf" if (CODE_DIR / "conf").is_dir() else CODE_DIR.parents[1] / "conf"
+)
 """Folder of the shipped config groups."""
 
 
 def project_conf(folder: Path | None = None) -> Path | None:
     """The `conf` folder of a project, if there is one beside assay's own."""
     found = (folder or Path.cwd()) / "conf"
-    return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None
+    if found.is_dir() and found.resolve() != CONF_DIR.resolve():
+        return found
+    return None
 
 
 PROJECT = "project"

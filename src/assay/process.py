@@ -104,7 +104,9 @@ def wait(
             told = True
             on_failure(failed[0], children[failed[0]].returncode)
             # One that a signal has ended takes none yet, and so has not begun what the others wait for.
-            waiting = not any(process.returncode == -number for process in children for number in signals)
+            waiting = not any(
+                process.returncode == -number for process in children for number in signals
+            )
             deadline = min(deadline, time.monotonic() + (_GRACE if waiting else 0.0))
             for process in children:
                 process.terminate()
@@ -181,7 +183,9 @@ class Stopped(KeyboardInterrupt):
 
 def raise_on_signals() -> AbstractContextManager[object]:
     """Raise `Stopped` in this block where a signal would end the process, so that temporary files go."""
-    return handle_signals(_raise_stopped, [number for number in STOP_SIGNALS if number.name != "SIGINT"])
+    return handle_signals(
+        _raise_stopped, [number for number in STOP_SIGNALS if number.name != "SIGINT"]
+    )
 
 
 def _raise_stopped(number: int, frame: FrameType | None) -> None:
@@ -190,7 +194,9 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def keep_handlers(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[list[signal.Signals]]:
+def keep_handlers(
+    numbers: Sequence[signal.Signals] = STOP_SIGNALS,
+) -> Iterator[list[signal.Signals]]:
     """Give signals back the handlers that they have now, when this block is left."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -225,7 +231,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 def count_oom_kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
     """Processes killed so far: those of this process's control group, or of the whole machine without one."""
-    for path in (*(folder / "memory.events" for folder in _groups(cgroups, proc)), proc / "vmstat"):
+    for path in (
+        *(folder / "memory.events" for folder in _groups(cgroups, proc)),
+        proc / "vmstat",
+    ):
         try:
             match = _COUNT.search(path.read_text(encoding="utf-8"))
         except OSError:
@@ -235,12 +244,15 @@ def count_oom_kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int
     return 0
 
 
-def memory_limits(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> Iterator[tuple[int, int]]:
+def memory_limits(
+    cgroups: Path = _CGROUPS, proc: Path = Path("/proc")
+) -> Iterator[tuple[int, int]]:
     """Bytes that each group of this process may take, and has taken."""
     for folder in _groups(cgroups, proc):
         with suppress(OSError, ValueError):  # without a limit it says max
             limit, used = (
-                int((folder / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
+                int((folder / name).read_text(encoding="ascii"))
+                for name in ("memory.max", "memory.current")
             )
             yield limit, used
 

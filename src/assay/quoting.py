@@ -52,7 +52,9 @@ def reads_as_number(text: str) -> bool:
 def spreadsheet_cell(value: Any) -> Any:
     """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe."""
     runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
-    return f"'{value}" if runs else value
+    if runs:
+        return f"'{value}"
+    return value
 
 
 def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,7 +78,9 @@ def join_first(things: Sequence[Any], most: int = 5) -> str:
     'a, b and 1 more'
     """
     shown = ", ".join(map(str, things[:most]))
-    return f"{shown} and {len(things) - most} more" if len(things) > most else shown
+    if len(things) > most:
+        return f"{shown} and {len(things) - most} more"
+    return shown
 
 
 def format_number(value: float, digits: int = 4) -> str:
@@ -85,7 +89,9 @@ def format_number(value: float, digits: int = 4) -> str:
         return f"{value + 0.0:.{digits}g}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if decimals else text
+    if decimals:
+        return text.rstrip("0").rstrip(".")
+    return text
 
 
 def format_duration(seconds: float) -> str:
@@ -110,7 +116,9 @@ def format_override(key: str, value: str | Sequence[str]) -> str:
 
 def format_typed(key: str, text: str) -> str:
     """An override whose value was read from one that was typed, as it is typed again."""
-    return shlex.quote(f"{key}={text}") if _UNQUOTED.fullmatch(text) else format_override(key, text)
+    if _UNQUOTED.fullmatch(text):
+        return shlex.quote(f"{key}={text}")
+    return format_override(key, text)
 
 
 def command(*words: object, config_dir: str | Path | None = None) -> str:
@@ -120,18 +128,25 @@ def command(*words: object, config_dir: str | Path | None = None) -> str:
     "assay train --config-dir 'my conf' -m 'notes=a b' seed=1,2"
     """
     verb, *others = map(str, words)
-    options = ["--config-dir", str(config_dir)] if config_dir else []
+    if config_dir:
+        options = ["--config-dir", str(config_dir)]
+    else:
+        options = []
     return shlex.join(["assay", verb, *options, *others])
 
 
-def repeat_command(overrides: Iterable[str], *more: str, config_dir: str | Path | None = None) -> str:
+def repeat_command(
+    overrides: Iterable[str], *more: str, config_dir: str | Path | None = None
+) -> str:
     """What to type to train the same once a value of others: without a seed and a folder of its own."""
     kept = [word for word in overrides if not word.lstrip("+").startswith(("seed=", "hydra."))]
     return command("train", "-m", *kept, *more, config_dir=config_dir)
 
 
 def _format_value(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quote_text(text)
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return quote_text(text)
 
 
 def quote_letters(override: str) -> str:
@@ -143,9 +158,17 @@ def quote_letters(override: str) -> str:
     key, equals, value = override.partition("=")
     if value.isascii() or any(mark in value for mark in "'\"$"):
         return override
-    between = ",[]{}:" if "{" in value else ",[]()" if _FUNCTION.match(value) else ",[]"
+    between = ",[]"
+    if "{" in value:
+        between = ",[]{}:"
+    elif _FUNCTION.match(value):
+        between = ",[]()"
     words = re.split(f"([{re.escape(between)}])", value)
-    return key + equals + "".join(word if word.isascii() else quote_text(word.strip()) for word in words)
+    return (
+        key
+        + equals
+        + "".join(word if word.isascii() else quote_text(word.strip()) for word in words)
+    )
 
 
 def quote_text(text: str) -> str:
@@ -154,7 +177,10 @@ def quote_text(text: str) -> str:
     >>> print(quote_text(r"C:\my ${x}"), quote_text('"'))
     "C:\my \${x}" '"'
     """
-    mark = "'" if '"' in text else '"'  # the shell's own are single ones
+    # the shell's own are single ones
+    mark = '"'
+    if '"' in text:
+        mark = "'"
     text = re.sub(r"(\\*)\$\{", lambda found: f"{found[1] * 2}\\${{", text)
     text = re.sub(rf"(\\*){mark}", lambda found: f"{found[1] * 2}\\{mark}", text)
     text = re.sub(r"(\\+)\Z", lambda found: found[1] * 2, text)
@@ -190,5 +216,7 @@ def _scale(count: float, base: int, units: Sequence[str]) -> str:
     while value >= 999.5 and power < len(units) - 1:  # three digits would be 1e+03
         value /= base
         power += 1
-    digits = 0 if not power or value >= 999.5 else 3
+    digits = 3
+    if not power or value >= 999.5:
+        digits = 0
     return f"{format_number(value, digits) if digits else f'{value:,.0f}'} {units[power]}"

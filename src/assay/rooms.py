@@ -59,7 +59,17 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
 }
 ROOMS = tuple(
     f"assay_{name}"
-    for name in ("analysis", "cluster", "explain", "lab", "project", "prove", "report", "serve", "sweep")
+    for name in (
+        "analysis",
+        "cluster",
+        "explain",
+        "lab",
+        "project",
+        "prove",
+        "report",
+        "serve",
+        "sweep",
+    )
 )
 """Packages of the built-in rooms."""
 
@@ -67,7 +77,11 @@ ROOMS = tuple(
 @functools.cache
 def entries(kind: Kind) -> list[Any]:
     """Every object of a kind: of the installed rooms, then of the entry points `assay.KIND`."""
-    built_in = [resolve_name(name) for name in _BUILT_IN.get(kind, ()) if find_spec(name.partition(".")[0])]
+    built_in = [
+        resolve_name(name)
+        for name in _BUILT_IN.get(kind, ())
+        if find_spec(name.partition(".")[0])
+    ]
     return [*built_in, *(point.load() for point in entry_points(group=f"assay.{kind}"))]
 
 
@@ -79,8 +93,12 @@ def entry(kind: Kind, key: str, what: str) -> Any:
     """
     found = entries(kind)
     if not found:
-        room = next((name.partition(".")[0] for name in _BUILT_IN.get(kind, ())), "a package that adds it")
-        raise ConfigError(f"{what} needs {room}, which is not installed", key=key, hint="pip install assay")
+        room = next(
+            (name.partition(".")[0] for name in _BUILT_IN.get(kind, ())), "a package that adds it"
+        )
+        raise ConfigError(
+            f"{what} needs {room}, which is not installed", key=key, hint="pip install assay"
+        )
     return found[-1]
 
 

@@ -47,7 +47,9 @@ def single_line(text: str) -> str:
 def shorten(text: str, most: int = 80) -> str:
     """At most so many characters of a text, in a line."""
     text = single_line(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    return text[: most - 1] + "…"
 
 
 def leave_terminal() -> bool:
@@ -59,7 +61,9 @@ def leave_terminal() -> bool:
     for standard in (0, 1, 2):
         try:
             termios.tcgetattr(standard)
-        except termios.error as error:  # a file or a pipe is not a terminal; a closed one answers otherwise
+        except (
+            termios.error
+        ) as error:  # a file or a pipe is not a terminal; a closed one answers otherwise
             if error.args[0] == errno.EIO:
                 os.dup2(empty, standard)
                 left = True
@@ -100,13 +104,18 @@ class Console(rich.console.Console):
     def file(self) -> Any:
         """The stream that is written to."""
         stream = super().file
-        return _Lasting(stream) if self._file is None else stream  # one that was given is the giver's
+        # one that was given is the giver's
+        if self._file is None:
+            return _Lasting(stream)
+        return stream
 
     @file.setter
     def file(self, new_file: IO[str]) -> None:
         self._file = new_file
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """Render to segments; what is text in them is printable."""
         for segment in super().render(renderable, options):
             if segment.control or not _CONTROL.search(segment.text):
@@ -116,7 +125,9 @@ class Console(rich.console.Console):
 
 
 def print_rows(
-    console: Console, rows: Sequence[Sequence[str]], styles: Sequence[str] = ("", "cyan", "dim", "dim")
+    console: Console,
+    rows: Sequence[Sequence[str]],
+    styles: Sequence[str] = ("", "cyan", "dim", "dim"),
 ) -> None:
     """Print aligned columns, one line per row whatever the width: for grep."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -135,7 +146,10 @@ NO_BREAK = "\u00a0"
 
 
 def print_lines(
-    console: rich.console.Console, lines: Iterable[tuple[str, str]], width: int = 6, style: str = "bold"
+    console: rich.console.Console,
+    lines: Iterable[tuple[str, str]],
+    width: int = 6,
+    style: str = "bold",
 ) -> None:
     """Print a line for each pair of label and text, in a terminal broken between words."""
     for label, text in lines:
@@ -143,7 +157,9 @@ def print_lines(
         parts = [text.replace("\n", " ")]
         if console.is_terminal and not _COMMAND.search(text):
             room = max(20, console.width - len(head))
-            parts = textwrap.wrap(parts[0], room, break_long_words=False, break_on_hyphens=False) or [""]
+            parts = textwrap.wrap(
+                parts[0], room, break_long_words=False, break_on_hyphens=False
+            ) or [""]
         for number, part in enumerate(parts):
             start = (head, style) if not number else " " * len(head)
             line = Text.assemble(start, part.replace(NO_BREAK, " "))
@@ -162,7 +178,9 @@ def make_printable() -> None:
     sys.excepthook = _print_exception
 
 
-def _print_exception(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+def _print_exception(
+    kind: type[BaseException], error: BaseException, where: TracebackType | None
+) -> None:
     sys.stderr.write(printable("".join(traceback.format_exception(kind, error, where))))
 
 

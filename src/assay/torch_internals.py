@@ -56,14 +56,19 @@ def keep_freed_memory() -> None:
     `assay.__init__`): what is freed would fit nothing aligned that comes later, and memory would grow.
     """
     libc: Any = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt") and torch.empty(1 << 22, dtype=torch.uint8).data_ptr() % mmap.PAGESIZE == 0:
+    if (
+        hasattr(libc, "mallopt")
+        and torch.empty(1 << 22, dtype=torch.uint8).data_ptr() % mmap.PAGESIZE == 0
+    ):
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def widest_float(device: torch.device) -> torch.dtype:
     """Return the widest floating-point type of a device; `mps` has no float64."""
-    return torch.float32 if device.type == "mps" else torch.float64
+    if device.type == "mps":
+        return torch.float32
+    return torch.float64
 
 
 def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:
@@ -73,9 +78,16 @@ def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:
 
 def run_backward(loss: Tensor) -> None:
     """As `loss.backward()`; of a plain scalar without the questions that it asks of all that may come."""
-    if type(loss) is torch.Tensor and loss.ndim == 0 and loss.requires_grad and not loss.is_complex():
+    if (
+        type(loss) is torch.Tensor
+        and loss.ndim == 0
+        and loss.requires_grad
+        and not loss.is_complex()
+    ):
         one = (torch.ones_like(loss),)
-        _engine_run_backward((loss,), one, False, False, (), allow_unreachable=True, accumulate_grad=True)
+        _engine_run_backward(
+            (loss,), one, False, False, (), allow_unreachable=True, accumulate_grad=True
+        )
     else:
         loss.backward()  # type: ignore[no-untyped-call]  # torch left it untyped
 

@@ -66,7 +66,9 @@ class Row:
     def folds(self) -> int:
         """How many different folds count; 0 where there are not several."""
         folds = len({run.fold for run in self.counted})
-        return folds if folds > 1 else 0
+        if folds > 1:
+            return folds
+        return 0
 
     @property
     def is_complete(self) -> bool:
@@ -86,7 +88,9 @@ class Row:
     @property
     def state(self) -> str:
         """How its runs ended; empty where all have finished."""
-        states = Counter(f"{run.status} ({run.cause})" if run.cause else run.status for run in self.runs)
+        states = Counter(
+            f"{run.status} ({run.cause})" if run.cause else run.status for run in self.runs
+        )
         if set(states) == {"finished"}:
             return ""
         if len(self.runs) == 1:
@@ -97,12 +101,16 @@ class Row:
     @property
     def seconds(self) -> float | None:
         """Mean time of its runs that have finished."""
-        return statistics.fmean(run.seconds for run in self.counted) if self.finished else None
+        if self.finished:
+            return statistics.fmean(run.seconds for run in self.counted)
+        return None
 
     @cached_property
     def label(self) -> str:
         """Its values on one line."""
-        return format_values(self.values) or (self.runs[0].path.name if len(self.runs) == 1 else "all")
+        return format_values(self.values) or (
+            self.runs[0].path.name if len(self.runs) == 1 else "all"
+        )
 
     @property
     def short_label(self) -> str:
@@ -111,13 +119,23 @@ class Row:
 
     def best(self, metric: str, direction: str) -> Run | None:
         """Its best finished run; None where none has a score."""
-        sign = -1 if direction.startswith("max") else 1
+        sign = 1
+        if direction.startswith("max"):
+            sign = -1
         scores = [(run.score(metric), run) for run in self.counted if self.finished]
-        scored = [(sign * score, run) for score, run in scores if score is not None and math.isfinite(score)]
-        return min(scored, key=lambda pair: (pair[0], bool(pair[1].warnings)))[1] if scored else None
+        scored = [
+            (sign * score, run)
+            for score, run in scores
+            if score is not None and math.isfinite(score)
+        ]
+        if scored:
+            return min(scored, key=lambda pair: (pair[0], bool(pair[1].warnings)))[1]
+        return None
 
 
-def make_row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
+def make_row(
+    runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]
+) -> Row:
     """Make a row of runs; of each seed the last one counts, finished ones first."""
     by_job: dict[str | Path, Run] = {}
     for run in runs:
@@ -135,11 +153,15 @@ def make_row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Ite
 
 def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
     """From the best to the worst; those with a run that has not finished come after, then those without."""
-    sign = -1 if direction.startswith("max") else 1
+    sign = 1
+    if direction.startswith("max"):
+        sign = -1
 
     def order(row: Row) -> tuple[bool, bool, bool, float, bool]:
         score = row.scores.get(metric)
-        mean = sign * score.mean if score else 0.0
+        mean = 0.0
+        if score:
+            mean = sign * score.mean
         return not row.finished, not row.is_complete, score is None, mean, row.is_warned
 
     return sorted(rows, key=order)
@@ -162,7 +184,9 @@ class Ranking:
         return bool(self.direction) and not self.losses and not self.data
 
 
-def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
+def make_ranking(
+    runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None
+) -> Ranking | None:
     """Choose the metric and direction to rank runs by: one rule for whatever names a best run.
 
     What was asked for comes first, then the stated objective of a sweep, then a metric of validation.
@@ -190,14 +214,19 @@ def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | N
     if losses:
         notes.append(f"{metric} is not the same quantity in all rows: {_describe_terms(losses)}")
     if data:
-        notes.append(f"rows come from different data ({', '.join(data)}); their scores cannot be compared")
+        notes.append(
+            f"rows come from different data ({', '.join(data)}); their scores cannot be compared"
+        )
     return Ranking(metric, direction, tuple(notes), losses, () if asked else data)
 
 
 def _stated_objective(runs: Sequence[Run]) -> str:
     """The objective of the sweep that all runs are of, as `METRIC:DIRECTION`; empty where none was chosen."""
     folders = {run.path.parent for run in runs}
-    folder = folders.pop() if len(folders) == 1 else Path()
+    if len(folders) == 1:
+        folder = folders.pop()
+    else:
+        folder = Path()
     if not (folder / JOURNAL).is_file():
         return ""
     try:
@@ -209,7 +238,9 @@ def _stated_objective(runs: Sequence[Run]) -> str:
     typed = (word.lstrip("+") for words in journal.commands for word in words)
     is_stated = monitors != {name} or any(word.startswith(_OBJECTIVE) for word in typed)
     is_logged = any(run.score(name) is not None for run in runs)
-    return f"{name}:{direction[:3]}" if is_stated and is_logged else ""
+    if is_stated and is_logged:
+        return f"{name}:{direction[:3]}"
+    return ""
 
 
 _OBJECTIVE = ("hydra.sweeper.objective=", "hydra.sweeper.direction=")
@@ -220,7 +251,9 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
     """The error for a metric that no run has."""
     names = sorted(map(single_line, metrics))
     suggestion = did_you_mean(metric, names, "; ")
-    hint = f"available: {list_names(names, metric)}" if names else ""
+    hint = ""
+    if names:
+        hint = f"available: {list_names(names, metric)}"
     return ConfigError(f"no run has a metric {metric!r}{suggestion}", key=option, hint=hint)
 
 
@@ -232,10 +265,16 @@ def _choose_metric(
     Where one class is rare, accuracy is best for a model that never predicts it: average precision decides.
     """
     monitors = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
-    monitor: str = monitors[0][0] if monitors else ""
+    monitor: str = ""
+    if monitors:
+        monitor = monitors[0][0]
     scores = [name for name in metrics if name.startswith("val/") and not name.endswith("loss")]
     named = [name for name in scores if any(name in run.directions for run in runs)]
-    common = [name for name in named if all(name in run.metrics for run in runs if run.status == "finished")]
+    common = [
+        name
+        for name in named
+        if all(name in run.metrics for run in runs if run.status == "finished")
+    ]
     scored = [name for name in metrics if name.startswith(("val/", "test/"))]
     precise = [name for name in common if name.rpartition("/")[2] in _OF_RARE]
     precise.sort(key=lambda name: _OF_RARE.index(name.rpartition("/")[2]))
@@ -279,20 +318,31 @@ def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
         ]
     if is_better_low(metric):
         return "min", []
-    return "", [f"whether {metric} is better high or low is not known; set it with --sort {metric}:max"]
+    return "", [
+        f"whether {metric} is better high or low is not known; set it with --sort {metric}:max"
+    ]
 
 
-def _unlike_losses(metric: str, runs: Sequence[Run], configs: ConfigValues) -> dict[str, tuple[str, ...]]:
+def _unlike_losses(
+    metric: str, runs: Sequence[Run], configs: ConfigValues
+) -> dict[str, tuple[str, ...]]:
     """In what a loss, or a metric of one name in different options, is not the same quantity in all runs."""
     scored = {run.config_fingerprint: run for run in runs if run.score(metric) is not None}
     if metric.endswith("loss"):
-        return find_unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in scored.values())
+        return find_unlike_losses(
+            (run.choices.get("loss"), configs.loss(run)) for run in scored.values()
+        )
     asked = ("metrics", "data.source.positive")
-    typed = [[item for item in run.typed.items() if item[0].startswith(asked)] for run in scored.values()]
+    typed = [
+        [item for item in run.typed.items() if item[0].startswith(asked)]
+        for run in scored.values()
+    ]
     options = {str(run.choices.get("metrics")) for run in scored.values()}
     if len(options) == 1 and all(items == typed[0] for items in typed):
         return {}
-    return find_unlike_losses((None, {metric: _quantity(metric, run, configs)}) for run in scored.values())
+    return find_unlike_losses(
+        (None, {metric: _quantity(metric, run, configs)}) for run in scored.values()
+    )
 
 
 def _quantity(metric: str, run: Run, configs: ConfigValues) -> str:
@@ -300,7 +350,9 @@ def _quantity(metric: str, run: Run, configs: ConfigValues) -> str:
     keys = (*metric_keys(metric.rpartition("/")[2]), "spec.class_names")
     target, average, names = (value_of(run, key, configs) or "" for key in keys)
     positive = names.strip("[]").rpartition(",")[2].strip()
-    return metric if target.endswith("AUROC") else describe_metric(metric, target, average, positive)
+    if target.endswith("AUROC"):
+        return metric
+    return describe_metric(metric, target, average, positive)
 
 
 _WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
@@ -312,7 +364,9 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
+def filter_runs(
+    runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues
+) -> list[Run]:
     """The runs that meet every condition; of those that cannot be read, none unless it is asked for them."""
     matching = list(runs)
     for condition in conditions:
@@ -335,7 +389,9 @@ def unknown_key_error(key: str, runs: Sequence[Run], option: str) -> ConfigError
     names = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
     suggestion = did_you_mean(key, dict.fromkeys((*names, *OF_THE_RECORD)))
     return ConfigError(
-        f"no run has {key!r}", key=option, hint=suggestion or "a group, a full key of the config, or a metric"
+        f"no run has {key!r}",
+        key=option,
+        hint=suggestion or "a group, a full key of the config, or a metric",
     )
 
 
@@ -346,7 +402,9 @@ def _matches(actual: Any, sign: str, text: str) -> bool:
     number = plain_value(actual)
     bound = plain_value(text)
     operands = (number, bound)
-    if any(isinstance(operand, bool) or not isinstance(operand, int | float) for operand in operands):
+    if any(
+        isinstance(operand, bool) or not isinstance(operand, int | float) for operand in operands
+    ):
         operands = (str(actual), text)
         if actual is None or not isinstance(bound, str):
             return False
@@ -390,20 +448,30 @@ def compare(
     configs = configs or ConfigValues()
     selected = filter_runs(runs, where, configs)
     if runs and not selected:
-        raise AssayError(f"--where: none of {pluralize(len(runs), 'run')} meets {' and '.join(where)}")
+        raise AssayError(
+            f"--where: none of {pluralize(len(runs), 'run')} meets {' and '.join(where)}"
+        )
     broken = tuple(run for run in selected if run.status == "broken")
     readable = [run for run in selected if run.status != "broken"]
     in_order = sorted(readable, key=lambda run: (run.started, str(run.path)))
-    grouped = [[run] for run in in_order] if each else _group_runs(in_order, group_by, configs)
+    if each:
+        grouped = [[run] for run in in_order]
+    else:
+        grouped = _group_runs(in_order, group_by, configs)
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
     shared = {
         key: text
         for key, text in (readable[0].typed if readable else {}).items()
-        if key not in columns and is_config(key) and all(run.typed.get(key) == text for run in readable)
+        if key not in columns
+        and is_config(key)
+        and all(run.typed.get(key) == text for run in readable)
     }
     ranking = make_ranking(readable, sort, configs)
     shown_metrics = _metrics_shown(readable, metrics, ranking)
-    rows = [make_row(group, texts, shown_metrics) for group, texts in zip(grouped, values, strict=True)]
+    rows = [
+        make_row(group, texts, shown_metrics)
+        for group, texts in zip(grouped, values, strict=True)
+    ]
     best = None
     verdict = None
     if ranking is not None:
@@ -417,11 +485,17 @@ def compare(
         if ranked and ranking.decides:
             best = ranked[0].best(ranking.metric, ranking.direction)
         groups = {
-            name: [run for run in readable if any(run.path.is_relative_to(folder) for folder in folders)]
+            name: [
+                run
+                for run in readable
+                if any(run.path.is_relative_to(folder) for folder in folders)
+            ]
             for name, folders in (sides or {}).items()
         }
         if not each:
-            verdict = _judge(ranked, groups or {row.label: row.counted for row in ranked}, ranking)
+            verdict = _judge(
+                ranked, groups or {row.label: row.counted for row in ranked}, ranking
+            )
         if sort or not each:
             rows = ordered
     return Comparison(
@@ -439,10 +513,15 @@ def compare(
     )
 
 
-def page(comparison: Comparison, limit: int, offset: int = 0, *, newest_first: bool = False) -> Comparison:
+def page(
+    comparison: Comparison, limit: int, offset: int = 0, *, newest_first: bool = False
+) -> Comparison:
     """Some rows of a comparison, then of the runs that cannot be read; a limit of 0 is all that follow."""
     numbers = range(len(comparison.rows))[:: -1 if newest_first else 1]
-    end = offset + limit if limit else None
+    if limit:
+        end = offset + limit
+    else:
+        end = None
     shown = [*numbers, *comparison.broken][offset:end]
     rows = [item for item in shown if isinstance(item, int)]
     note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
@@ -458,10 +537,14 @@ def page(comparison: Comparison, limit: int, offset: int = 0, *, newest_first: b
     )
 
 
-def _group_runs(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
+def _group_runs(
+    runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues
+) -> list[list[Run]]:
     groups: dict[Any, list[Run]] = {}
     for run in runs:
-        identity: Any = tuple(plain_value(value(run, key, configs)) for key in keys) or run.config_fingerprint
+        identity: Any = (
+            tuple(plain_value(value(run, key, configs)) for key in keys) or run.config_fingerprint
+        )
         groups.setdefault(identity, []).append(run)
     for number, key in enumerate(keys):
         if runs and all(identity[number] is None for identity in groups):
@@ -474,31 +557,48 @@ def _list_metrics(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
 
 
-def _metrics_shown(runs: Sequence[Run], requested: Sequence[str], ranking: Ranking | None) -> list[str]:
+def _metrics_shown(
+    runs: Sequence[Run], requested: Sequence[str], ranking: Ranking | None
+) -> list[str]:
     metrics = _list_metrics(runs)
     for name in requested:
         if name not in metrics and runs:
             raise unknown_metric_error(name, metrics, "--metric")
-    ranked_by = [ranking.metric] if ranking is not None else []
+    if ranking is not None:
+        ranked_by = [ranking.metric]
+    else:
+        ranked_by = []
     if not requested:
-        stages = ([name for name in metrics if name.startswith(stage)] for stage in ("test/", "val/"))
-        requested = sorted(next(filter(None, stages), []), key=lambda name: name.endswith("/loss"))
+        stages = (
+            [name for name in metrics if name.startswith(stage)] for stage in ("test/", "val/")
+        )
+        requested = sorted(
+            next(filter(None, stages), []), key=lambda name: name.endswith("/loss")
+        )
         requested += [name for name in metrics if name.startswith("baseline/")]
     return list(dict.fromkeys([*ranked_by, *requested]))
 
 
-def _judge(ranked: Sequence[Row], groups: Mapping[str, Sequence[Run]], ranking: Ranking) -> Verdict | None:
+def _judge(
+    ranked: Sequence[Row], groups: Mapping[str, Sequence[Run]], ranking: Ranking
+) -> Verdict | None:
     """The verdict on the first of two groups, else on the best row against the second."""
     if len(groups) != 2:
         if len(ranked) < 2 or not ranking.decides:
             return None
-        second = "the second" if ranked[1].is_complete else "the second, which has not finished"
+        second = "the second, which has not finished"
+        if ranked[1].is_complete:
+            second = "the second"
         groups = {"the best": ranked[0].counted, second: ranked[1].counted}
     first, second = groups
-    reason = "" if ranking.decides else ranking.notes[-1]
+    reason = ""
+    if not ranking.decides:
+        reason = ranking.notes[-1]
     for name, group in groups.items():
         if (count := len({run.config_fingerprint for run in group})) > 1:
-            reason = reason or f"{name} holds {count} configurations: name the runs of one, or --where"
+            reason = (
+                reason or f"{name} holds {count} configurations: name the runs of one, or --where"
+            )
     if reason:
         return Verdict("", first, second, ranking.metric, ranking.direction, reason=reason)
     counted, other = (make_row(group, {}, ()).counted for group in groups.values())
@@ -523,10 +623,14 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
             0 < row.folds < len(row.counted) for row in rows
         ),
         "scores that are missing, nan or infinite are left out of their means; n says how many count": any(
-            0 < score.n < (row.folds or len(row.counted)) for row in rows for score in row.scores.values()
+            0 < score.n < (row.folds or len(row.counted))
+            for row in rows
+            for score in row.scores.values()
         ),
     }
-    return [note for note, holds in notes.items() if holds] + list(ranking.notes if ranking else ())
+    return [note for note, holds in notes.items() if holds] + list(
+        ranking.notes if ranking else ()
+    )
 
 
 def results_csv(jobs: Sequence[JobRecord]) -> str:
@@ -537,7 +641,10 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     for job, values in zip(jobs, varying_overrides(jobs), strict=True):
         outcome = job.outcome or Outcome("interrupted")
         best = outcome.best
-        scores = {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]} if best else {}
+        if best:
+            scores = {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
+        else:
+            scores = {}
         ended = {"status": job.status, "cause": outcome.cause}
         rows.append({"job": job.number, **values, **ended, **scores, **outcome.metrics})
     frame = pd.DataFrame(rows, dtype=object)

@@ -53,7 +53,9 @@ class JobRecord:
         """Which fold it tests; None without folds."""
         typed = dict(override.lstrip("+").partition("=")[::2] for override in self.overrides)
         fold = typed.get("fold", "")
-        return int(fold) if fold.isdecimal() else None
+        if fold.isdecimal():
+            return int(fold)
+        return None
 
 
 @final
@@ -72,7 +74,9 @@ class Journal:
         """Begin the journal of a new sweep."""
         refuse_existing(directory)
         journal = cls(directory / JOURNAL)
-        with explain_write_errors(f"the sweep's directory {directory}", "hydra.sweep.dir=SOMEWHERE/ELSE"):
+        with explain_write_errors(
+            f"the sweep's directory {directory}", "hydra.sweep.dir=SOMEWHERE/ELSE"
+        ):
             check_links(directory)
             directory.mkdir(parents=True, exist_ok=True)
             journal._write([{"event": "sweep", "version": VERSION, **header}])
@@ -96,7 +100,9 @@ class Journal:
                     f"{path} is damaged in line {number}: {error}", hint="restore it from a copy"
                 ) from error
         if not journal.header:
-            raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
+            raise AssayError(
+                f"{path} is damaged: its first line is not whole", hint="start the sweep again"
+            )
         return journal
 
     def note_command(self, overrides: Sequence[str], **more: Any) -> None:
@@ -106,7 +112,12 @@ class Journal:
     def add(self, jobs: Sequence[JobRecord]) -> None:
         """Note new jobs."""
         if jobs:
-            self._write([{"event": "job", **{name: getattr(job, name) for name in _OF_JOB}} for job in jobs])
+            self._write(
+                [
+                    {"event": "job", **{name: getattr(job, name) for name in _OF_JOB}}
+                    for job in jobs
+                ]
+            )
 
     def start(self, number: int, attempt: int) -> None:
         """Note that an attempt begins, or goes on."""
@@ -148,7 +159,9 @@ class Journal:
 
 
 def _objectives(event: dict[str, Any]) -> list[tuple[str, str]]:
-    directions = [word for word in event.get("directions", ()) if word in ("minimize", "maximize")]
+    directions = [
+        word for word in event.get("directions", ()) if word in ("minimize", "maximize")
+    ]
     return list(zip(event.get("objectives", ()), directions, strict=False))
 
 
@@ -173,7 +186,9 @@ def _now() -> str:
 
 def _redact_event(event: dict[str, Any]) -> dict[str, Any]:
     # Neither the search's name for a job is a secret, which may be what was typed for it, nor what equals it.
-    clean: dict[str, Any] = redact_tree({key: value for key, value in event.items() if key != "token"})
+    clean: dict[str, Any] = redact_tree(
+        {key: value for key, value in event.items() if key != "token"}
+    )
     if "token" in event:
         clean["token"] = " ".join(redact_tree(event["token"].split(" ")))
     return clean

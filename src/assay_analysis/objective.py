@@ -40,7 +40,9 @@ class Objective:
             message = f"whether {self.name} is better high or low is not known; state it"
             raise ConfigError(message, key=key, hint=f"{key}=maximize, or {key}=minimize")
         if better is not None and not stated.startswith(better):
-            other = "maximize" if stated == "minimize" else "minimize"
+            other = "minimize"
+            if stated == "minimize":
+                other = "maximize"
             raise ConfigError(
                 f"{self.name} is better the {'higher' if better == 'max' else 'lower'} it is; "
                 f"{stated} looks for the worst",
@@ -53,14 +55,18 @@ class Objective:
         value = outcome.metrics.get(self.name)
         if outcome.best.get("monitor") == self.name:
             value = outcome.best["value"]
-        return float(value) if value is not None and math.isfinite(value) else None
+        if value is not None and math.isfinite(value):
+            return float(value)
+        return None
 
 
 def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None:
     """A job's score for each objective."""
     scores = [aim.score(outcome) for aim in aims]
     present = [score for score in scores if score is not None]
-    return present if outcome.status == "finished" and len(present) == len(scores) else None
+    if outcome.status == "finished" and len(present) == len(scores):
+        return present
+    return None
 
 
 def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
@@ -82,13 +88,17 @@ def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[
 def _make_objective(name: str, text: str) -> Objective:
     if text not in ("minimize", "maximize", ""):
         message = f"{text!r} is neither minimize nor maximize"
-        raise ConfigError(message, key="hydra.sweeper.direction", hint="hydra.sweeper.direction=maximize")
+        raise ConfigError(
+            message, key="hydra.sweeper.direction", hint="hydra.sweeper.direction=maximize"
+        )
     direction: Any = text or _guess(name)
     return Objective(name, direction, stated=bool(text))
 
 
 def _guess(name: str) -> Direction:
-    return "minimize" if is_better_low(name) else "maximize"
+    if is_better_low(name):
+        return "minimize"
+    return "maximize"
 
 
 _SHORT = {
@@ -103,7 +113,9 @@ _SHORT = {
 def _as_list(value: Any) -> list[str]:
     if value is None:
         return []
-    return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
+    if isinstance(value, list | tuple):
+        return [str(item) for item in value]
+    return [str(value)]
 
 
 def _monitored_directions(job: Mapping[str, Any]) -> dict[str, str]:
@@ -111,7 +123,10 @@ def _monitored_directions(job: Mapping[str, Any]) -> dict[str, str]:
     nodes: Mapping[str, Any] = job.get("callbacks") or {}
     directions = {}
     for name in sorted(nodes, key=lambda name: name != "checkpoint"):
-        node = nodes[name] if isinstance(nodes[name], dict) else {}
+        if isinstance(nodes[name], dict):
+            node = nodes[name]
+        else:
+            node = {}
         if node.get("monitor") and str(node.get("_target_")).endswith("ModelCheckpoint"):
             directions[str(node["monitor"])] = _SHORT.get(str(node.get("mode")), "")
     return directions
@@ -146,10 +161,14 @@ def describe_metric(name: str, target: str, average: str, positive: str) -> str:
     """
     kind = target.rpartition(".")[2]
     if kind.startswith("Binary"):
-        return f"{name} of {positive}" if _OF_A_CLASS.search(kind) else name
+        if _OF_A_CLASS.search(kind):
+            return f"{name} of {positive}"
+        return name
     average = average or ("macro" if kind.startswith(("Multiclass", "Multilabel")) else "")
     is_said = name.startswith("mean") or (average == "micro" and "Accuracy" in kind)
-    return name if is_said or average in ("", "none", "null") else f"{name} ({average})"
+    if is_said or average in ("", "none", "null"):
+        return name
+    return f"{name} ({average})"
 
 
 def score_text(name: str, score: Mean, shares: Shares | None = None) -> str:
@@ -157,12 +176,18 @@ def score_text(name: str, score: Mean, shares: Shares | None = None) -> str:
     half = score.half_width
     if half is None:
         return format_score(name, score.mean, shares)
-    times, unit = (100, " %") if is_percent(name, score.mean, shares) else (1, "")
+    if is_percent(name, score.mean, shares):
+        times, unit = (100, " %")
+    else:
+        times, unit = (1, "")
     return f"{_plus_minus(times * score.mean, times * half)}{unit}"
 
 
 def _plus_minus(mean: float, half: float) -> str:
-    exponent = math.floor(math.log10(half)) if half > 0 and math.isfinite(half) else 1 << 10
+    if half > 0 and math.isfinite(half):
+        exponent = math.floor(math.log10(half))
+    else:
+        exponent = 1 << 10
     if not -7 < exponent < 1 << 10 or (mean and abs(mean) < 1e-4):
         return f"{format_number(mean)} ± {half:.2g}"
     digits = max(0, 1 - exponent)

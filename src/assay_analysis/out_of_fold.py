@@ -46,7 +46,9 @@ class OutOfFold:
     def problems(self) -> tuple[str, ...]:
         """What is missing or doubtful, and what a custom task fails to compute, a sentence each."""
         problems = list(self.found)
-        for ask in () if self.predictions.task in TASKS else (self.scores, self._prediction_columns):
+        for ask in (
+            () if self.predictions.task in TASKS else (self.scores, self._prediction_columns)
+        ):
             try:
                 ask()
             except Exception as error:  # of a custom task
@@ -84,7 +86,9 @@ class OutOfFold:
         return task.typed(stored.outputs, stored.kind, stored.class_names).columns(1)
 
     def _output_columns(self) -> Mapping[str, Any]:
-        return {f"output_{index}": values for index, values in enumerate(self.predictions.outputs.T)}
+        return {
+            f"output_{index}": values for index, values in enumerate(self.predictions.outputs.T)
+        }
 
 
 def gather_folds(rows: Iterable[Row]) -> list[OutOfFold]:
@@ -128,7 +132,9 @@ def mean_scores(folds: Sequence[OutOfFold]) -> dict[str, float]:
     return {name: mean.mean for name, mean in means.items() if mean is not None}
 
 
-def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path]) -> OutOfFold | None:
+def _merge_folds(
+    values: Mapping[str, str], seed: int, runs: Mapping[int, Path]
+) -> OutOfFold | None:
     parts: dict[int, StoredPredictions] = {}
     problems: list[str] = []
     folds = 0
@@ -144,9 +150,15 @@ def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path])
     if not parts:
         return None
     first = next(iter(parts.values()))
-    alike = {fold: part for fold, part in parts.items() if _output_format(part) == _output_format(first)}
+    alike = {
+        fold: part
+        for fold, part in parts.items()
+        if _output_format(part) == _output_format(first)
+    }
     if len(alike) < len(parts):
-        problems.append("not all runs predict the same: those that differ from the first are left out")
+        problems.append(
+            "not all runs predict the same: those that differ from the first are left out"
+        )
     if thinned := [part for part in alike.values() if part.num_evaluated]:
         saved = sum(len(part.keys) for part in thinned)
         total = sum(part.num_evaluated for part in thinned)
@@ -155,7 +167,9 @@ def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path])
         )
     keys = tuple(key for part in alike.values() for key in part.keys)
     if len(set(keys)) < len(keys):
-        problems.append("some samples are in several folds: the data or its split has changed in between")
+        problems.append(
+            "some samples are in several folds: the data or its split has changed in between"
+        )
     targets = [part.targets for part in alike.values() if part.targets is not None]
     merged = replace(
         first,
@@ -178,10 +192,16 @@ def _target_columns(fold: StoredPredictions) -> dict[str, Any]:
         return {}
     if fold.targets.ndim == 1:
         named = fold.class_names and fold.targets.dtype.kind == "i"
-        return {"target": np.asarray(fold.class_names, dtype=object)[fold.targets] if named else fold.targets}
+        return {
+            "target": np.asarray(fold.class_names, dtype=object)[fold.targets]
+            if named
+            else fold.targets
+        }
     if fold.targets.shape[1] == 1:
         return {"target": fold.targets[:, 0]}
     names = (
-        fold.class_names if len(fold.class_names) == fold.targets.shape[1] else range(fold.targets.shape[1])
+        fold.class_names
+        if len(fold.class_names) == fold.targets.shape[1]
+        else range(fold.targets.shape[1])
     )
     return {f"target_{name}": column for name, column in zip(names, fold.targets.T, strict=True)}

@@ -76,10 +76,16 @@ def read_runs(paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
     """
     folders = [Path(path) for path in paths]
     run_dirs: dict[str, Path] = {}
-    sweeps: list[Path] | None = [] if lost else None
-    identity = os.path.realpath if len(folders) > 1 else str  # below one folder every run is found once
+    sweeps: list[Path] | None = None
+    if lost:
+        sweeps = []
+    identity = (
+        os.path.realpath if len(folders) > 1 else str
+    )  # below one folder every run is found once
     for folder in folders:
-        in_folder = {identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
+        in_folder = {
+            identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)
+        }
         if not in_folder and not sweeps:
             raise _no_run_error(folder)
         run_dirs |= {real: path for real, path in in_folder.items() if real not in run_dirs}
@@ -116,14 +122,26 @@ def _read_run(path: Path) -> Run:
 
 
 _OF_THE_RECORD = (
-    *("name", "started", "seconds", "seed", "fold", "fingerprint", "config_fingerprint", "choices", "best"),
+    *(
+        "name",
+        "started",
+        "seconds",
+        "seed",
+        "fold",
+        "fingerprint",
+        "config_fingerprint",
+        "choices",
+        "best",
+    ),
     *("directions", "shares", "data_sha256", "interpolations"),
 )
 
 
 def _no_run_error(*folders: Path) -> AssayError:
     names = ", ".join(map(str, folders))
-    return AssayError(f"{names} holds no run", hint="name the folder of the runs, such as outputs/")
+    return AssayError(
+        f"{names} holds no run", hint="name the folder of the runs, such as outputs/"
+    )
 
 
 def _last_values(path: Path) -> dict[str, float]:
@@ -174,8 +192,12 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
             replace(
                 lost,
                 name=lost.typed.get("name", like.name),
-                choices={key: lost.typed.get(key, option) for key, option in like.choices.items()},
-                config_fingerprint=twins[identity].config_fingerprint if identity in twins else identity,
+                choices={
+                    key: lost.typed.get(key, option) for key, option in like.choices.items()
+                },
+                config_fingerprint=twins[identity].config_fingerprint
+                if identity in twins
+                else identity,
             )
         )
     return found
@@ -213,15 +235,22 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     frame["seed"] = frame["seed"].astype("Int64")
     frame["started"] = pd.to_datetime(frame["started"], utc=True, errors="coerce")
     groups = dict.fromkeys(key for run in table for key in run.choices if is_config(key))
-    typed = dict.fromkeys(key for run in table for key in run.typed if is_config(key) and key not in groups)
-    columns: dict[str, Any] = {key: [plain_value(run.choices.get(key)) for run in table] for key in groups}
+    typed = dict.fromkeys(
+        key for run in table for key in run.typed if is_config(key) and key not in groups
+    )
+    columns: dict[str, Any] = {
+        key: [plain_value(run.choices.get(key)) for run in table] for key in groups
+    }
     columns |= {key: [plain_value(value_of(run, key, configs)) for run in table] for key in typed}
     columns["best_epoch"] = pd.array([run.best.get("epoch") for run in table], dtype="Int64")
     for metric in dict.fromkeys(
         name for run in table for name in (*run.metrics, run.best.get("monitor")) if name
     ):
         # A custom module may log a `loss`, which is a group as well.
-        name = f"{metric} (metric)" if metric in (*columns, *_FIRST_COLUMNS) else metric
+        if metric in (*columns, *_FIRST_COLUMNS):
+            name = f"{metric} (metric)"
+        else:
+            name = metric
         columns[name] = pd.array([run.score(metric) for run in table], dtype="float64")
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 
@@ -252,19 +281,39 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
             warnings.warn(f"left out: {error.message}", stacklevel=2)
             continue
         for metric, curve in curves.items():
-            columns = {"epoch": curve.epochs, "step": curve.steps, "metric": metric, "value": curve.values}
-            frames.append(pd.DataFrame({"run": str(run.path), **columns}).astype({"epoch": "Int64"}))
+            columns = {
+                "epoch": curve.epochs,
+                "step": curve.steps,
+                "metric": metric,
+                "value": curve.values,
+            }
+            frames.append(
+                pd.DataFrame({"run": str(run.path), **columns}).astype({"epoch": "Int64"})
+            )
     empty = pd.DataFrame(columns=["run", "epoch", "step", "metric", "value"])
-    frame = pd.concat(frames, ignore_index=True) if frames else empty
-    kinds = {"run": "category", "metric": "category", "epoch": "Int64", "step": "int64", "value": "float64"}
+    if frames:
+        frame = pd.concat(frames, ignore_index=True)
+    else:
+        frame = empty
+    kinds = {
+        "run": "category",
+        "metric": "category",
+        "epoch": "Int64",
+        "step": "int64",
+        "value": "float64",
+    }
     return frame.astype(kinds)
 
 
 def _field(run: Run, name: str) -> Any:
     if name == "run":
         return str(run.path)
-    return None if run.status == "broken" and name in ("seed", "started", "seconds") else getattr(run, name)
+    if run.status == "broken" and name in ("seed", "started", "seconds"):
+        return None
+    return getattr(run, name)
 
 
 def _as_list(path: str | Path | Iterable[str | Path]) -> list[str | Path]:
-    return [path] if isinstance(path, str | Path) else list(path)
+    if isinstance(path, str | Path):
+        return [path]
+    return list(path)

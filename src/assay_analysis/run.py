@@ -29,7 +29,11 @@ _WORDS = {"true": True, "false": False, "null": None}
 def plain_value(value: Any) -> Any:
     """Text as what it reads as; a list as text, so that it can be compared and be a key."""
     if not isinstance(value, str):
-        return value if value is None or isinstance(value, bool | int | float) else format_value(value)
+        return (
+            value
+            if value is None or isinstance(value, bool | int | float)
+            else format_value(value)
+        )
     if value.lower() in _WORDS:
         return _WORDS[value.lower()]
     try:
@@ -48,7 +52,9 @@ def format_value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{format_value(inner)}" for key, inner in value.items()) + "}"
+        return (
+            "{" + ",".join(f"{key}:{format_value(inner)}" for key, inner in value.items()) + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(format_value, value)) + "]"
     return str(value)
@@ -86,7 +92,9 @@ class Run:
         if self.best.get("monitor") == metric:
             return float(self.best["value"])
         value = self.metrics.get(metric)
-        return None if value is None else float(value)
+        if value is None:
+            return None
+        return float(value)
 
 
 def typed_values(overrides: Iterable[str]) -> dict[str, str]:
@@ -97,14 +105,21 @@ def typed_values(overrides: Iterable[str]) -> dict[str, str]:
         name = key.lstrip("+~")
         if name.partition(".")[0] != "hydra" and not name.startswith("hydra/"):
             left_out = key.startswith("~")
-            values[name] = "~" if left_out or not sign else _unquote(value)
+            if left_out or not sign:
+                values[name] = "~"
+            else:
+                values[name] = _unquote(value)
     return values
 
 
 def is_config(key: str) -> bool:
     """Whether a key is one in which configurations differ, not where or how often they run."""
     group = key.partition(".")[0]
-    return group not in (*NOT_IDENTITY, *REPETITIONS) and key != "sweep" and not key.startswith("hydra/")
+    return (
+        group not in (*NOT_IDENTITY, *REPETITIONS)
+        and key != "sweep"
+        and not key.startswith("hydra/")
+    )
 
 
 def is_same_value(value: Any, other: Any) -> bool:
@@ -116,7 +131,9 @@ def is_same_value(value: Any, other: Any) -> bool:
 
 def _unquote(value: str) -> str:
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return value[1:-1] if quoted else value
+    if quoted:
+        return value[1:-1]
+    return value
 
 
 _LONG = 8
@@ -128,7 +145,9 @@ def varying_overrides(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     typed = [dict(word.lstrip("+").partition("=")[::2] for word in job.overrides) for job in jobs]
     keys = dict.fromkeys(key for values in typed for key in values)
     # Alone, everything that was typed stands for it.
-    different = [key for key in keys if len(typed) == 1 or len({values.get(key) for values in typed}) > 1]
+    different = [
+        key for key in keys if len(typed) == 1 or len({values.get(key) for values in typed}) > 1
+    ]
     return [{key: values[key] for key in different if key in values} for values in typed]
 
 
@@ -164,7 +183,8 @@ def config_columns(
     def texts(keys: Sequence[str]) -> Values:
         rows = [{key: value(run, key, configs) for key in keys} for run in runs]
         return [
-            {key: None if cell is None else format_value(cell) for key, cell in row.items()} for row in rows
+            {key: None if cell is None else format_value(cell) for key, cell in row.items()}
+            for row in rows
         ]
 
     if requested:
@@ -173,7 +193,11 @@ def config_columns(
     if len(runs) == 1:
         keys = [key for key in runs[0].typed if is_config(key)]
     repeated = len({run.config_fingerprint for run in runs}) < len(runs)
-    keys += [key for key in ("seed", "fold") if repeated and len({getattr(run, key) for run in runs}) > 1]
+    keys += [
+        key
+        for key in ("seed", "fold")
+        if repeated and len({getattr(run, key) for run in runs}) > 1
+    ]
     if len({run.typed.get("name") for run in runs}) > 1:
         keys.insert(0, "name")
     values = texts(keys)
@@ -205,9 +229,14 @@ def _candidates(runs: Sequence[Run]) -> list[str]:
 
 def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     """Whether runs differ in a key; configs are read up to the first that does."""
-    reference = value(runs[0], key, configs) if runs else None
+    if runs:
+        reference = value(runs[0], key, configs)
+    else:
+        reference = None
     others = (value(run, key, configs) for run in runs)
-    return any(other != reference and plain_value(other) != plain_value(reference) for other in others)
+    return any(
+        other != reference and plain_value(other) != plain_value(reference) for other in others
+    )
 
 
 def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[Run]]:
@@ -226,7 +255,10 @@ def _list_untyped(runs: Sequence[Run], configs: ConfigValues) -> list[str]:
         return []
     derived = set.intersection(*(set(run.interpolations) for run in runs))
     keys = dict.fromkeys(
-        key for row in rows for key in row if is_config(key) and key not in derived and "[" not in key
+        key
+        for row in rows
+        for key in row
+        if is_config(key) and key not in derived and "[" not in key
     )
     return [key for key in keys if len({row.get(key) for row in rows}) > 1]
 
@@ -254,7 +286,9 @@ class ConfigValues:
             if not isinstance(node, dict) or name not in node:
                 return None
             node = node[name]
-        return None if isinstance(node, dict) and node else format_value(node)
+        if isinstance(node, dict) and node:
+            return None
+        return format_value(node)
 
     def all_of(self, run: Run) -> dict[str, str]:
         """Every value by its key; a list of plain values is one."""
@@ -266,7 +300,9 @@ class ConfigValues:
             config = self._load(run)
         except AssayError:
             return {"loss": format_value(run.choices.get("loss"))}
-        return loss_terms(config, [key for key, text in run.interpolations.items() if "${spec." in text])
+        return loss_terms(
+            config, [key for key, text in run.interpolations.items() if "${spec." in text]
+        )
 
     def _load(self, run: Run) -> dict[Any, Any]:
         if run.path not in self._configs:
@@ -280,10 +316,16 @@ class ConfigValues:
     def _parse(self, run: Run, text: str) -> dict[Any, Any]:
         """A whole config, piece by piece where that can be: most pieces are those of other runs."""
         whole: dict[Any, Any] = {}
-        for piece in [] if "&" in text else filter(None, _PIECES.split(text)):  # an anchor counts elsewhere
+        for piece in (
+            [] if "&" in text else filter(None, _PIECES.split(text))
+        ):  # an anchor counts elsewhere
             try:
                 node = self._parse_piece(piece)
-            except (yaml.YAMLError, ValueError, RecursionError):  # such as an alias of another piece
+            except (
+                yaml.YAMLError,
+                ValueError,
+                RecursionError,
+            ):  # such as an alias of another piece
                 node = None
             if not isinstance(node, dict) or not all(piece.startswith(f"{key}:") for key in node):
                 return _parse_config(run, text)
@@ -296,10 +338,14 @@ _PIECES = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 
 def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> dict[str, str]:
     """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees."""
-    module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
+    module, data = (
+        node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data")
+    )
     source = data.get("source")
     loss = config.get("loss")
-    if isinstance(loss, dict) and data.get("balance") == "weights":  # which sets them when the job is built
+    if (
+        isinstance(loss, dict) and data.get("balance") == "weights"
+    ):  # which sets them when the job is built
         weights = {name: "balanced" for name in ("class_weight", "pos_weight") if name in loss}
         loss = loss | {name: text for name, text in weights.items() if loss[name] is None}
     parts = {
@@ -314,19 +360,34 @@ def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> d
         parts["data.eval_batch_size"] = data.get("eval_batch_size")
     if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
         parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}
-    terms = {key: format_value(value) for top, node in parts.items() for key, value in flatten(node, top)}
+    terms = {
+        key: format_value(value)
+        for top, node in parts.items()
+        for key, value in flatten(node, top)
+    }
     derived = set(derived_keys)
-    return {key: text for key, text in terms.items() if key not in derived and "${spec." not in text}
+    return {
+        key: text for key, text in terms.items() if key not in derived and "${spec." not in text
+    }
 
 
-def find_unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
+def find_unlike_losses(
+    losses: Iterable[tuple[Any, Mapping[str, str]]],
+) -> dict[str, tuple[str, ...]]:
     """In what losses are not the same quantity, each key with its values; empty where they are."""
     pairs = list(losses)
     keys = dict.fromkeys(key for _, terms in pairs for key in terms)
-    values = {key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in pairs} for key in keys}
-    differing = {key: tuple(sorted(texts.values())) for key, texts in values.items() if len(texts) > 1}
+    values = {
+        key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in pairs}
+        for key in keys
+    }
+    differing = {
+        key: tuple(sorted(texts.values())) for key, texts in values.items() if len(texts) > 1
+    }
     options = sorted({str(option) for option, _ in pairs})
-    return {"loss": tuple(options)} if differing and len(options) > 1 else differing
+    if differing and len(options) > 1:
+        return {"loss": tuple(options)}
+    return differing
 
 
 def _parse_config(run: Run, text: str) -> dict[Any, Any]:
@@ -373,7 +434,9 @@ def value(run: Run, key: str, configs: ConfigValues) -> Any:
     if key in run.choices:
         return format_value(run.choices[key])
     score = run.score(key)
-    return value_of(run, key, configs) if score is None else score
+    if score is None:
+        return value_of(run, key, configs)
+    return score
 
 
 def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
@@ -382,7 +445,9 @@ def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
     if typed is not None and "$" not in typed:
         return typed
     try:
-        return configs.value(run, key) if run.status != "broken" else None
+        if run.status != "broken":
+            return configs.value(run, key)
+        return None
     except AssayError:  # its config is damaged; its record is not
         return typed
 
@@ -397,9 +462,13 @@ def find_unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
     if len(options) > 1:
         return options
     kinds = sorted({_source(run, configs) or "as in its option" for run in distinct})
-    return kinds if len(kinds) > 1 else []
+    if len(kinds) > 1:
+        return kinds
+    return []
 
 
 def _source(run: Run, configs: ConfigValues) -> str:
     values = {key: value_of(run, key, configs) for key in _SOURCE}
-    return ", ".join(f"{key}={text}" for key, text in values.items() if text not in (None, "null"))
+    return ", ".join(
+        f"{key}={text}" for key, text in values.items() if text not in (None, "null")
+    )

@@ -55,7 +55,9 @@ class Mean:
     @property
     def half_width(self) -> float | None:
         """Of the interval."""
-        return None if self.high is None else self.high - self.mean
+        if self.high is None:
+            return None
+        return self.high - self.mean
 
 
 def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) -> Mean | None:
@@ -72,7 +74,9 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
             of_fold.setdefault(fold, []).append(score)
     values = next(iter(of_fold.values()), [])
     if len(of_fold) > 1:
-        values = [math.fsum(scores_of_fold) / len(scores_of_fold) for scores_of_fold in of_fold.values()]
+        values = [
+            math.fsum(scores_of_fold) / len(scores_of_fold) for scores_of_fold in of_fold.values()
+        ]
     if not values:
         return None
     mean = math.fsum(values) / len(values)
@@ -80,7 +84,10 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
         return Mean(tuple(values), mean, 1)
     std = statistics.stdev(values)
     half = quantile(LEVEL, len(values) - 1) * std / math.sqrt(len(values))
-    folds_of = tuple(of_fold) if len(of_fold) > 1 else ()
+    if len(of_fold) > 1:
+        folds_of = tuple(of_fold)
+    else:
+        folds_of = ()
     return Mean(tuple(values), mean, len(values), std, mean - half, mean + half, folds_of)
 
 
@@ -106,13 +113,17 @@ class Gap:
         from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
 
         if self.test == SIGN_FLIP:  # of 2^n flips, two have a mean as large
-            return 2.0 ** (1 - self.pairs) if self.difference else 1.0
+            if self.difference:
+                return 2.0 ** (1 - self.pairs)
+            return 1.0
         return float(2 * stdtr(self.freedom, -abs(self.difference / self.error)))
 
     @property
     def half_width(self) -> float | None:
         """Of the 95 % interval of the difference; None where the pairs do not vary."""
-        return None if self.test == SIGN_FLIP else quantile(LEVEL, self.freedom) * self.error
+        if self.test == SIGN_FLIP:
+            return None
+        return quantile(LEVEL, self.freedom) * self.error
 
     def count_missing(self, n: int, difference: float) -> int:
         """How many more than n pairs or runs a side would detect a difference."""
@@ -128,11 +139,15 @@ def fold_gap(first: Mean, baseline: Mean) -> Gap:
     any two of k folds have most of their training samples in common.
     """
     by_fold = dict(zip(baseline.folds, baseline.values, strict=True))
-    pairs = [(value, by_fold[fold]) for fold, value in zip(first.folds, first.values, strict=True)]
+    pairs = [
+        (value, by_fold[fold]) for fold, value in zip(first.folds, first.values, strict=True)
+    ]
     return paired_gap(pairs, OVER_FOLDS, 1 / (len(pairs) - 1))
 
 
-def paired_gap(pairs: Sequence[tuple[float, float]], test: str = PAIRED, overlap: float = 0.0) -> Gap:
+def paired_gap(
+    pairs: Sequence[tuple[float, float]], test: str = PAIRED, overlap: float = 0.0
+) -> Gap:
     """The mean difference of pairs, as `scipy.stats.ttest_rel` takes it.
 
     Differences that are the same but for rounding do not say how much others would vary: of these the signs
@@ -154,8 +169,13 @@ def welch_gap(a: Sequence[float], b: Sequence[float]) -> Gap | None:
     total = sum(errors)
     if len(errors) < 2 or math.sqrt(total) <= _ROUNDING * max(map(abs, (*a, *b))):
         return None
-    shares = ((error / total) ** 2 / (len(group) - 1) for error, group in zip(errors, (a, b), strict=True))
-    return Gap(WELCH, statistics.fmean(a) - statistics.fmean(b), math.sqrt(total), 1 / sum(shares))
+    shares = (
+        (error / total) ** 2 / (len(group) - 1)
+        for error, group in zip(errors, (a, b), strict=True)
+    )
+    return Gap(
+        WELCH, statistics.fmean(a) - statistics.fmean(b), math.sqrt(total), 1 / sum(shares)
+    )
 
 
 POWER = 0.8
@@ -174,7 +194,9 @@ def count_pairs(difference: float, std: float, level: float = 1 - LEVEL) -> int:
     from scipy.special import nctdtr, stdtrit
 
     def power(n: int) -> float:
-        return float(1 - nctdtr(n - 1, abs(difference) / std * math.sqrt(n), stdtrit(n - 1, 1 - level / 2)))
+        return float(
+            1 - nctdtr(n - 1, abs(difference) / std * math.sqrt(n), stdtrit(n - 1, 1 - level / 2))
+        )
 
     return 2 + bisect.bisect_left(range(2, _MOST_PAIRS), POWER, key=power)
 
@@ -239,25 +261,38 @@ class Verdict:
         """One-sided: how often the first would seem as good as this or better if it were not; 1 untested."""
         if self.p_value is None:
             return 1.0
-        return self.p_value / 2 if self.is_ahead else 1 - self.p_value / 2
+        if self.is_ahead:
+            return self.p_value / 2
+        return 1 - self.p_value / 2
 
     @property
     def text(self) -> str:
         """The difference, the test, the noise, the word, and how many more seeds would help."""
         parts = []
         if self.difference is not None:
-            half = "" if self.high is None else f" ± {self.high - self.difference:.2g}"
+            half = ""
+            if self.high is not None:
+                half = f" ± {self.high - self.difference:.2g}"
             parts.append(f"{self.metric} {self.difference:+.4g}{half}")
         if self.p_value is not None:
-            pairs = f", n = {pluralize(self.pairs, 'pair')}" if self.pairs else ""
-            same = ", which all differ by the same amount" if self.test == SIGN_FLIP else ""
+            pairs = ""
+            if self.pairs:
+                pairs = f", n = {pluralize(self.pairs, 'pair')}"
+            same = ""
+            if self.test == SIGN_FLIP:
+                same = ", which all differ by the same amount"
             parts.append(f"{self.test}, p = {self.p_value:.2g}{pairs}{same}")
-        parts += [] if self.noise is None else [f"noise {self.noise:.2g}"]
+        if self.noise is not None:
+            parts += [f"noise {self.noise:.2g}"]
         word = self.word or f"no verdict, as {self.reason}"
         if self.tells is not None:
-            seeds = pluralize(self.more_seeds, "more seed") if self.more_seeds else "these seeds"
+            seeds = "these seeds"
+            if self.more_seeds:
+                seeds = pluralize(self.more_seeds, "more seed")
             word = f"{word}; {seeds} would detect a difference of {format_number(self.tells, 2)}"
-        return f"{'; '.join(parts)}: {word}" if parts else word
+        if parts:
+            return f"{'; '.join(parts)}: {word}"
+        return word
 
     @property
     def sentence(self) -> str:
@@ -266,17 +301,28 @@ class Verdict:
 
 
 def judge(
-    first: Sequence[Run], second: Sequence[Run], metric: str, direction: str, names: tuple[str, str]
+    first: Sequence[Run],
+    second: Sequence[Run],
+    metric: str,
+    direction: str,
+    names: tuple[str, str],
 ) -> Verdict:
     """Judge two configurations by their finished runs, each of which has another seed or fold."""
     verdict = Verdict("", *names, metric, direction)
     groups = [_read_scores(runs, metric) for runs in (first, second)]
-    one, other = (mean_of((score for _, score in group), (run.fold for run, _ in group)) for group in groups)
+    one, other = (
+        mean_of((score for _, score in group), (run.fold for run, _ in group)) for group in groups
+    )
     if one is None or other is None:
-        return replace(verdict, reason=f"{names[one is not None]} has no finished run with {metric}")
+        return replace(
+            verdict, reason=f"{names[one is not None]} has no finished run with {metric}"
+        )
     freedom = one.n + other.n - 2
     deviations = [value - mean.mean for mean in (one, other) for value in mean.values]
-    noise = math.hypot(*deviations) / math.sqrt(freedom) if freedom else None
+    if freedom:
+        noise = math.hypot(*deviations) / math.sqrt(freedom)
+    else:
+        noise = None
     verdict = replace(verdict, difference=one.mean - other.mean, noise=noise)
     if have_same_folds(one, other):
         gap: Gap | None = fold_gap(one, other)
@@ -291,7 +337,9 @@ def judge(
             advice = "train both with the same seeds, such as `assay train -m … seed=1,2,3`"
             reason = f"{runs} cannot tell a difference from noise: {advice}"
         return replace(verdict, reason=reason)
-    verdict = replace(verdict, difference=gap.difference, p_value=gap.p_value, test=gap.test, pairs=gap.pairs)
+    verdict = replace(
+        verdict, difference=gap.difference, p_value=gap.p_value, test=gap.test, pairs=gap.pairs
+    )
     if (half := gap.half_width) is not None:
         verdict = replace(verdict, low=gap.difference - half, high=gap.difference + half)
     if gap.p_value < 1 - LEVEL:
@@ -317,7 +365,9 @@ def _pair_scores(*groups: Sequence[tuple[Run, float]]) -> list[tuple[float, floa
     shared = [key for key in first if key in second]
     is_paired = len(shared) == min(map(len, groups)) > 1
     is_unique = [len(first), len(second)] == [*map(len, groups)]
-    return [(first[key], second[key]) for key in shared] if is_paired and is_unique else []
+    if is_paired and is_unique:
+        return [(first[key], second[key]) for key in shared]
+    return []
 
 
 RATE = 0.05
@@ -350,4 +400,6 @@ def level_of_next(kept: Sequence[bool]) -> float:
     wealth = RATE / 2
     earned = [number for number, is_kept in enumerate(kept, 1) if is_kept]
     sources = [(0, wealth), *zip(earned, [RATE - wealth] + [RATE] * len(earned), strict=False)]
-    return float(sum(budget * (now - start) ** -_DECAY for start, budget in sources) / zeta(_DECAY))
+    return float(
+        sum(budget * (now - start) ** -_DECAY for start, budget in sources) / zeta(_DECAY)
+    )

@@ -82,20 +82,28 @@ class FSDP2(ModelParallelStrategy):
         module: Any = self.lightning_module
         self.model = self.precision_plugin.convert_module(module)
         if not any(isinstance(part, FSDPModule) for part in module.modules()):
-            self.sharding(self.device_mesh["data_parallel"], offload=self.cpu_offload).module(module)
+            self.sharding(self.device_mesh["data_parallel"], offload=self.cpu_offload).module(
+                module
+            )
         self.model_to_device()
         self.barrier()
         if trainer.state.fn == TrainerFn.FITTING:
             self.setup_optimizers(trainer)
         self.setup_precision_plugin()
         # Weights that were gathered in inference mode could not be trained.
-        for loop in (trainer.validate_loop, trainer.test_loop, trainer.fit_loop.epoch_loop.val_loop):
+        for loop in (
+            trainer.validate_loop,
+            trainer.test_loop,
+            trainer.fit_loop.epoch_loop.val_loop,
+        ):
             loop.inference_mode = False
 
     def sharding(self, mesh: DeviceMesh, *, offload: bool = False) -> Sharding:
         """How a module is sharded between the devices of a mesh."""
         mixed = isinstance(self.precision_plugin, MixedPrecision)
-        return Sharding(mesh, torch.bfloat16 if mixed else None, self.activation_checkpointing, offload)
+        return Sharding(
+            mesh, torch.bfloat16 if mixed else None, self.activation_checkpointing, offload
+        )
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
@@ -110,7 +118,9 @@ class FSDP2(ModelParallelStrategy):
     load_optimizer_state_dict = Strategy.load_optimizer_state_dict
 
     @override
-    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
+    ) -> None:
         """Copy a checkpoint; it is written while training goes on."""
         del storage_options
         self.writer.save(checkpoint, Path(filepath))
@@ -120,7 +130,9 @@ class FSDP2(ModelParallelStrategy):
         self.writer.remove(Path(filepath))
 
     @override
-    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(
+        self, checkpoint_path: Any, weights_only: bool | None = None
+    ) -> dict[str, Any]:
         """Read a checkpoint, of whose shards each process reads what it holds."""
         del weights_only
         self.writer.wait()
@@ -141,7 +153,10 @@ class FSDP2(ModelParallelStrategy):
         held = _Held(module, self.optimizers, path)
         fits = module.trainer.state.fn == TrainerFn.FITTING
         weights = {"state_dict": fill(checkpoint["state_dict"], held.part, path)}
-        filled: dict[str, Any] = {**(fill(checkpoint, held.part, path) if fits else checkpoint), **weights}
+        filled: dict[str, Any] = {
+            **(fill(checkpoint, held.part, path) if fits else checkpoint),
+            **weights,
+        }
         read(held.targets, path, shards)
         module.load_state_dict(filled["state_dict"], strict=module.strict_loading)
         return filled
@@ -188,13 +203,18 @@ class _Held:
             else:
                 like = self._held[rest.rpartition("gradients.")[2]]
         except (KeyError, IndexError, ValueError) as error:
-            raise AssayError(f"{self._path} does not fit the model: it holds {part.name}") from error
+            raise AssayError(
+                f"{self._path} does not fit the model: it holds {part.name}"
+            ) from error
         if tuple(like.shape) != part.shape:
             raise AssayError(
                 f"{self._path} does not fit the model: {part.name} is {list(part.shape)} in it, "
                 f"not {list(like.shape)}"
             )
-        target = like if group == "state_dict" else torch.empty_like(like, dtype=part.dtype)
+        if group == "state_dict":
+            target = like
+        else:
+            target = torch.empty_like(like, dtype=part.dtype)
         return self.targets.setdefault(part.name, target.detach())
 
 
@@ -211,7 +231,9 @@ class Sharding:
 
     def module(self, module: nn.Module) -> None:
         """Shard each part of a LightningModule that has parameters: model and loss."""
-        if is_overridden("configure_model", module, parent=LightningModule):  # which Lightning has called
+        if is_overridden(
+            "configure_model", module, parent=LightningModule
+        ):  # which Lightning has called
             return
         for name, _ in module.named_parameters(recurse=False):
             raise ConfigError(
@@ -235,7 +257,9 @@ class Sharding:
         else:
             offload = CPUOffloadPolicy() if self.offload else OffloadPolicy()
             # Batch norm computes with its statistics, which stay in single precision.
-            norms = [part for part in model.modules() if _is_batch_norm(part) and part not in blocks]
+            norms = [
+                part for part in model.modules() if _is_batch_norm(part) and part not in blocks
+            ]
             for part in (*norms, *blocks, model):
                 as_is = self.dtype is None or _is_batch_norm(part)
                 precision = MixedPrecisionPolicy(*(() if as_is else (self.dtype, torch.float32)))
@@ -246,7 +270,10 @@ class Sharding:
 
 
 def _is_batch_norm(part: nn.Module) -> bool:
-    return getattr(part, "running_mean", None) is not None and next(part.parameters(), None) is not None
+    return (
+        getattr(part, "running_mean", None) is not None
+        and next(part.parameters(), None) is not None
+    )
 
 
 def _recompute_activations(block: nn.Module) -> None:

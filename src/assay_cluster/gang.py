@@ -80,9 +80,13 @@ class Failure:
         if isinstance(error, AssayError):
             return cls(who, error.message, error.hint, error.exit_code, cause)
         if isinstance(error, KeyboardInterrupt):
-            name = error.name if isinstance(error, Stopped) else "SIGINT"
+            name = "SIGINT"
+            if isinstance(error, Stopped):
+                name = error.name
             return cls(who, f"stopped by {name}", "", exit_code_of(name))
-        return cls(who, describe_error(error), "", 1, cause, "".join(traceback.format_exception(error)))
+        return cls(
+            who, describe_error(error), "", 1, cause, "".join(traceback.format_exception(error))
+        )
 
     def error(self) -> RankError:
         """What is raised in another process for it."""
@@ -125,7 +129,9 @@ def ranks_per_process(world: World, config: DictConfig) -> int:
         ConfigError: The job asks for other processes than there are.
     """
     nodes = int(config.trainer.get("num_nodes") or 1)
-    available = 1 if config.trainer.get("accelerator") == "cpu" else torch.cuda.device_count()
+    available = 1
+    if config.trainer.get("accelerator") != "cpu":
+        available = torch.cuda.device_count()
     devices = num_devices(config.trainer, available)
     if (world.nodes, world.local_size) == (nodes, devices):
         return 1
@@ -181,8 +187,13 @@ class Gang:
         self._last_progress = time.monotonic()
         self._missed = dict[int, int]()
         # On one machine a store that is gone closes its connections; one that is merely stopped may go on.
-        targets = [self._beat] if world.address == "127.0.0.1" else [self._beat, self._watch_beat]
-        self._threads = [threading.Thread(target=target, daemon=True, name="gang") for target in targets]
+        if world.address == "127.0.0.1":
+            targets = [self._beat]
+        else:
+            targets = [self._beat, self._watch_beat]
+        self._threads = [
+            threading.Thread(target=target, daemon=True, name="gang") for target in targets
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -198,11 +209,19 @@ class Gang:
         with suppress(DistError):  # whoever is gone needs nothing any more
             if self.world.rank == 0:
                 self._put(f"end/{self.kind}", self.exit_code)
-                deadline = time.monotonic() + (_GRACE if error is None else min(_LATE, self.timeout))
-                while self._server is not None and self._has_others() and time.monotonic() < deadline:
+                deadline = time.monotonic() + (
+                    _GRACE if error is None else min(_LATE, self.timeout)
+                )
+                while (
+                    self._server is not None
+                    and self._has_others()
+                    and time.monotonic() < deadline
+                ):
                     time.sleep(_TICK)
         self._left.set()
-        for thread in self._threads:  # one that the interpreter's end finds in the store aborts the process
+        for thread in (
+            self._threads
+        ):  # one that the interpreter's end finds in the store aborts the process
             thread.join(_GRACE)
         with suppress(DistError):
             self._store.set(f"beat/{self.kind}/{self.world.rank}", _GONE)
@@ -220,12 +239,19 @@ class Gang:
 
     def _silent(self) -> list[int]:
         """Processes that have come, and whose signs of life have stopped."""
-        return [rank for rank, missed in self._missed.items() if missed >= _DEAD and rank in self._hosts]
+        return [
+            rank
+            for rank, missed in self._missed.items()
+            if missed >= _DEAD and rank in self._hosts
+        ]
 
     def name(self, rank: int | None = None) -> str:
         """What a process is called in messages."""
         rank = self.world.rank if rank is None else rank
-        host = self.host if rank == self.world.rank else self._hosts.get(rank, "")
+        if rank == self.world.rank:
+            host = self.host
+        else:
+            host = self._hosts.get(rank, "")
         return f"{self.kind} {rank} of {self.world.size}" + f" on {host}" * bool(host)
 
     # -- before they train -----------------------------------------------------------------------------------
@@ -247,7 +273,9 @@ class Gang:
             keys = [key for key in {**ours, **facts} if ours.get(key) != facts.get(key)]
             if keys:
                 shown = [f"{key}: {facts.get(key)}, not {ours.get(key)}" for key in keys[:_MOST]]
-                more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
+                more = ""
+                if len(keys) > _MOST:
+                    more = f" and {len(keys) - _MOST} more"
                 raise AssayError(
                     f"{self.name(rank)} differs from {self.name()}: {'; '.join(shown)}{more}",
                     hint="start the same command with the same code and packages everywhere",
@@ -256,7 +284,11 @@ class Gang:
 
     def call(self, run_dir: Path, **options: Any) -> None:
         """Have the others begin, once each of them sees the run directory and has what it needs."""
-        options |= {"run_dir": str(run_dir), "cwd": str(Path.cwd()), "sha256": _config_sha256(run_dir)}
+        options |= {
+            "run_dir": str(run_dir),
+            "cwd": str(Path.cwd()),
+            "sha256": _config_sha256(run_dir),
+        }
         self._put("go", options)
         self._wait_for("ready", "get ready", None)
         self._put("start", True)
@@ -282,7 +314,9 @@ class Gang:
             time.sleep(_TICK)
         prepare(run_dir)
         self._put(f"ready/{self.world.rank}", True)
-        return call if self._read_or_end("start") is not None else None
+        if self._read_or_end("start") is not None:
+            return call
+        return None
 
     def wait_for_end(self) -> int:
         """Wait until rank 0 is done, and return its exit code."""
@@ -313,18 +347,28 @@ class Gang:
             deadline = time.monotonic() + (_DEAD + 2) * _BEAT
             while time.monotonic() < deadline and not self._is_failed():
                 if silent := self._silent():
-                    self.fail(Failure(self.name(silent[0]), "its process ended without an error message"))
+                    self.fail(
+                        Failure(
+                            self.name(silent[0]), "its process ended without an error message"
+                        )
+                    )
                 time.sleep(_TICK)
             if not self._is_failed():
-                self.fail(self._read_failure("broken") if self._store.check(["broken"]) else failure)
+                self.fail(
+                    self._read_failure("broken") if self._store.check(["broken"]) else failure
+                )
             cause = self._read_failure()
         except DistError:
             return error
-        return error if cause == failure else cause.error()
+        if cause == failure:
+            return error
+        return cause.error()
 
     def error(self) -> RankError | None:
         """Why the job has failed, where one of its processes has said so."""
-        return self._read_failure().error() if self._is_failed() else None
+        if self._is_failed():
+            return self._read_failure().error()
+        return None
 
     def _read_failure(self, key: str = "failed") -> Failure:
         return Failure(**self._get(key))
@@ -370,7 +414,9 @@ class Gang:
         try:
             self._wait([f"{stage}/{rank}" for rank in ranks], seconds)
         except TimeoutError as error:
-            missing = [self.name(rank) for rank in ranks if not self._store.check([f"{stage}/{rank}"])]
+            missing = [
+                self.name(rank) for rank in ranks if not self._store.check([f"{stage}/{rank}"])
+            ]
             raise AssayError(
                 f"{', '.join(missing)} did not {do} within {seconds:g} s (reported by {self.name()})",
                 hint="check what was printed there; trainer.timeout_s=… waits longer",
@@ -379,7 +425,9 @@ class Gang:
     def _read_or_end(self, key: str) -> Any:
         """Wait for a value of rank 0's, and return it; None where rank 0 has ended."""
         self._wait([key], None, or_end=True)
-        return self._get(key) if self._ended is None else None
+        if self._ended is None:
+            return self._get(key)
+        return None
 
     def _has_ended(self, store: Any) -> bool:
         """Whether rank 0 has ended the job."""
@@ -434,7 +482,10 @@ class Gang:
             watched.discard(rank)
             self._missed.pop(rank, None)
             return
-        self._missed[rank] = 0 if seen.get(rank) != beat else self._missed[rank] + 1
+        if seen.get(rank) != beat:
+            self._missed[rank] = 0
+        else:
+            self._missed[rank] = self._missed[rank] + 1
         seen[rank] = beat
         if beat:
             self._hosts[rank] = beat.partition(" ")[0]
@@ -460,7 +511,10 @@ class Gang:
 
 def _serve(world: World, interface: str) -> tuple[Any, str, int]:
     """A store that listens at one address alone, which is returned with its port."""
-    host = address_of(interface) if interface and world.nodes > 1 else world.address
+    if interface and world.nodes > 1:
+        host = address_of(interface)
+    else:
+        host = world.address
     try:
         with socket.create_server((host, world.port)) as listener:
             port = listener.getsockname()[1]
@@ -471,13 +525,17 @@ def _serve(world: World, interface: str) -> tuple[Any, str, int]:
             f"rank 0 on {socket.gethostname()} cannot listen at {host}:{world.port}: {error.strerror}",
             hint="MASTER_PORT=… names another port, trainer.interface=… another network",
         ) from error
-    store = tcp_store(host, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
+    store = tcp_store(
+        host, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor
+    )
     return store, host, port
 
 
 def _config_sha256(run_dir: Path) -> str:
     path = run_dir / "config.yaml"
-    return hashlib.sha256(read_whole(path)).hexdigest() if path.is_file() else ""
+    if path.is_file():
+        return hashlib.sha256(read_whole(path)).hexdigest()
+    return ""
 
 
 def _print_failure(failure: Failure) -> None:
@@ -507,8 +565,13 @@ def run_together(
     try:
         plan = prepare()
         trainer = plan.config.trainer
-        kind = "node" if ranks_per_process(world, plan.config) > 1 else "rank"
-        options = {"timeout_s": trainer.get("timeout_s"), "interface": trainer.get("interface") or ""}
+        kind = "rank"
+        if ranks_per_process(world, plan.config) > 1:
+            kind = "node"
+        options = {
+            "timeout_s": trainer.get("timeout_s"),
+            "interface": trainer.get("interface") or "",
+        }
     except Exception as error:
         plan = error
     if world.rank == 0:

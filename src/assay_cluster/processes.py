@@ -73,7 +73,9 @@ def _train_rank(config: DictConfig, gang: Gang) -> int:
             record.failed_by(cause)
             record.save(run_dir)
         return getattr(cause, "exit_code", 1)
-    return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
+    if not first or record.status in ("finished", "interrupted", "pruned"):
+        return 0
+    return 1
 
 
 def _note_failure(run_dir: Path, also: Callable[[Failure], None], failure: Failure) -> None:
@@ -100,7 +102,9 @@ def train_in_gang(config: DictConfig, gang: Gang | None, warnings: Sequence[str]
             log.warning("%s", warning)
     error: BaseException | None
     try:
-        number = num_local_processes(config) if gang.kind == "node" else 1
+        number = 1
+        if gang.kind == "node":
+            number = num_local_processes(config)
         gang.call(run_dir, number=number, threads=torch.get_num_threads())
         end = _run_ranks(config, gang, number, torch.get_num_threads())
         error = gang.error()
@@ -132,7 +136,9 @@ def follow(gang: Gang, plan: Plan) -> int:
     with open_dict(config):
         config.run_dir = call["run_dir"]
     end = _run_ranks(config, gang, int(call["number"]), int(call["threads"]))
-    return 1 if end == "failed" else gang.wait_for_end()
+    if end == "failed":
+        return 1
+    return gang.wait_for_end()
 
 
 def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str:
@@ -140,7 +146,9 @@ def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str
     run_dir = Path(config.run_dir)
     trusted = read_trusted_packages(config)
     # Between the ranks of one machine it has no say: they would listen to a network for nothing.
-    interface = str(config.trainer.get("interface") or "") if gang.world.nodes > 1 else ""
+    interface = ""
+    if gang.world.nodes > 1:
+        interface = str(config.trainer.get("interface") or "")
     torch.set_num_threads(threads)
     if gang.kind == "node":
         return launch(run_dir, gang, number, trusted, interface)
@@ -148,11 +156,17 @@ def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str
         torch.set_num_threads(max(1, threads // gang.world.local_size))
     world = replace(gang.world, serves=False)
     os.environ.update(_rank_environment(world, torch.get_num_threads(), interface))
-    return "failed" if _train_rank(config, gang) else "finished"
+    if _train_rank(config, gang):
+        return "failed"
+    return "finished"
 
 
 def launch(
-    run_dir: Path, gang: Gang, number: int, trusted_packages: Sequence[str] = (), interface: str = ""
+    run_dir: Path,
+    gang: Gang,
+    number: int,
+    trusted_packages: Sequence[str] = (),
+    interface: str = "",
 ) -> str:
     """Run a job on several processes of this node and wait for them; when one dies, the others are ended."""
     world = gang.world
@@ -174,7 +188,10 @@ def launch(
     environments = [_rank_environment(rank, threads, interface) for rank in ranks]
 
     def report_exit(index: int, code: int) -> None:
-        ended = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        if code < 0:
+            ended = f"was ended by {signal_name(-code)}"
+        else:
+            ended = f"ended with exit code {code}"
         who = f"rank {ranks[index].rank} of {ranks[index].size} on {gang.host}"
         gang.fail(Failure(who, f"its process {ended}"))
 
@@ -200,7 +217,9 @@ def _rank_environment(world: World, threads: int, interface: str) -> Mapping[str
     }
     # By these Lightning and torch know that the ranks are started already, and the store is there.
     environment |= {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get(
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"
+    )
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         environment[name] = interface or os.environ.get(name) or interface_towards(world.address)
     return {name: value for name, value in environment.items() if value}
@@ -235,4 +254,6 @@ def resume_together(
         record, job = read_job(Path(run), overrides, trusted, said)
         return Plan(job.config, read_trusted_packages(job.config), {"run": record.run_id})
 
-    return run_together(world, prepare, lambda gang: resume(run, overrides, gang=gang, **options), follow)
+    return run_together(
+        world, prepare, lambda gang: resume(run, overrides, gang=gang, **options), follow
+    )

@@ -15,7 +15,9 @@ def run_rank(run_dir: str, *trusted: str) -> None:
         from assay_cluster.processes import run_rank as run
 
         code = run(Path(run_dir), trusted)
-    except KeyboardInterrupt:  # at once: the launcher ends the others, who would wait for this one
+    except (
+        KeyboardInterrupt
+    ):  # at once: the launcher ends the others, who would wait for this one
         code = 130
     finally:  # all is written, also where Lightning has called exit; what is left is Python's own end
         for number in STOP_SIGNALS:

@@ -54,7 +54,10 @@ class ShardWriter:
         plain, tensors = split(checkpoint)
         # A tensor's storage may be padded; of that nothing is copied.
         copies = {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
-        plain = plain_copy(plain)[0] if self._rank == 0 else {}
+        if self._rank == 0:
+            plain = plain_copy(plain)[0]
+        else:
+            plain = {}
         step = int(checkpoint.get("global_step") or 0)
         self._start(lambda: self._save(plain, copies, path, step))
 
@@ -92,7 +95,9 @@ class ShardWriter:
             try:
                 if self._error is None:  # else the old checkpoint is the one that stays
                     work()
-            except BaseException as error:  # told where training can be stopped, not in this thread
+            except (
+                BaseException
+            ) as error:  # told where training can be stopped, not in this thread
                 self._error = error
 
         self._thread = Thread(target=run, name="checkpoint")
@@ -109,7 +114,9 @@ class ShardWriter:
             problem = _reason(error)
         outcomes = self.gather((files, problem))
         if not any(problem for _, problem in outcomes):
-            problem = self._finish(plain, [files for files, _ in outcomes], unfinished, path, step)
+            problem = self._finish(
+                plain, [files for files, _ in outcomes], unfinished, path, step
+            )
             outcomes = self.gather((files, problem))
         if wrong := [(rank, problem) for rank, (_, problem) in enumerate(outcomes) if problem]:
             if self._rank == 0:
@@ -189,7 +196,10 @@ def _remove_unnamed(folder: Path) -> None:
             shards = Shards.of(read_checkpoint(path, mmap=True), path)
         except (AssayError, OSError):
             return
-        named |= set() if shards is None else {shards.folder}
+        if shards is None:
+            named |= set()
+        else:
+            named |= {shards.folder}
     for old in folder.glob("shards-*"):
         if FOLDER.fullmatch(old.name) and old.name not in named and not old.is_symlink():
             gone = temporary_name(old)
@@ -200,7 +210,12 @@ def _remove_unnamed(folder: Path) -> None:
 def _reason(error: BaseException) -> str:
     """What went wrong, and on which machine."""
     error = root_of(error)
-    if isinstance(error, AssayError) and error.__cause__ is not None:  # which names the checkpoint again
+    if (
+        isinstance(error, AssayError) and error.__cause__ is not None
+    ):  # which names the checkpoint again
         error = error.__cause__
-    text = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    else:
+        text = first_line(error)
     return f"{text} on {socket.gethostname()}"

@@ -119,10 +119,16 @@ def _walk(value: Any, change: Callable[[Any, str], Any], name: str = "") -> Any:
     if changed is not value:
         return changed
     if isinstance(value, dict):
-        items = {key: _walk(one, change, f"{name}.{key}" if name else str(key)) for key, one in value.items()}
+        items = {
+            key: _walk(one, change, f"{name}.{key}" if name else str(key))
+            for key, one in value.items()
+        }
         if all(items[key] is value[key] for key in items):
             return value
-        changed = OrderedDict(items) if isinstance(value, OrderedDict) else items
+        if isinstance(value, OrderedDict):
+            changed = OrderedDict(items)
+        else:
+            changed = items
         if (metadata := metadata_of(value)) is not None:
             put_metadata(changed, metadata)
         return changed
@@ -139,15 +145,21 @@ def read(targets: Mapping[str, torch.Tensor], path: Path, shards: Shards) -> Non
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             load(dict(targets), storage_reader=reader, no_dist=True)
     except (Exception, CheckpointException) as error:  # torch raises a dozen kinds
-        raise AssayError(f"{path} has shards that do not fit: {first_line(root_of(error))}") from error
+        raise AssayError(
+            f"{path} has shards that do not fit: {first_line(root_of(error))}"
+        ) from error
 
 
 def root_of(error: BaseException) -> BaseException:
     """What went wrong in a process, of the exception that torch raises in all of them."""
-    return next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
+    if isinstance(error, CheckpointException):
+        return next(iter(error.failures.values()))[0]
+    return error
 
 
-def assemble(checkpoint: dict[str, Any], path: Path, keys: tuple[str, ...] = ()) -> dict[str, Any]:
+def assemble(
+    checkpoint: dict[str, Any], path: Path, keys: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """A checkpoint with its tensors whole, in this process's memory; of only some of its keys, if named."""
     shards = Shards.of(checkpoint, path)
     if shards is None:
@@ -158,7 +170,11 @@ def assemble(checkpoint: dict[str, Any], path: Path, keys: tuple[str, ...] = ())
     def make(part: Part) -> torch.Tensor:
         return targets.setdefault(part.name, torch.empty(part.shape, dtype=part.dtype))
 
-    kept = {key: value for key, value in checkpoint.items() if key != KEY and (not keys or key in keys)}
+    kept = {
+        key: value
+        for key, value in checkpoint.items()
+        if key != KEY and (not keys or key in keys)
+    }
     filled: dict[str, Any] = fill(kept, make, path)
     read(targets, path, shards)
     return filled
@@ -176,7 +192,9 @@ def verify(path: Path, shards: Shards, rank: int = 0, world_size: int = 1) -> No
     folder = path.resolve().parent / shards.folder
     files = _read_manifest(path, folder, shards).files
     if extra := sorted({one.name for one in folder.glob("*.safetensors")} - files.keys()):
-        raise AssayError(f"{path} has a shard that is not of its save: {shards.folder}/{extra[0]}")
+        raise AssayError(
+            f"{path} has a shard that is not of its save: {shards.folder}/{extra[0]}"
+        )
     for name in sorted(files)[rank::world_size]:
         if reason := _describe_damage(folder / name, files[name]):
             raise AssayError(f"{path} has a shard that {reason}: {shards.folder}/{name}")
@@ -186,10 +204,14 @@ def _read_manifest(path: Path, folder: Path, shards: Shards) -> Manifest:
     try:
         text = read_whole(folder / MANIFEST)
     except OSError as error:
-        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        reason = "is missing"
+        if not isinstance(error, FileNotFoundError):
+            reason = f"cannot be read: {error.strerror}"
         raise AssayError(f"{path} has a manifest that {reason}: {folder / MANIFEST}") from error
     if hashlib.sha256(text).hexdigest() != shards.manifest_sha256 or not is_json_intact(text):
-        raise AssayError(f"{path} has a manifest that is damaged, or of another save: {folder / MANIFEST}")
+        raise AssayError(
+            f"{path} has a manifest that is damaged, or of another save: {folder / MANIFEST}"
+        )
     manifest = _convert(json.loads(text), Manifest, path)
     if strange := next((name for name in manifest.files if not _FILE.fullmatch(name)), ""):
         raise AssayError(f"{path} has a manifest that names {strange!r}, which is not a shard")
@@ -207,4 +229,6 @@ def _describe_damage(file: Path, listed: ShardFile) -> str:
         return "is missing"
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
-    return "" if digest == listed.sha256 else "is damaged, or of another save"
+    if digest == listed.sha256:
+        return ""
+    return "is damaged, or of another save"

@@ -94,7 +94,9 @@ def find_world(environment: Mapping[str, str] = os.environ) -> World | None:
         world = _world_of_srun(environment)
     else:
         return None
-    return world if world.size > 1 else None
+    if world.size > 1:
+        return world
+    return None
 
 
 def take_world() -> World | None:
@@ -114,20 +116,35 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
     size = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
     nodes = number("SLURM_STEP_NUM_NODES", "SLURM_NNODES")
     needed = {"SLURM_PROCID": size > 1, "SLURM_NODEID": nodes > 1, "SLURM_LOCALID": size > nodes}
-    missing = [name for name, is_needed in needed.items() if is_needed and name not in environment]
+    missing = [
+        name for name, is_needed in needed.items() if is_needed and name not in environment
+    ]
     if missing:
-        message = f"srun has started {size} tasks, but {missing[0]} does not say which of them this is"
-        raise AssayError(message, hint=f"keep {', '.join(missing)} in the environment, as srun sets them")
+        message = (
+            f"srun has started {size} tasks, but {missing[0]} does not say which of them this is"
+        )
+        raise AssayError(
+            message, hint=f"keep {', '.join(missing)} in the environment, as srun sets them"
+        )
     local_rank = int(environment.get("SLURM_LOCALID", "0"))
     # Such as `3,1`: of all nodes, so that every task refuses.
     is_uneven = "," in environment.get("SLURM_STEP_TASKS_PER_NODE", "")
     if size % nodes or is_uneven or local_rank >= size // nodes:
         message = f"srun has started {size} tasks on {nodes} nodes: every node needs the same number of tasks"
-        raise AssayError(message, hint="srun --ntasks-per-node=…, one task per device or one per node")
-    job = ".".join(environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "RESTART_COUNT", "STEP_ID"))
-    hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "127.0.0.1")
+        raise AssayError(
+            message, hint="srun --ntasks-per-node=…, one task per device or one per node"
+        )
+    job = ".".join(
+        environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "RESTART_COUNT", "STEP_ID")
+    )
+    hosts = environment.get("SLURM_STEP_NODELIST") or environment.get(
+        "SLURM_NODELIST", "127.0.0.1"
+    )
     # The first of such as `gpu-[07-08,12],cpu3`.
-    address = environment.get("MASTER_ADDR") or re.sub(r"\[([^],-]+)[^]]*\]", r"\1", hosts).split(",")[0]
+    address = (
+        environment.get("MASTER_ADDR")
+        or re.sub(r"\[([^],-]+)[^]]*\]", r"\1", hosts).split(",")[0]
+    )
     port = environment.get("MASTER_PORT") or _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
     return World(
         rank=int(environment.get("SLURM_PROCID", "0")),
@@ -145,7 +162,9 @@ def _world_of_srun(environment: Mapping[str, str]) -> World:
 def interface_towards(address: str) -> str:
     """Name of the network interface by which this machine reaches an address; empty where it is not known."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(address, 1, type=socket.SOCK_DGRAM)[0]
+        family, kind, protocol, _, place = socket.getaddrinfo(address, 1, type=socket.SOCK_DGRAM)[
+            0
+        ]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(place)  # which sends nothing
             source = probe.getsockname()[0]

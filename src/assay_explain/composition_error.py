@@ -80,23 +80,37 @@ _NO_OPTION = re.compile(
 )
 
 
-def composition_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
+def composition_error(
+    error: Exception, overrides: Sequence[str], loader: ConfigLoader
+) -> ConfigError:
     """Turn what Hydra or OmegaConf raised while composing into one `ConfigError`."""
     match = re.match(
-        r"In '?([^\s':]+)'?: (?:\w+ raised while composing config:)?\s*(.*)", str(error), re.DOTALL
+        r"In '?([^\s':]+)'?: (?:\w+ raised while composing config:)?\s*(.*)",
+        str(error),
+        re.DOTALL,
     )
-    name, text = (match[1], match[2]) if match else ("", str(error))
+    if match:
+        name, text = (match[1], match[2])
+    else:
+        name, text = ("", str(error))
     group = name.partition("/")[0]
     is_misplaced = group in PACKAGES and f"@{group}." in text
-    problem = missing_header(group) if is_misplaced else _classify(error, text, overrides, loader)
+    if is_misplaced:
+        problem = missing_header(group)
+    else:
+        problem = _classify(error, text, overrides, loader)
     names = []
     if name not in ("", "train"):
         names = [name]
     option = ""
-    if isinstance(error, MissingConfigException):  # perhaps an experiment names it, as an override
+    if isinstance(
+        error, MissingConfigException
+    ):  # perhaps an experiment names it, as an override
         names += [item.lstrip("+").replace("=", "/") for item in overrides]
         option = str(error.missing_cfg_file).rpartition("/")[2]
-    for path in filter(None, (config_file(cast("Any", loader).repository, item) for item in names)):
+    for path in filter(
+        None, (config_file(cast("Any", loader).repository, item) for item in names)
+    ):
         if option in path.read_text(encoding="utf-8"):
             problem.add_file(display_path(path))
     return problem
@@ -107,7 +121,9 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
 ) -> ConfigError:
     typed = dict(item.lstrip("+~").partition("=")[::2] for item in overrides)
     if isinstance(error, OverrideParseException) or "" in typed:
-        override = error.override if isinstance(error, OverrideParseException) else f"={typed['']}"
+        override = (
+            error.override if isinstance(error, OverrideParseException) else f"={typed['']}"
+        )
         return _unreadable(override, text, overrides, loader)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
@@ -131,14 +147,18 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
             if names != "[]" and not {*names.strip("[]").split(",")} <= {*options}:
                 hint = f"choose from: {list_names(options)}; for none: ~{group}, and of a list {group}=[]"
                 value = f"got {typed[group] or 'nothing'}"
-                return ConfigError(f"expected the name of an option, {value}", key=group, hint=hint)
+                return ConfigError(
+                    f"expected the name of an option, {value}", key=group, hint=hint
+                )
     if match and match[2] in groups:
         hint = f"add one: +{match[2]}=…; see: assay configs {match[2]}"
         return ConfigError("has no options yet", key=match[2], hint=hint)
     if match:
         return _unknown_key(match[1], match[2], typed, overrides, loader)
     message = " ".join(text.partition("\n    full_key")[0].split())
-    return ConfigError(message or type(error).__name__, key=str(getattr(error, "full_key", None) or ""))
+    return ConfigError(
+        message or type(error).__name__, key=str(getattr(error, "full_key", None) or "")
+    )
 
 
 def _options(group: str, loader: ConfigLoader) -> list[str]:
@@ -150,7 +170,9 @@ def _groups(loader: ConfigLoader) -> list[str]:
     return [name for name in names if name[0].isalpha() and name not in ("hydra", "train")]
 
 
-def _unreadable(override: str, text: str, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
+def _unreadable(
+    override: str, text: str, overrides: Sequence[str], loader: ConfigLoader
+) -> ConfigError:
     key, equals, value = override.partition("=")
     readable = [f"{key}=[]" if item == override else item for item in overrides]
     key = key.lstrip("+~ ")
@@ -165,7 +187,9 @@ def _unreadable(override: str, text: str, overrides: Sequence[str], loader: Conf
         return composition_error(error, overrides, loader)
     except HydraException:
         pass
-    hint = "close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'"
+    hint = (
+        "close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'"
+    )
     return ConfigError(f"cannot parse the value {value}: {first_line(text)}", key=key, hint=hint)
 
 
@@ -174,7 +198,9 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if group:
         options = _options(group, loader)
     inner = group.rpartition("/")[2]
-    if not options and inner in _groups(loader):  # in the list of an option: a group is looked for beside it
+    if not options and inner in _groups(
+        loader
+    ):  # in the list of an option: a group is looked for beside it
         hint = f"override /{inner}: {option}"
         return ConfigError(f"unknown group; {inner} is a top-level group", key=group, hint=hint)
     hint = "see: assay configs"
@@ -188,7 +214,11 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
 
 
 def _unknown_key(
-    action: str, key: str, typed: Mapping[str, str], overrides: Sequence[str], loader: ConfigLoader
+    action: str,
+    key: str,
+    typed: Mapping[str, str],
+    overrides: Sequence[str],
+    loader: ConfigLoader,
 ) -> ConfigError:
     if key in _RENAMED:
         return ConfigError("unknown key", key=key, hint=f"{_RENAMED[key]}={typed.get(key, '…')}")
@@ -200,14 +230,21 @@ def _unknown_key(
     if parent == "module" and "module" in typed:
         hint = f"+{key}={typed.get(key, '…')} if its class takes {last}, or write {last}: into its YAML"
         return ConfigError(f"module={typed['module']} has no such key", key=key, hint=hint)
-    beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
+    beside = [
+        path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent
+    ]
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
     owner = parent
     if parent in typed:
         owner = f"{parent}={typed[parent]}"
-    hint = f"{owner} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
-    if action == "override" and not guess and parent.partition(".")[0] in TOP:  # nothing would read others
+    if siblings:
+        hint = f"{owner} has: {list_names(siblings, last)}"
+    else:
+        hint = f"groups: {', '.join(groups)}"
+    if (
+        action == "override" and not guess and parent.partition(".")[0] in TOP
+    ):  # nothing would read others
         hint += f" (to add a new key: +{key}=…)"
     meant = ""
     if not guess:
@@ -223,7 +260,9 @@ _LISTS = {"callbacks": "default", "logger": "csv"}
 """Groups of which several options are chosen, and which is by default."""
 
 
-def _option_to_add(key: str, typed: Mapping[str, str], keys: Sequence[str], loader: ConfigLoader) -> str:
+def _option_to_add(
+    key: str, typed: Mapping[str, str], keys: Sequence[str], loader: ConfigLoader
+) -> str:
     """The choice that makes the node of a key, which is an option that was not chosen; else nothing."""
     group, _, rest = key.partition(".")
     name = rest.partition(".")[0]
@@ -236,7 +275,11 @@ def _option_to_add(key: str, typed: Mapping[str, str], keys: Sequence[str], load
 
 def _keys(beside: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:
     """All keys of the config that the chosen options make: of Hydra's own for one of them, or all others."""
-    choices = [item for item in overrides if "." not in (name := item.partition("=")[0]) and name != beside]
+    choices = [
+        item
+        for item in overrides
+        if "." not in (name := item.partition("=")[0]) and name != beside
+    ]
     try:
         config = loader.load_configuration("train", choices, run_mode=RunMode.RUN)
     except (HydraException, OmegaConfBaseException, ConfigError):

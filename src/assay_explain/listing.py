@@ -61,7 +61,9 @@ def options_of(group: str, config_dir: Path | None) -> list[Option]:
     if not options:
         names = groups(*folders)
         raise ConfigError(
-            f"unknown group{did_you_mean(group, names, '; ')}", key=group, hint=f"groups: {', '.join(names)}"
+            f"unknown group{did_you_mean(group, names, '; ')}",
+            key=group,
+            hint=f"groups: {', '.join(names)}",
         )
     return options
 
@@ -72,7 +74,9 @@ def print_options(options: list[Option]) -> None:
     for group in sorted({option.group for option in options}):
         console.print(group, style="bold", markup=False)
         inside = [option for option in options if option.group == group]
-        print_rows(console, [(option.name, option.description) for option in inside], ("cyan", ""))
+        print_rows(
+            console, [(option.name, option.description) for option in inside], ("cyan", "")
+        )
 
 
 _TAKES_OVERRIDES = ("train", "try", "check", "data", "profile", "tune", "explain")
@@ -90,7 +94,11 @@ def shell_completion(request: str, verbs: Mapping[str, Sequence[str]]) -> None:
         return
     candidates = complete(os.environ.get("COMP_LINE", ""), verbs)
     # A name with a control character in it is not offered: typed, it would be another one.
-    print(("\n" if shell == "fish" else " ").join(name for name in candidates if printable(name) == name))
+    print(
+        ("\n" if shell == "fish" else " ").join(
+            name for name in candidates if printable(name) == name
+        )
+    )
 
 
 def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -106,7 +114,9 @@ def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
         return sorted(flag for flag in verbs.get(verb, ()) if flag.startswith(last))
     folder, typed = _take_folder(typed)
     if verb in _TAKES_A_GROUP:
-        return [group for group in groups(CONF_DIR, *config_folders(folder)) if group.startswith(last)]
+        return [
+            group for group in groups(CONF_DIR, *config_folders(folder)) if group.startswith(last)
+        ]
     if verb in _TAKES_OVERRIDES:
         return _overrides(last, typed, folder)
     return []
@@ -128,7 +138,9 @@ def _take_folder(words: list[str]) -> tuple[Path | None, list[str]]:
 def _overrides(last: str, typed: list[str], folder: Path | None) -> list[str]:
     folders = (CONF_DIR, *config_folders(folder))
     if match := _OPTIONS_OF_A_GROUP.match(last):
-        options = [option.name for option in list_options(match[2], *folders) if option.group == match[2]]
+        options = [
+            option.name for option in list_options(match[2], *folders) if option.group == match[2]
+        ]
         if options:
             completed = [f"{match[1]}{name}" for name in options]
             return [word for word in completed if word.startswith(last)]
@@ -136,7 +148,9 @@ def _overrides(last: str, typed: list[str], folder: Path | None) -> list[str]:
     single = [word for word in typed if "," not in word or "[" in word]
     with loader(folder) as hydra:
         matches = completions(hydra.config_loader, PRIMARY, " ".join([*single, last]))
-    candidates = [match for match in matches if match[-1:] in "=./" or "=" in match or "." in match]
+    candidates = [
+        match for match in matches if match[-1:] in "=./" or "=" in match or "." in match
+    ]
     for group in set(matches) - set(candidates):  # has options and groups in it, or groups alone
         candidates += [f"{group}/", *([f"{group}="] if group in groups(*folders) else [])]
     return sorted(candidates)

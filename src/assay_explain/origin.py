@@ -86,7 +86,9 @@ class Choice:
     def holds_file(self, path: Path) -> bool:
         """Whether a file is one of the group's chosen options."""
         files = [f"/{self.group}/{option}.yaml" for option in self.option.split(",")]
-        return path.parent.as_posix().endswith(f"/{self.group}") or path.as_posix().endswith(tuple(files))
+        return path.parent.as_posix().endswith(f"/{self.group}") or path.as_posix().endswith(
+            tuple(files)
+        )
 
 
 @final
@@ -122,7 +124,9 @@ class Origins:
     def choice_of(self, key: str) -> Choice | None:
         """The group that goes by this name, or whose option is put there."""
         packages = [
-            one for one in self.choices.values() if one.package and split_key(one.package) == split_key(key)
+            one
+            for one in self.choices.values()
+            if one.package and split_key(one.package) == split_key(key)
         ]
         return self.choices.get(key) or next(iter(packages), None)
 
@@ -134,12 +138,19 @@ class Origins:
     def put_file(self, layer: int, path: Path, package: _Parts = ()) -> None:
         """Merge the settings of a YAML file."""
         for at, kind, text, line in yaml_entries(path, package):
-            self.put(layer, at, kind, Setting(join_key(at), text, f"{display_path(path)}:{line}", path, line))
+            self.put(
+                layer,
+                at,
+                kind,
+                Setting(join_key(at), text, f"{display_path(path)}:{line}", path, line),
+            )
 
 
 def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
     """Where the values of a job come from, with a loader that is already open."""
-    merged, parsed, repository = load_defaults(hydra.config_loader, PRIMARY, [*overrides, *implied])
+    merged, parsed, repository = load_defaults(
+        hydra.config_loader, PRIMARY, [*overrides, *implied]
+    )
     origins = Origins()
     named: dict[str, list[tuple[str, Setting]]] = {}
     changed: dict[str, list[tuple[str, Setting]]] = {}
@@ -159,7 +170,9 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
                 origins.put(layer, split_key(entry.key), kind, Setting(entry.key, text, owner))
             continue
         lines = read_defaults(path)
-        for item, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
+        for item, (text, line) in zip(
+            copy.deepcopy(loaded.defaults_list or []), lines, strict=False
+        ):
             if isinstance(item, GroupDefault):
                 item.update_parent(name.rpartition("/")[0], package)
                 key = item.get_override_key()
@@ -174,11 +187,17 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
     for override in parsed:
         key = override.get_key_element().lstrip("+~")
         typed = str(override.input_line)
-        if repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
+        if repository.group_exists(override.key_or_group) and not isinstance(
+            override.value(), dict
+        ):
             where = _THE_DATA if typed in implied else COMMAND_LINE
             option = "" if override.is_delete() else _option(override.value())
-            changed.setdefault(key, []).append((option, Setting(key, option, where, override=typed)))
-            packages.setdefault(key, str(override.package or override.key_or_group.replace("/", ".")))
+            changed.setdefault(key, []).append(
+                (option, Setting(key, option, where, override=typed))
+            )
+            packages.setdefault(
+                key, str(override.package or override.key_or_group.replace("/", "."))
+            )
     for layer, override in enumerate(merged.config_overrides, start=len(merged.defaults)):
         _put_override(origins, layer, override)
     origins.put(-1, ("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
@@ -193,15 +212,25 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
 def _option(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
-    return "" if value is None else str(value)
+    if value is None:
+        return ""
+    return str(value)
 
 
 def _put_override(origins: Origins, layer: int, override: Override) -> None:
     typed = str(override.input_line)
     for parts, value in walk_plain(override.value(), split_key(override.key_or_group)):
-        kind: _Kind = "mapping" if isinstance(value, dict) else "list" if isinstance(value, list) else "value"
-        text = "" if override.is_delete() else to_yaml_line(value)
-        origins.put(layer, parts, kind, Setting(join_key(parts), text, COMMAND_LINE, override=typed))
+        kind: _Kind = "value"
+        if isinstance(value, dict):
+            kind = "mapping"
+        elif isinstance(value, list):
+            kind = "list"
+        text = ""
+        if not override.is_delete():
+            text = to_yaml_line(value)
+        origins.put(
+            layer, parts, kind, Setting(join_key(parts), text, COMMAND_LINE, override=typed)
+        )
 
 
 def to_yaml_line(value: Any) -> str:
@@ -213,7 +242,9 @@ def to_yaml_line(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None = None) -> ConfigError:
+def locate(
+    error: ConfigError, overrides: Sequence[str], config_dir: Path | None = None
+) -> ConfigError:
     """Add the file and line of its key to an error that has none; never raises."""
     key = error.key.partition(",")[0]
     if key and not error.file:
@@ -231,9 +262,15 @@ def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
                 implied = implied_overrides(compose_with(hydra, overrides), overrides)
             setting = trace_origins(hydra, overrides, implied).nearest(key)
     except Exception:  # the overrides do not compose: only what was typed is known
-        typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
-        return COMMAND_LINE if key in typed else ""
-    return setting.where if setting else ""
+        typed = {
+            re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides
+        }
+        if key in typed:
+            return COMMAND_LINE
+        return ""
+    if setting:
+        return setting.where
+    return ""
 
 
 @final
@@ -276,7 +313,9 @@ class Explanation:
     keys: Sequence[Key] = ()
 
 
-def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Explanation:
+def explain(
+    key: str, overrides: Sequence[str] = (), config_dir: Path | None = None
+) -> Explanation:
     """A value, or a group with all its keys, and where each comes from."""
     with loader(config_dir) as hydra:
         config = compose_with(hydra, overrides)
@@ -307,9 +346,17 @@ def explain_job(key: str, config: DictConfig, origins: Origins) -> Explanation:
             key=key,
             hint="`assay train --cfg` shows every key, `assay configs` every group",
         )
-    path = chain[-1].path if chain else None
-    brought_by = tuple(one for one in origins.choices.values() if path is not None and one.holds_file(path))
-    value, remark = _raw_and_resolved(entry, chain) if entry else ("", "was removed")
+    if chain:
+        path = chain[-1].path
+    else:
+        path = None
+    brought_by = tuple(
+        one for one in origins.choices.values() if path is not None and one.holds_file(path)
+    )
+    if entry:
+        value, remark = _raw_and_resolved(entry, chain)
+    else:
+        value, remark = ("", "was removed")
     return Explanation(entry.key if entry else key, value, remark, tuple(chain), brought_by)
 
 
@@ -322,16 +369,24 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
         line.append(f"  {explanation.remark}", style="not bold")
     console.print(line)
     # The newest first: what counts, then what it overrode.
-    settings = [(one.where, one.override or shorten(one.text)) for one in reversed(explanation.set_by)]
-    print_rows(console, [("over" if number else "set by", *one) for number, one in enumerate(settings)])
+    settings = [
+        (one.where, one.override or shorten(one.text)) for one in reversed(explanation.set_by)
+    ]
+    print_rows(
+        console, [("over" if number else "set by", *one) for number, one in enumerate(settings)]
+    )
     for choice in explanation.part_of:
         by = choice.settings[-1].where
         console.print(f"  with    {choice.group}={choice.option}, chosen by {by}", markup=False)
     if explanation.keys:
         console.print()
-        over = [f"overridden: {one.overridden}" if one.overridden else "" for one in explanation.keys]
+        over = [
+            f"overridden: {one.overridden}" if one.overridden else "" for one in explanation.keys
+        ]
         rows = zip(explanation.keys, over, strict=True)
-        print_rows(console, [(one.key, shorten(one.value), one.where, note) for one, note in rows])
+        print_rows(
+            console, [(one.key, shorten(one.value), one.where, note) for one, note in rows]
+        )
 
 
 def _is_one_value(entry: Entry) -> bool:
@@ -346,20 +401,31 @@ def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]
     if entry.is_missing:
         return "???", f"must be given: {entry.key}=…"
     if entry.is_container:
-        return to_yaml_line(OmegaConf.to_container(entry.node, resolve=False, enum_to_str=True)), ""
+        return to_yaml_line(
+            OmegaConf.to_container(entry.node, resolve=False, enum_to_str=True)
+        ), ""
     raw = to_yaml_line(entry.raw)
     if entry.is_interpolation:
         return str(entry.raw), f"→ {_resolve_text(entry)}"
-    written = chain[-1].text if chain else raw
-    return (written, f"→ {raw}") if "${" in written else (raw, "")
+    if chain:
+        written = chain[-1].text
+    else:
+        written = raw
+    if "${" in written:
+        return (written, f"→ {raw}")
+    return (raw, "")
 
 
 def _resolve_text(entry: Entry) -> str:
     try:
         value: Any = entry.parent[entry.name]
     except OmegaConfBaseException:
-        return _AWAITED if "spec." in str(entry.raw) else "cannot be resolved"
-    return shorten(to_yaml_line(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
+        if "spec." in str(entry.raw):
+            return _AWAITED
+        return "cannot be resolved"
+    return shorten(
+        to_yaml_line(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value)
+    )
 
 
 def _keys_of(choice: Choice, origins: Origins, entries: _Entries) -> list[Key]:
@@ -372,7 +438,9 @@ def _keys_of(choice: Choice, origins: Origins, entries: _Entries) -> list[Key]:
     for parts, kind, _, setting in origins.events:
         if kind != "mapping" and setting.path and setting.path.as_posix().endswith(file):
             last = origins.chain(parts)[-1]
-            over = f"{last.override or last.text}, {last.where}" if last != setting else ""
+            over = ""
+            if last != setting:
+                over = f"{last.override or last.text}, {last.where}"
             keys.append(Key(setting.key, setting.text, setting.where, over))
     return keys
 

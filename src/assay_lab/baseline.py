@@ -49,7 +49,9 @@ _DRAWS = 100
 _PERFECT = 0.999
 
 
-def score_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+def score_baseline(
+    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
+) -> None:
     """Put into a record what a simple model scores on the samples that the run was tested on."""
     requested = assembly.config.get("baseline") or "none"
     data = assembly.datamodule
@@ -66,7 +68,10 @@ def score_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPre
         baseline = _compare(data, requested, predictions)
     record.baseline = {**baseline, "seconds": round(time.perf_counter() - start, 2)}
     needs_advice = baseline["run"] < _PERFECT and baseline["ahead"] != "run"
-    record.baseline["advice"] = advise(assembly.config, record) if needs_advice else ""
+    if needs_advice:
+        record.baseline["advice"] = advise(assembly.config, record)
+    else:
+        record.baseline["advice"] = ""
     record.metrics[f"baseline/{baseline['score']}"] = baseline["value"]
     record.directions[f"baseline/{baseline['score']}"] = "max"
     log.info("baseline: %s", describe_baseline(record.baseline))
@@ -89,9 +94,10 @@ def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -
     test, _ = _read(data, "test")
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
-    names = (
-        _candidates(data, is_real=is_real, several=targets.ndim > 1) if requested == "auto" else [requested]
-    )
+    if requested == "auto":
+        names = _candidates(data, is_real=is_real, several=targets.ndim > 1)
+    else:
+        names = [requested]
     fitted = {name: _fit(name, inputs, targets, size, is_real=is_real) for name in names}
     name = names[0]
     if len(names) > 1 and len(val_targets):
@@ -116,7 +122,11 @@ def _verdict(
         raise ValueError(f"{score} is undefined for these test samples")
     difference = model_points - value
     noise = float(np.nanstd(moves))
-    ahead = "" if abs(difference) <= 2 * noise else "run" if difference > 0 else "baseline"
+    ahead = "baseline"
+    if abs(difference) <= 2 * noise:
+        ahead = ""
+    elif difference > 0:
+        ahead = "run"
     return {
         "name": name,
         "score": score,
@@ -139,33 +149,47 @@ def _choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
         from assay.task.figures.class_figures import class_iou
 
         num_classes = len(predictions.class_names)
-        return "mean_iou", lambda _, outputs: float(np.nanmean(class_iou(outputs.sum(0), num_classes)))
+        return "mean_iou", lambda _, outputs: float(
+            np.nanmean(class_iou(outputs.sum(0), num_classes))
+        )
     if task.by_class and task.num_classes != 2:
         return "accuracy", lambda targets, outputs: float((outputs.argmax(1) == targets).mean())
 
     def average_precision(targets: Any, outputs: Any) -> float:
-        positive = outputs[:, 1] if targets.ndim == 1 else outputs
+        if targets.ndim == 1:
+            positive = outputs[:, 1]
+        else:
+            positive = outputs
         seen = targets.any(0)  # a label that no sample has is in no mean
         if targets.ndim > 1:
             targets = targets[:, seen]
             positive = positive[:, seen]
-        return float(metrics.average_precision_score(targets, positive)) if seen.any() else float("nan")
+        if seen.any():
+            return float(metrics.average_precision_score(targets, positive))
+        return float("nan")
 
     return "average_precision", average_precision
 
 
 def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     """Those that suit the inputs, besides which the majority or the mean always does."""
-    simplest = "mean" if is_real else "majority"
+    simplest = "majority"
+    if is_real:
+        simplest = "mean"
     if data.spec.vocab_size:
-        return [simplest] if is_real or "train" not in data.splits.raw else ["tfidf", simplest]
+        if is_real or "train" not in data.splits.raw:
+            return [simplest]
+        return ["tfidf", simplest]
     if len(data.spec.input_shape) == 3:
         return ["linear", simplest]
     if data.spec.num_features > _MOST_FEATURES:
         return [simplest]
     if several and not is_real:
         return ["linear", simplest]
-    of_series = ["last_value"] if is_real and data.encoder is None else []
+    if is_real and data.encoder is None:
+        of_series = ["last_value"]
+    else:
+        of_series = []
     return ["gradient_boosting", "linear", *of_series, simplest]
 
 
@@ -175,20 +199,33 @@ def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
     positions = torch.arange(len(subset.rows))
     if name != "test":
         streamed = not subset.data.in_memory
-        most = min(_MOST_STREAMED if streamed else _MOST_ROWS, max(1, _MOST_VALUES // data.spec.num_features))
-        positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[:most]
+        most = min(
+            _MOST_STREAMED if streamed else _MOST_ROWS,
+            max(1, _MOST_VALUES // data.spec.num_features),
+        )
+        positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[
+            :most
+        ]
     rows = subset.rows[positions]
     raw = data.splits.raw.get(name)
     targets = subset.data.targets[rows]
-    targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
+    targets = (
+        targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
+    )
     if data.spec.vocab_size and raw is not None:
         encoder: Any = data.encoder
         return raw[encoder.column].iloc[positions.numpy()].astype(str).tolist(), targets.numpy()
     inputs = [torch.empty(0, data.spec.num_features)]
     for block in _blocks(subset, rows):
         is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2
-        exact = torch.float64 if block.dtype == torch.float64 else torch.float32
-        values = adaptive_avg_pool2d(block.to(exact), _SIDE) if is_large else block.to(exact)
+        if block.dtype == torch.float64:
+            exact = torch.float64
+        else:
+            exact = torch.float32
+        if is_large:
+            values = adaptive_avg_pool2d(block.to(exact), _SIDE)
+        else:
+            values = block.to(exact)
         inputs.append(values.flatten(1))
     return torch.cat(inputs[1:] or inputs).numpy(), targets.numpy()
 
@@ -209,9 +246,14 @@ def _fit(
     if name == "last_value":
         return lambda given: np.tile(given[:, -1:], (1, size))
     if name in ("tfidf", *_MOST_WORK) and (name == "tfidf") != isinstance(inputs, list):
-        raise ValueError(f"baseline={name}: the inputs are {'not ' if name == 'tfidf' else ''}texts")
+        raise ValueError(
+            f"baseline={name}: the inputs are {'not ' if name == 'tfidf' else ''}texts"
+        )
     if name in _MOST_WORK:
-        most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
+        most = max(
+            1000,
+            _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)),
+        )
         inputs = inputs[:most]
         targets = targets[:most]
     model = _estimator(name, is_real=is_real, several=targets.ndim > 1).fit(inputs, targets)
@@ -229,7 +271,15 @@ def _fit(
 
 def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     """Of scikit-learn, which takes a second to import."""
-    from sklearn import dummy, ensemble, linear_model, multiclass, multioutput, pipeline, preprocessing
+    from sklearn import (
+        dummy,
+        ensemble,
+        linear_model,
+        multiclass,
+        multioutput,
+        pipeline,
+        preprocessing,
+    )
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no stubs
 
     linear = linear_model.LogisticRegression(max_iter=200)
@@ -246,7 +296,10 @@ def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     }
     if not several:
         return estimators[name]
-    several_of = multioutput.MultiOutputRegressor if is_real else multiclass.OneVsRestClassifier
+    if is_real:
+        several_of = multioutput.MultiOutputRegressor
+    else:
+        several_of = multiclass.OneVsRestClassifier
     return several_of(estimators[name])
 
 
@@ -259,7 +312,9 @@ def advise(config: DictConfig, record: RunRecord) -> str:
     if isinstance(best, int) and isinstance(epochs, int) and best >= epochs > 0:
         return f"the last epoch was the best: trainer.max_epochs={2 * epochs}"
     if isinstance(best, int) and isinstance(epochs, int) and best <= epochs // 5:
-        remedy = f": optimizer.lr={lr / 3:.2g}" if lr and not has_tried else ""
+        remedy = ""
+        if lr and not has_tried:
+            remedy = f": optimizer.lr={lr / 3:.2g}"
         return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
     if not lr or has_tried:
         return ""

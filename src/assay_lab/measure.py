@@ -151,7 +151,9 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
 def name_device(assembly: Assembly) -> str:
     """The processor or GPU that a job runs on."""
     device = assembly.trainer.strategy.root_device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return cpu_model()
 
 
 def lies_in_memory(data: L.LightningDataModule) -> bool:
@@ -175,7 +177,9 @@ def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer
     return assembly
 
 
-def _train_briefly(job: Job, datamodule: L.LightningDataModule | None, timer: StepTimer) -> Assembly:
+def _train_briefly(
+    job: Job, datamodule: L.LightningDataModule | None, timer: StepTimer
+) -> Assembly:
     """Train in a folder that is removed, until the timer raises `_EnoughMeasured`."""
     config = job.to_config()
     if num_local_processes(config) > 1:
@@ -198,14 +202,18 @@ def _train_briefly(job: Job, datamodule: L.LightningDataModule | None, timer: St
         module = assembly.module
         if not module.automatic_optimization:
             raise ConfigError(
-                "a module that takes the optimizer's steps itself cannot be measured", key="module"
+                "a module that takes the optimizer's steps itself cannot be measured",
+                key="module",
             )
         assembly.callbacks.append(timer)
         if timer.actions is not None:
             trainer.profiler = timer.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
                 timer.actions.time_calls(forward=module.model, loss=module.loss)
-        with keep_handlers(), suppress(_EnoughMeasured):  # Lightning ignores Ctrl-C once there was one
+        with (
+            keep_handlers(),
+            suppress(_EnoughMeasured),
+        ):  # Lightning ignores Ctrl-C once there was one
             try:
                 trainer.fit(module, datamodule=assembly.datamodule)
             except SystemExit as stop:
@@ -270,7 +278,9 @@ class StepTimer(Callback):
         actions: A profiler whose measurements are added up.
     """
 
-    def __init__(self, steps: int, *, seconds: float = math.inf, actions: _Actions | None = None) -> None:
+    def __init__(
+        self, steps: int, *, seconds: float = math.inf, actions: _Actions | None = None
+    ) -> None:
         self.milliseconds: list[float] = []
         self.seconds: dict[str, float] = {}
         self.actions = actions
@@ -280,12 +290,20 @@ class StepTimer(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         if pl_module.device.type == "cuda":
             torch.cuda.synchronize()
         now = time.perf_counter()
-        seconds = {} if self.actions is None else self.actions.take()
+        if self.actions is not None:
+            seconds = self.actions.take()
+        else:
+            seconds = {}
         if len(self.milliseconds) == self._steps or (
             len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
         ):
@@ -312,13 +330,18 @@ def _divide(steps: StepTimer) -> list[Part]:
     milliseconds = dict.fromkeys((*_PART_OF, "loop"), 0.0)
     of_callbacks: dict[str, float] = {}
     for action, seconds in steps.seconds.items():
-        part = next((name for name, pattern in _PART_OF.items() if re.search(pattern, action)), "loop")
+        part = next(
+            (name for name, pattern in _PART_OF.items() if re.search(pattern, action)), "loop"
+        )
         milliseconds[part] += 1000 * seconds
         if part == "callbacks":
             name = action.removeprefix("[Callback]").partition("{")[0].partition(".on_")[0]
             of_callbacks[name] = of_callbacks.get(name, 0.0) + seconds
     milliseconds["loop"] += max(0.0, whole - sum(milliseconds.values()))
-    detail = {"callbacks": max(of_callbacks, key=lambda name: of_callbacks[name])} if of_callbacks else {}
+    if of_callbacks:
+        detail = {"callbacks": max(of_callbacks, key=lambda name: of_callbacks[name])}
+    else:
+        detail = {}
     parts = [
         Part(name, spent / number, spent / whole, detail.get(name, ""))
         for name, spent in milliseconds.items()
@@ -338,9 +361,16 @@ def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]
         workers = int(data.get("num_workers") or 0)
         more = min(usable_cores(), max(2, 2 * workers))
         reads = not lies_in_memory(assembly.datamodule)
-        hints = [f"data.num_workers={more}"] if more > workers and reads else []
-        hints += ["data.pin_memory=true"] if on_gpu and not data.get("pin_memory") else []
-        return f"{waiting:.0%} of a step is waiting for data and preparing it on the device", hints
+        if more > workers and reads:
+            hints = [f"data.num_workers={more}"]
+        else:
+            hints = []
+        if on_gpu and not data.get("pin_memory"):
+            hints += ["data.pin_memory=true"]
+        return (
+            f"{waiting:.0%} of a step is waiting for data and preparing it on the device",
+            hints,
+        )
     if share["callbacks"] > _MUCH:
         name = next(part.detail for part in parts if part.name == "callbacks")
         return f"{share['callbacks']:.0%} of a step goes to callbacks, most of it to {name}", []
@@ -348,10 +378,20 @@ def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]
         return f"{share['metrics']:.0%} of a step goes to tracking the metrics", []
     if computing < _HALF:
         batch_size = data.get("batch_size")
-        hints = [f"data.batch_size={4 * batch_size}"] if isinstance(batch_size, int) else []
-        return f"only {computing:.0%} of a step is the model's own computing: its batches are small", hints
-    hints = [] if "16" in str(trainer.get("precision")) else ["precision=bf16"]
-    hints += [] if trainer.get("compile") else ["trainer.compile=true"]
+        if isinstance(batch_size, int):
+            hints = [f"data.batch_size={4 * batch_size}"]
+        else:
+            hints = []
+        return (
+            f"only {computing:.0%} of a step is the model's own computing: its batches are small",
+            hints,
+        )
+    if "16" not in str(trainer.get("precision")):
+        hints = ["precision=bf16"]
+    else:
+        hints = []
+    if not trainer.get("compile"):
+        hints += ["trainer.compile=true"]
     return f"{computing:.0%} of a step is the model's own computing", hints
 
 
@@ -430,13 +470,18 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
     groups = list(candidates(assembly, tuner.threads))
     for same_results, group in groups:
         measured, winner, before = tuner.compare(best, group, same_results=same_results)
-        as_typed += before if not best else []
+        if not best:
+            as_typed += before
         settings += measured
-        best += [winner] if winner else []
+        if winner:
+            best += [winner]
     exact = [override for same, group in groups if same for override in group if override in best]
     gain = 1.0
     for setting in settings:
-        gain *= setting.gain if setting.chosen and setting.gain else 1.0
+        if setting.chosen and setting.gain:
+            gain *= setting.gain
+        else:
+            gain *= 1.0
     return Tuning(
         overrides=list(overrides),
         device=name_device(assembly),
@@ -477,7 +522,10 @@ def candidates(assembly: Assembly, threads: int) -> Iterator[tuple[bool, list[st
         yield False, ["precision=bf16", *(["precision=tf32"] if on_gpu else [])]
     if not value_of(config, "trainer.compile"):
         ways = {"true": True, "blocks": equal_blocks(model), "reduce-overhead": on_gpu}
-        yield False, [f"trainer.compile={way}" for way, is_possible in ways.items() if is_possible]
+        yield (
+            False,
+            [f"trainer.compile={way}" for way, is_possible in ways.items() if is_possible],
+        )
 
 
 @final

@@ -43,8 +43,19 @@ if TYPE_CHECKING:
 
 
 _SWITCHES = (
-    *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "DNNL_MAX_CPU_ISA", "KMP_DETERMINISTIC_REDUCTION"),
-    *("MKL_CBWR", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA"),
+    *(
+        "ATEN_CPU_CAPABILITY",
+        "CUBLAS_WORKSPACE_CONFIG",
+        "DNNL_MAX_CPU_ISA",
+        "KMP_DETERMINISTIC_REDUCTION",
+    ),
+    *(
+        "MKL_CBWR",
+        "MKL_NUM_THREADS",
+        "NVIDIA_TF32_OVERRIDE",
+        "OMP_NUM_THREADS",
+        "ONEDNN_MAX_CPU_ISA",
+    ),
     *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
 )
 """Switches that a run gets again: they change numbers and nothing else."""
@@ -85,7 +96,9 @@ class _Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False) -> Reproduction:
+def reproduce(
+    run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False
+) -> Reproduction:
     """Run a finished run again, in a process and a directory of its own, and compare.
 
     Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
@@ -98,11 +111,15 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
     removed = _check_record(run_dir, record)
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:
-        raise AssayError(_describe_code(plan), hint="--trust-code, if you trust the author of this code")
+        raise AssayError(
+            _describe_code(plan), hint="--trust-code, if you trust the author of this code"
+        )
     try:  # what the run's process would refuse, before its code is brought back and torch is imported
         load_checked_config(run_dir, typed_packages(overrides), must_be_whole=True)
     except AssayError as error:
-        raise AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint) from error
+        raise AssayError(
+            f"the run cannot be reproduced: {error.message}", hint=error.hint
+        ) from error
     with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
         again = scratch / run_dir.name
         environment = _environment(record)
@@ -113,7 +130,9 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
         reproduced = RunRecord.load(again)
         different = differences(run_dir, record, again, reproduced)
         if reproduced.micro_batch != record.micro_batch:
-            plan.notes.append("memory ran out elsewhere than in the run: see micro_batch in record.json")
+            plan.notes.append(
+                "memory ran out elsewhere than in the run: see micro_batch in record.json"
+            )
         return Reproduction(
             identical=not different,
             different=different,
@@ -133,7 +152,9 @@ def show(result: Reproduction) -> None:
     for note in result.notes:
         console.print(f"note: {note}", markup=False)
     if result.identical:
-        weights = f" and the weights (SHA-256 {result.weights_sha256[:12]})" if result.weights_sha256 else ""
+        weights = ""
+        if result.weights_sha256:
+            weights = f" and the weights (SHA-256 {result.weights_sha256[:12]})"
         console.print(
             f"[bold green]identical[/bold green]: {result.rows} rows of metrics.csv, all scores{weights}"
         )
@@ -157,45 +178,56 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
             if record.status in ("interrupted", "running")
             else "",
         )
-    removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
+    removed = [
+        n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()
+    ]
     needed = {n: digest for n, digest in record.files.items() if n not in (*removed, *RESULTS)}
     changed = find_changed_files(run_dir, needed)
     if changed:
-        are = (
-            "has changed since the run wrote it"
-            if len(changed) == 1
-            else "have changed since the run wrote them"
+        are = "have changed since the run wrote them"
+        if len(changed) == 1:
+            are = "has changed since the run wrote it"
+        raise AssayError(
+            f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it"
         )
-        raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
-    obstacles = (
-        "the record holds the SHA-256 of the weights"
-        if record.weights_sha256
-        else "its weights are not known"
-    )
-    return [f"removed: {', '.join(removed)}; {obstacles}"] if removed else []
+    obstacles = "its weights are not known"
+    if record.weights_sha256:
+        obstacles = "the record holds the SHA-256 of the weights"
+    if removed:
+        return [f"removed: {', '.join(removed)}; {obstacles}"]
+    return []
 
 
 def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     here = Path.cwd()
     if record.git is None:
-        return _Plan(notes=["the run was outside a git repository: the code in this folder was run"])
+        return _Plan(
+            notes=["the run was outside a git repository: the code in this folder was run"]
+        )
     if not record.git.get("patch_complete"):
         raise AssayError(
             "the run's code cannot be restored: changes were too large for code.patch, or held secrets"
         )
     state, patch = git_state(here)
-    digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else ""
+    digest = ""
+    if patch:
+        digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
     commit = record.git.get("commit") or ""
     if state is not None and (state["commit"] or "", digest) == (commit, record.patch_sha256):
         return _Plan()
     if state is None:
-        remote = f" of {record.git['remote']}" if record.git.get("remote") else ""
+        remote = ""
+        if record.git.get("remote"):
+            remote = f" of {record.git['remote']}"
         message = f"the run's code cannot be restored: {here} is in no git repository"
         raise AssayError(message, hint=f"reproduce it in a clone{remote}")
     root = here.resolve()
     for _ in Path(state["folder"]).parts:
         root = root.parent
-    own_patch = run_dir / "code.patch" if record.patch_sha256 else None
+    if record.patch_sha256:
+        own_patch = run_dir / "code.patch"
+    else:
+        own_patch = None
     folder = str(record.git.get("folder", "."))
     if Path(folder).is_absolute() or ".." in Path(folder).parts:
         raise AssayError(f"{run_dir / 'record.json'} is damaged: its code is in {folder!r:.80}")
@@ -203,8 +235,13 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 
 def _describe_code(plan: _Plan) -> str:
-    files = patched_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
-    base = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
+    if plan.patch is not None:
+        files = patched_files(plan.patch.read_text("utf-8", "surrogateescape"))
+    else:
+        files = []
+    base = "no commit"
+    if plan.commit:
+        base = f"commit {plan.commit[:12]}"
     if files:
         base += f" with the changes of its code.patch ({join_first(files)})"
     return f"the run's code differs from the code here: {base} would be run"
@@ -212,7 +249,10 @@ def _describe_code(plan: _Plan) -> str:
 
 def _notes(record: RunRecord) -> list[str]:
     changed = package_changes(record.packages, packages())
-    notes = [f"packages: {', '.join(changed)}"] if changed else []
+    if changed:
+        notes = [f"packages: {', '.join(changed)}"]
+    else:
+        notes = []
     for entry in record.resumed:
         if entry.get("changed"):
             keys = ", ".join(entry["changed"])
@@ -231,10 +271,14 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
     return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
+def _run_again(
+    run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]
+) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
     command = [sys.executable, "-P", "-m", "assay_lab.run_again"]
-    (code,), signal = run_children([([*command, str(run_dir), str(again), *trusted], environment)])
+    (code,), signal = run_children(
+        [([*command, str(run_dir), str(again), *trusted], environment)]
+    )
     if signal:
         stopped = AssayError(f"stopped by {signal}")
         stopped.exit_code = exit_code_of(signal)
@@ -242,26 +286,34 @@ def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted:
     refused = again.parent / REFUSED
     if refused.is_file():
         refusal = json.loads(refused.read_text(encoding="utf-8"))
-        raise AssayError(f"the run cannot be reproduced: {refusal['message']}", hint=refusal["hint"])
+        raise AssayError(
+            f"the run cannot be reproduced: {refusal['message']}", hint=refusal["hint"]
+        )
     if not (again / "record.json").is_file():
         raise AssayError(f"the run could not be repeated: its process ended with code {code}")
     reproduced = RunRecord.load(again)
     if reproduced.status != "finished":
-        raise AssayError(f"the run cannot be reproduced: {reproduced.reason or 'its process died'}")
+        raise AssayError(
+            f"the run cannot be reproduced: {reproduced.reason or 'its process died'}"
+        )
 
 
 def _environment(record: RunRecord) -> dict[str, str]:
     """This process's, with the switches that change numbers as the run had them."""
     then: Mapping[str, Any] = record.machine.get("environment", {})
     environment = {name: value for name, value in os.environ.items() if name not in _SWITCHES}
-    switches = {name: str(then[name]) for name in _SWITCHES if _PLAIN.fullmatch(str(then.get(name, "")))}
+    switches = {
+        name: str(then[name]) for name in _SWITCHES if _PLAIN.fullmatch(str(then.get(name, "")))
+    }
     switches.setdefault("OMP_NUM_THREADS", str(int(record.machine.get("threads") or 1)))
     return environment | switches
 
 
 def _count_rows(run_dir: Path) -> int:
     path = run_dir / "metrics.csv"
-    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
+    if path.is_file():
+        return max(0, path.read_bytes().count(b"\n") - 1)
+    return 0
 
 
 _OF_THE_MACHINE = ("DeviceStatsMonitor",)
@@ -269,7 +321,9 @@ _OF_THE_MACHINE = ("DeviceStatsMonitor",)
 _MOST_SCORES = 6
 
 
-def differences(run_dir: Path, record: RunRecord, again: Path, reproduced: RunRecord) -> list[str]:
+def differences(
+    run_dir: Path, record: RunRecord, again: Path, reproduced: RunRecord
+) -> list[str]:
     """What is not the same in two runs, the first step that differs before all else."""
     names = sorted(record.metrics.keys() | reproduced.metrics.keys())
     pairs = {name: (record.metrics.get(name), reproduced.metrics.get(name)) for name in names}
@@ -291,17 +345,25 @@ def differences(run_dir: Path, record: RunRecord, again: Path, reproduced: RunRe
 
 def first_value(then: Path, now: Path) -> str:
     """The first logged value that is not the same in two runs; empty when all are."""
-    before, after = (read_curves(run) if (run / METRICS_FILE).is_file() else {} for run in (then, now))
+    before, after = (
+        read_curves(run) if (run / METRICS_FILE).is_file() else {} for run in (then, now)
+    )
     different = []
     for name in dict.fromkeys((*before, *after)):
         curves = before.get(name, Curve()), after.get(name, Curve())
         old, new = (dict(zip(curve.steps, curve.values, strict=True)) for curve in curves)
-        steps = [step for step in old.keys() | new.keys() if not _is_equal(old.get(step), new.get(step))]
+        steps = [
+            step
+            for step in old.keys() | new.keys()
+            if not _is_equal(old.get(step), new.get(step))
+        ]
         if steps and not name.startswith(_OF_THE_MACHINE):
             step = min(steps)
             values = f"{old.get(step, 'not logged')} then, {new.get(step, 'not logged')} now"
             different.append((step, f"step {step}: {name} {values}"))
-    return min(different, key=lambda found: found[0])[1] if different else ""
+    if different:
+        return min(different, key=lambda found: found[0])[1]
+    return ""
 
 
 def _is_equal(first: Any, second: Any) -> bool:

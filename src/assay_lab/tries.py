@@ -114,10 +114,15 @@ def try_change(
     check_links(trial.directory)
     with lock_run(trial.directory):
         path = trial.directory / FILE
-        lines = read_lines(path, repair=True) if path.exists() else []
+        if path.exists():
+            lines = read_lines(path, repair=True)
+        else:
+            lines = []
         trial.events = [json.loads(line) for line in lines]
         number = 1 + max((event["number"] for event in trial.events), default=0)
-        result = Try(number, trial.change, against, budget_s=budget_s, journal=path, reference=against)
+        result = Try(
+            number, trial.change, against, budget_s=budget_s, journal=path, reference=against
+        )
         if trial.change:
             trial.note("begin", number=number, overrides=trial.change, against=str(against))
             try:
@@ -127,8 +132,13 @@ def try_change(
                 raise
             result = replace(result, seconds=time.monotonic() - began)
             trial.note("end", **json.loads(json.dumps(asdict(result), default=str)))
-        test = trial.reveal(number) if reveal else {}
-        decisions = Counter(event["decision"] for event in trial.events if event["event"] == "end")
+        if reveal:
+            test = trial.reveal(number)
+        else:
+            test = {}
+        decisions = Counter(
+            event["decision"] for event in trial.events if event["event"] == "end"
+        )
         return replace(result, looks=trial.looks, test=test, decisions=dict(decisions))
 
 
@@ -142,7 +152,12 @@ class _Trial:
     """A reference, a change of it, and the journal of all that was tried."""
 
     def __init__(
-        self, against: Path, typed: Sequence[str], metric: str, config_dir: Path | None, deadline: float
+        self,
+        against: Path,
+        typed: Sequence[str],
+        metric: str,
+        config_dir: Path | None,
+        deadline: float,
     ) -> None:
         self._against = against
         self._config_dir = config_dir
@@ -151,14 +166,21 @@ class _Trial:
         self._trusted = [word for word in self._settings if key_of(word) == KEY]
         self.change = [word for word in typed if not _is_setting(word)]
         runs = [run for run in read_runs([against]) if run.status == "finished"]
-        self._runs = [run for run in runs if run.fold == runs[0].fold]  # all trainings are of one fold
+        self._runs = [
+            run for run in runs if run.fold == runs[0].fold
+        ]  # all trainings are of one fold
         if not runs:
-            raise AssayError(f"{against} holds no finished run", hint="train it first: assay train")
+            raise AssayError(
+                f"{against} holds no finished run", hint="train it first: assay train"
+            )
         if (configurations := len({run.config_fingerprint for run in self._runs})) > 1:
             message = (
-                f"{against} holds {configurations} configurations; a change is compared with a single one"
+                f"{against} holds {configurations} configurations; "
+                "a change is compared with a single one"
             )
-            raise AssayError(message, hint=f"one of its runs: --against {shlex.quote(str(runs[0].path))}")
+            raise AssayError(
+                message, hint=f"one of its runs: --against {shlex.quote(str(runs[0].path))}"
+            )
         ranking = _choose_metric(self._runs, metric)
         self._aim = (ranking.metric, ranking.direction, ("the change", "the reference"))
         series = (folder for folder in against.absolute().parents if (folder / FILE).is_file())
@@ -169,24 +191,36 @@ class _Trial:
         words = [record.overrides, *(entry.get("overrides", ()) for entry in record.resumed)]
         self._before = [word for word in merge_commands(words) if not _is_setting(word)]
         typed_before = {key_of(word) for word in self._before if word[0] != "~"}
-        words = merge_commands([self._before, self.change])  # ~KEY takes back what was typed before
-        self._after = [word for word in words if word[0] != "~" or key_of(word) not in typed_before]
+        words = merge_commands(
+            [self._before, self.change]
+        )  # ~KEY takes back what was typed before
+        self._after = [
+            word for word in words if word[0] != "~" or key_of(word) not in typed_before
+        ]
 
     def check(self) -> None:
         """Refuse what cannot be compared, before anything runs."""
         if not self.change:
-            raise ConfigError("expected a change, such as optimizer.lr=0.01", hint="assay try --help")
+            raise ConfigError(
+                "expected a change, such as optimizer.lr=0.01", hint="assay try --help"
+            )
         for word in [*self.change, *self._settings]:
             if key_of(word) in _SET_HERE:
-                raise ConfigError("assay try sets this key", key=key_of(word), hint=f"leave {word} out")
+                raise ConfigError(
+                    "assay try sets this key", key=key_of(word), hint=f"leave {word} out"
+                )
         run = self._runs[0]
         sides = (self._before, self._after)
         more = [f"seed={run.seed}", *self._trusted]
         before, after = (compose_job([*words, *more], self._config_dir) for words in sides)
         if before.fingerprint != run.fingerprint:
-            message = f"{run.path} cannot be trained again: its overrides now compose to another config"
+            message = (
+                f"{run.path} cannot be trained again: its overrides now compose to another config"
+            )
             words = shlex.join([str(run.path), shlex.join(self._before)])
-            raise AssayError(message, hint=f"train it again; assay diff {words} shows what has changed")
+            raise AssayError(
+                message, hint=f"train it again; assay diff {words} shows what has changed"
+            )
         if after.fingerprint == before.fingerprint:
             raise ConfigError(f"{shlex.join(self.change)} changes nothing of {self._against}")
         data = before.config["data"]
@@ -197,7 +231,9 @@ class _Trial:
         losses = [(job.choices.get("loss"), loss_terms(job.config)) for job in (before, after)]
         if self._aim[0].endswith("loss") and (unlike := find_unlike_losses(losses)):
             message = f"{self._aim[0]} is not the same quantity with another {', '.join(unlike)}"
-            raise ConfigError(message, key="--metric", hint="--metric val/accuracy, or another score")
+            raise ConfigError(
+                message, key="--metric", hint="--metric val/accuracy, or another score"
+            )
 
     def decide(self, result: Try) -> Try:
         """Train on the seeds of the reference, and on fresh ones of both where that is promising."""
@@ -206,18 +242,24 @@ class _Trial:
         known = {run.seed: run.data_sha256 for run in self._runs}
         runs = self._train(self._after, folder / "paired", [*known][:_MOST_SEEDS])
         if any(run.data_sha256 != known[run.seed] for run in runs):
-            raise AssayError("the change alters the data or the split: the scores cannot be compared")
+            raise AssayError(
+                "the change alters the data or the split: the scores cannot be compared"
+            )
         paired = judge(runs, self._runs, *self._aim)
         result = replace(result, paired=paired, decision="undecided")
         if paired.difference is None:
             return replace(result, reason="the budget ran out before a run had finished")
         if not paired.is_ahead or (paired.p_value is not None and paired.p_better > _PROMISING):
-            return replace(result, decision="discarded", reason="not better on the seeds of the reference")
+            return replace(
+                result, decision="discarded", reason="not better on the seeds of the reference"
+            )
         run_s = (time.monotonic() - start) / len(runs)
         fits = int((self._deadline - time.monotonic()) / (2 * run_s))
         if fits < _FEWEST:
             minutes = math.ceil(1.2 * (len(runs) + 2 * _FEWEST) * run_s / 60)
-            reason = f"{_FEWEST} fresh seeds of both do not fit into the budget: --budget {minutes}m"
+            reason = (
+                f"{_FEWEST} fresh seeds of both do not fit into the budget: --budget {minutes}m"
+            )
             return replace(result, reason=reason)
         return self._test(result, folder, min(fits, _MOST))
 
@@ -225,9 +267,13 @@ class _Trial:
         kept = {event["number"] for event in self.events if event.get("decision") == "kept"}
         tested = [event for event in self.events if event["event"] == "test"]
         used = {run.seed for run in self._runs}.union(*(event["seeds"] for event in tested))
-        seeds = [*itertools.islice((seed for seed in itertools.count(1) if seed not in used), count)]
+        seeds = [
+            *itertools.islice((seed for seed in itertools.count(1) if seed not in used), count)
+        ]
         level = level_of_next([event["number"] in kept for event in tested])
-        self.note("test", number=result.number, level=level, seeds=seeds)  # it counts, however it ends
+        self.note(
+            "test", number=result.number, level=level, seeds=seeds
+        )  # it counts, however it ends
         of_reference = self._train(self._before, folder / "fresh-reference", seeds)
         changed = self._train(self._after, folder / "fresh", seeds)
         self._compared = [*changed, *of_reference]
@@ -239,20 +285,31 @@ class _Trial:
         reason = f"on fresh seeds p = {p:.2g}, and the level of this test is {level:.2g}"
         result = replace(result, p_better=p, decision="discarded", reason=reason)
         is_kept = fresh.word == "better" and p <= level
-        return replace(result, decision="kept", reference=folder / "fresh") if is_kept else result
+        if is_kept:
+            return replace(result, decision="kept", reference=folder / "fresh")
+        return result
 
     def _train(self, words: Sequence[str], directory: Path, seeds: Sequence[int]) -> list[Run]:
         """The runs that finish in time; seeds that finish where others fail are no fair choice."""
-        grid = [f"seed={','.join(map(str, seeds))}", f"hydra.sweep.dir={quote_text(str(directory))}"]
+        grid = [
+            f"seed={','.join(map(str, seeds))}",
+            f"hydra.sweep.dir={quote_text(str(directory))}",
+        ]
         typed = [*merge_commands([words, [_SEALED]]), *self._settings, *grid]
         with redirect_stdout(sys.stderr):
             swept = start_sweep(typed, self._config_dir, deadline=self._deadline)
         if swept.stopped:
             raise Stopped(signal.Signals(swept.stopped - 128).name)
-        if failed := [job.outcome.reason for job in swept.jobs if job.status == "failed" and job.outcome]:
-            raise AssayError(f"{len(failed)} of {swept.total} runs failed: {failed[0]}", hint=str(directory))
+        if failed := [
+            job.outcome.reason for job in swept.jobs if job.status == "failed" and job.outcome
+        ]:
+            raise AssayError(
+                f"{len(failed)} of {swept.total} runs failed: {failed[0]}", hint=str(directory)
+            )
         finished = [swept.run_dir(job) for job in swept.jobs if job.status == "finished"]
-        return read_runs(finished) if finished else []
+        if finished:
+            return read_runs(finished)
+        return []
 
     @property
     def looks(self) -> int:
@@ -287,7 +344,10 @@ def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
     if ranking is None or not ranking.direction or not ranking.metric.startswith("val/"):
         found = ranking.metric if ranking else None
         message = (
-            f"expected a score of validation with a direction, got {found!r}; the test subset stays sealed"
+            f"expected a score of validation with a direction, got {found!r}; "
+            "the test subset stays sealed"
         )
-        raise ConfigError(message, key="--metric", hint="--metric val/accuracy:max, or val/loss:min")
+        raise ConfigError(
+            message, key="--metric", hint="--metric val/accuracy:max, or val/loss:min"
+        )
     return ranking

@@ -25,7 +25,8 @@ def profile(
     overrides: Overrides = None,
     *,
     steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=2, help="Steps to measure after the warm-up.")
+        int,
+        typer.Option("--steps", metavar="N", min=2, help="Steps to measure after the warm-up."),
     ] = 50,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -46,7 +47,8 @@ def profile(
         measured = profile_job(job, proof, steps=steps)
     document.say("profile", measured)
     document.next = [
-        command("profile", *job.overrides, override, config_dir=config_dir) for override in measured.try_next
+        command("profile", *job.overrides, override, config_dir=config_dir)
+        for override in measured.try_next
     ]
     _print_profile(document, measured)
 
@@ -58,13 +60,17 @@ def _print_profile(document: Document, measured: StepProfile) -> None:
 
     console = document.console
     low, high = measured.step_ms_range
-    step = f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
+    step = (
+        f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
+    )
     lines = [
         ("device", measured.device),
         ("step", f"{step}: {format_number(measured.samples_per_s, 3)} samples/s"),
     ]
     if measured.memory:
-        kinds = ", ".join(f"{name} {format_bytes(count)}" for name, count in measured.memory.items())
+        kinds = ", ".join(
+            f"{name} {format_bytes(count)}" for name, count in measured.memory.items()
+        )
         lines.append(("memory", f"about {format_bytes(sum(measured.memory.values()))}: {kinds}"))
     if measured.peak_memory is not None:
         lines.append(("peak", f"{format_bytes(measured.peak_memory)} on the GPU"))
@@ -75,7 +81,9 @@ def _print_profile(document: Document, measured: StepProfile) -> None:
     for part in measured.parts:
         table.add_row(part.name, f"{part.ms:.3f}", f"{part.share:.0%}")
     console.print(table)
-    print_lines(console, [("most", measured.bottleneck), *(("try", command) for command in document.next)])
+    print_lines(
+        console, [("most", measured.bottleneck), *(("try", command) for command in document.next)]
+    )
 
 
 def tune(
@@ -83,7 +91,10 @@ def tune(
     overrides: Overrides = None,
     *,
     budget: Annotated[
-        float, typer.Option("--budget", metavar="SECONDS", min=1, help="Seconds to measure.  [default: 60]")
+        float,
+        typer.Option(
+            "--budget", metavar="SECONDS", min=1, help="Seconds to measure.  [default: 60]"
+        ),
     ] = 60.0,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -119,10 +130,15 @@ def cache(
         from assay.data.image.image_cache import clear_cache, list_cached
     from assay.quoting import format_bytes
 
-    files = list_cached() if action == "ls" else clear_cache()
+    if action == "ls":
+        files = list_cached()
+    else:
+        files = clear_cache()
     total = sum(file.num_bytes for file in files)
     document.say("cache", {"folder": cache_folder(), "num_bytes": total, "files": files})
-    removed = "" if action == "ls" else " removed"
+    removed = " removed"
+    if action == "ls":
+        removed = ""
     lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
     for file in files:
         size = f"{file.num_images:,} of {file.size[0]}×{file.size[1]} ({file.form})"
@@ -147,16 +163,34 @@ def _print_tuning(document: Document, tuning: Tuning) -> None:
     for setting in tuning.settings:
         rates = [setting.samples_per_s, *(setting.samples_per_s_range or ())]
         numbers = ["" if rate is None else format_number(rate, 3) for rate in rates]
-        gain = "" if setting.gain is None else f"{setting.gain:.2f}"
-        results = "" if not setting.override else "the same" if setting.same_results else "differ"
-        mark = "chosen" if setting.chosen else setting.note.partition("\n")[0]
+        gain = ""
+        if setting.gain is not None:
+            gain = f"{setting.gain:.2f}"
+        results = "differ"
+        if not setting.override:
+            results = ""
+        elif setting.same_results:
+            results = "the same"
+        mark = "chosen"
+        if not setting.chosen:
+            mark = setting.note.partition("\n")[0]
         table.add_row(
-            setting.override or "as typed", *numbers, *[""] * (3 - len(numbers)), gain, results, mark
+            setting.override or "as typed",
+            *numbers,
+            *[""] * (3 - len(numbers)),
+            gain,
+            results,
+            mark,
         )
     console.print(table)
-    lines = [("note", tuning.interrupted)] if tuning.interrupted else []
+    if tuning.interrupted:
+        lines = [("note", tuning.interrupted)]
+    else:
+        lines = []
     if tuning.fastest:
-        lines.append(("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}"))
+        lines.append(
+            ("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}")
+        )
     else:
         lines.append(("gain", "nothing that was measured is faster than the job as typed"))
     print_lines(console, [*lines, *(("next", command) for command in document.next)])
@@ -168,14 +202,18 @@ def try_change(
     *,
     against: Annotated[
         Path,
-        typer.Option(metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."),
+        typer.Option(
+            metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."
+        ),
     ],
     budget: Annotated[
         str, typer.Option(metavar="TIME", help="Time for all its runs: 90s, 20m, 1.5h.")
     ] = "20m",
     metric: Annotated[
         str,
-        typer.Option(metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"),
+        typer.Option(
+            metavar="METRIC", help="Validation metric to compare by.  [default: as compare]"
+        ),
     ] = "",
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Score the test subset; each look is counted.")
@@ -194,28 +232,39 @@ def try_change(
     words = [word for text in overrides or [] for word in re.split(before_word, text.strip())]
     result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
     document.say("try", result)
-    document.next = [command("try", "KEY=VALUE", "--against", result.reference, config_dir=config_dir)]
+    document.next = [
+        command("try", "KEY=VALUE", "--against", result.reference, config_dir=config_dir)
+    ]
     print_lines(document.console, _describe_try(result, document.next[0]), 8)
 
 
 def _read_seconds(budget: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
     if match is None or not float(match[1]):
-        raise ConfigError(f"expected a time such as 90s, 20m or 1.5h, got {budget!r}", key="--budget")
+        raise ConfigError(
+            f"expected a time such as 90s, 20m or 1.5h, got {budget!r}", key="--budget"
+        )
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def _describe_try(result: Try, next_command: str) -> list[tuple[str, str]]:
     lines = []
     if result.overrides:
-        lines = [("try", f"{result.number}: {shlex.join(result.overrides)}, against {result.against}")]
+        lines = [
+            ("try", f"{result.number}: {shlex.join(result.overrides)}, against {result.against}")
+        ]
         for label, verdict in (("paired", result.paired), ("fresh", result.fresh)):
-            lines += [(label, verdict.text)] if verdict else []
+            if verdict:
+                lines += [(label, verdict.text)]
         lines.append(("decision", f"{result.decision}: {result.reason}"))
-        lines.append(("time", f"{format_duration(result.seconds)} of {format_duration(result.budget_s)}"))
+        lines.append(
+            ("time", f"{format_duration(result.seconds)} of {format_duration(result.budget_s)}")
+        )
     looks = f"looked at {pluralize(result.looks, 'time')}"
     scores = "  ".join(f"{folder} {score:.4g}" for folder, score in result.test.items())
-    counts = ", ".join(f"{count} {word}" for word, count in result.decisions.items()) or "no tries"
+    counts = (
+        ", ".join(f"{count} {word}" for word, count in result.decisions.items()) or "no tries"
+    )
     lines.append(("test", f"{scores}  ({looks})" if scores else f"sealed, {looks}"))
     return [*lines, ("journal", f"{result.journal}: {counts}"), ("next", next_command)]
 
@@ -223,12 +272,15 @@ def _describe_try(result: Try, next_command: str) -> list[tuple[str, str]]:
 def reproduce(
     document: Document,
     run: RunDir,
-    changes: Annotated[list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)] = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)
+    ] = None,
     *,
     trust_code: Annotated[
         bool,
         typer.Option(
-            "--trust-code", help="Allow code to run that differs from the code here: another commit, a patch."
+            "--trust-code",
+            help="Allow code to run that differs from the code here: another commit, a patch.",
         ),
     ] = False,
 ) -> None:

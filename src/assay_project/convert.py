@@ -117,9 +117,14 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Tree], dict[str, str]]:
     """The folder of a project; its configs by their names, as trees and as written."""
     for configs in (path / "configs", path / "conf", path / "config", path):
         if (configs / "project.yaml").is_file():
-            raise ConfigError("is already an assay project", key=str(path), hint="see: assay configs")
+            raise ConfigError(
+                "is already an assay project", key=str(path), hint="see: assay configs"
+            )
         if any("defaults" in _load(file) for file in sorted(configs.glob("*.yaml"))):
-            found = {file.relative_to(configs).as_posix()[:-5]: file for file in configs.rglob("*.yaml")}
+            found = {
+                file.relative_to(configs).as_posix()[:-5]: file
+                for file in configs.rglob("*.yaml")
+            }
             files = {name: _load(found[name]) for name in sorted(found)}
             texts = {name: found[name].read_text(encoding="utf-8") for name in files}
             return path if configs != path else configs.resolve().parent, files, texts
@@ -128,7 +133,9 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Tree], dict[str, str]]:
         file = path / "config.yaml"
     if not file.is_file():
         expected = "expected configs/train.yaml with a defaults list, or the config.yaml of a LightningCLI"
-        raise ConfigError(expected, key=str(path), hint="assay convert PROJECT, or assay convert FILE.yaml")
+        raise ConfigError(
+            expected, key=str(path), hint="assay convert PROJECT, or assay convert FILE.yaml"
+        )
     files = _read_cli(file)
     return file.parent, files, {name: _dump(tree) for name, tree in files.items()}
 
@@ -139,7 +146,9 @@ def _load(path: Path) -> Tree:
     except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
         raise file_error(error, path) from error
     if not isinstance(content, dict):
-        raise ConfigError("expected a mapping", file=display_path(path), hint="move it out of the folder")
+        raise ConfigError(
+            "expected a mapping", file=display_path(path), hint="move it out of the folder"
+        )
     return content
 
 
@@ -149,12 +158,18 @@ def _read_cli(path: Path) -> dict[str, Tree]:
     content = content.get("fit") or content
     if not isinstance(trainer := content.get("trainer"), dict) or "model" not in content:
         hint = "python main.py fit --print_config > config.yaml"
-        raise ConfigError("expected the keys trainer and model", file=display_path(path), hint=hint)
+        raise ConfigError(
+            "expected the keys trainer and model", file=display_path(path), hint=hint
+        )
     content["defaults"] = []
     files = {}
     for group in ("callbacks", "logger"):
         nodes = trainer.pop(group, None)
-        nodes = [node for node in (nodes if isinstance(nodes, list) else [nodes]) if isinstance(node, dict)]
+        nodes = [
+            node
+            for node in (nodes if isinstance(nodes, list) else [nodes])
+            if isinstance(node, dict)
+        ]
         content[group] = {_snake(node): node for node in nodes}
     for group in ("model", "data"):
         if "_target_" in (node := content.get(group) or {}):
@@ -176,7 +191,9 @@ def _to_node(value: Any) -> Any:
 
 
 def _snake(node: Tree) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(node.get("_target_")).rpartition(".")[2]).lower()
+    return re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", "_", str(node.get("_target_")).rpartition(".")[2]
+    ).lower()
 
 
 def _targets(value: Any) -> Iterator[str]:
@@ -205,7 +222,9 @@ def _merge(*trees: Tree) -> Tree:
 class _Reader:
     """Reads all files; holds what is to be written, and what is said of them."""
 
-    def __init__(self, files: Mapping[str, Tree], texts: Mapping[str, str], packages: Sequence[str]) -> None:
+    def __init__(
+        self, files: Mapping[str, Tree], texts: Mapping[str, str], packages: Sequence[str]
+    ) -> None:
         self.files = files
         self.texts = texts
         self.packages = packages
@@ -214,11 +233,15 @@ class _Reader:
         self.mapped: dict[str, str] = {}
         self.unsure: dict[str, dict[str, str]] = {}
         tops = {name: name.partition("/")[0] for name in files}
-        self.groups = {theirs: ours for theirs, ours in _GROUPS.items() if theirs in tops.values()}
+        self.groups = {
+            theirs: ours for theirs, ours in _GROUPS.items() if theirs in tops.values()
+        }
         if "module" in self.groups:  # then group `model` holds networks
             self.groups.pop("model", None)
         roots = [
-            name for name in files if "/" not in name and "eval" not in name and "defaults" in files[name]
+            name
+            for name in files
+            if "/" not in name and "eval" not in name and "defaults" in files[name]
         ]
         roots.sort(key=lambda name: name != "train")
         for name, top in tops.items():
@@ -227,7 +250,9 @@ class _Reader:
                 self._copy(name)
             elif top in _PARTS:
                 _, chosen = self._take(name, {top: self._compose(name)[1]})
-                self.mapped[name] = " ".join(f"{key}={as_override(option)}" for key, option in chosen.items())
+                self.mapped[name] = " ".join(
+                    f"{key}={as_override(option)}" for key, option in chosen.items()
+                )
             elif top != "experiment" and name not in roots:
                 self.mapped[name] = _TYPED.get(top, "nothing here reads it")
             self._doubt_code(name)
@@ -236,14 +261,21 @@ class _Reader:
                 self._write_experiment(name, *dict.fromkeys((roots[0], name)))
 
     def _is_read(self, key: str) -> bool:
-        read = [self.texts[name] for name in self.files if name.partition("/")[0] not in (*_TYPED, *_PARTS)]
+        read = [
+            self.texts[name]
+            for name in self.files
+            if name.partition("/")[0] not in (*_TYPED, *_PARTS)
+        ]
         return re.search(rf"\$\{{{key}[.}}\[]", "".join(read)) is not None
 
     def _doubt(self, name: str, what: str, hint: str) -> None:
         self.unsure.setdefault(name, {})[what] = hint
 
     def _doubt_code(self, name: str) -> None:
-        for package in {target.partition(".")[0] for target in _targets(self.files[name])} - {"", "optuna"}:
+        for package in {target.partition(".")[0] for target in _targets(self.files[name])} - {
+            "",
+            "optuna",
+        }:
             if package not in self.packages and not is_library(package):
                 hint = "is not part of the project; trusted_packages may have it"
                 self._doubt(name, f"package {package}", hint)
@@ -264,7 +296,9 @@ class _Reader:
         for item in self.files[name].get("defaults") or []:
             if isinstance(item, str):
                 text = re.sub(
-                    rf"(?m)^(\s*- ){re.escape(item)}\s*$", rf"\1{_place(group, item)[len(group) + 1 :]}", text
+                    rf"(?m)^(\s*- ){re.escape(item)}\s*$",
+                    rf"\1{_place(group, item)[len(group) + 1 :]}",
+                    text,
                 )
             elif "/" in str(item):
                 self._doubt(name, f"defaults: {item}", "belongs in an experiment")
@@ -279,7 +313,9 @@ class _Reader:
         values = []
         for item in content.pop("defaults", None) or []:
             if isinstance(item, dict):
-                choices |= {str(key).split()[-1].strip("/"): option for key, option in item.items()}
+                choices |= {
+                    str(key).split()[-1].strip("/"): option for key, option in item.items()
+                }
             elif item != "_self_":
                 more, inherited = self._compose(f"{name.rpartition('/')[0]}/{item}")
                 choices |= more
@@ -299,14 +335,24 @@ class _Reader:
     def _take_trainer(self, name: str, group: str, node: Tree) -> tuple[Tree, Tree]:
         known = _load(CONF_DIR / "trainer/default.yaml")
         taken = {}
-        accelerator, strategy = (str(node.pop(key, None) or "auto") for key in ("accelerator", "strategy"))
+        accelerator, strategy = (
+            str(node.pop(key, None) or "auto") for key in ("accelerator", "strategy")
+        )
         device = accelerator
         if strategy != "auto":
             device = f"{accelerator} {strategy[:3]}"
         precision = str(node.pop("precision", None)).partition("-")[0]
-        chosen = {"device": _DEVICES.get(device, device), "precision": _PRECISIONS.get(precision, "fp32")}
-        if precision not in _PRECISIONS or not (CONF_DIR / f"device/{chosen['device']}.yaml").is_file():
-            said = f"trainer: accelerator {accelerator}, strategy {strategy}, precision {precision}"
+        chosen = {
+            "device": _DEVICES.get(device, device),
+            "precision": _PRECISIONS.get(precision, "fp32"),
+        }
+        if (
+            precision not in _PRECISIONS
+            or not (CONF_DIR / f"device/{chosen['device']}.yaml").is_file()
+        ):
+            said = (
+                f"trainer: accelerator {accelerator}, strategy {strategy}, precision {precision}"
+            )
             self._doubt(name, said, "see: assay configs device, and precision")
             chosen["device"] = "auto"
         if (node.get("max_steps") or -1) != -1:
@@ -314,7 +360,9 @@ class _Reader:
         for key, value in node.items():
             is_known = key in known and not key.startswith(("_", "profiler"))
             is_devices = key == "devices" and value not in (None, 0, 1, "auto")
-            if is_devices or (is_known and (value is not None or key == "check_val_every_n_epoch")):
+            if is_devices or (
+                is_known and (value is not None or key == "check_val_every_n_epoch")
+            ):
                 taken[key] = value
             elif value and not _IGNORED.fullmatch(key):
                 hint = f"is not converted; +{group}.{key}=… where it is needed"
@@ -331,7 +379,9 @@ class _Reader:
             place, _, kind = target.rpartition(".")
             is_ours = place.partition(".")[0] in self.packages
             if kind == "ModelCheckpoint":
-                taken["checkpoint"] = {one: node[one] for one in ("monitor", "mode") if node.get(one)}
+                taken["checkpoint"] = {
+                    one: node[one] for one in ("monitor", "mode") if node.get(one)
+                }
             elif kind in _LOGGERS:
                 options.append(_LOGGERS[kind])
                 kept = ("project", "group", "tags")
@@ -368,16 +418,25 @@ class _Reader:
         for key, value in values.items():
             ours = self.groups.get(key, key)
             if ours in (*_SAME, *_PARTS, *self.groups.values()) or self._is_read(key):
-                tree |= {ours: value} if value not in (None, {}) else {}
+                if value not in (None, {}):
+                    tree |= {ours: value}
             elif key in ("train", "test") and value is False:
-                self._doubt(name, f"{key}=False", "assay trains and tests; assay eval RUN tests alone")
+                self._doubt(
+                    name, f"{key}=False", "assay trains and tests; assay eval RUN tests alone"
+                )
             elif value and not _IGNORED.fullmatch(key):
                 self._doubt(
-                    name, f"{key}={value}", "the code that called the trainer used it; assay does not"
+                    name,
+                    f"{key}={value}",
+                    "the code that called the trainer used it; assay does not",
                 )
         path = _place("experiment", name.removeprefix("experiment/"))
-        own = {f"/{key}": option for key, option in chosen.items() if not (CONF_DIR / key).is_dir()}
-        over = {f"override /{key}": option for key, option in chosen.items() if f"/{key}" not in own}
+        own = {
+            f"/{key}": option for key, option in chosen.items() if not (CONF_DIR / key).is_dir()
+        }
+        over = {
+            f"override /{key}": option for key, option in chosen.items() if f"/{key}" not in own
+        }
         items = [{key: option} for key, option in (own | over).items()]
         text = f"# @package _global_\n# From {name}.yaml.\n{_dump({'defaults': items, **tree})}"
         self.written[f"{path}.yaml"] = self._rename(text)

@@ -51,11 +51,15 @@ def create_project(name: str, kind: str) -> tuple[Path, list[str]]:
     _check_name(name, package)
     path = Path(name)
     if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
-        what = "exists and is not empty" if path.is_dir() else "exists and is not a folder"
+        what = "exists and is not a folder"
+        if path.is_dir():
+            what = "exists and is not empty"
         raise ConfigError(f"{path} {what}; refusing to overwrite", hint="choose another name")
     source = _installed_from()
     version = importlib.metadata.version("assay")
-    files = _render("project", name=name, package=package, kind=kind, source=source, version=version)
+    files = _render(
+        "project", name=name, package=package, kind=kind, source=source, version=version
+    )
     if kind != "blank":
         parts = _render(f"model_{kind}", package=package, name="net", class_name="Net")
         files |= {file: text for file, text in parts.items() if not file.startswith("tests/")}
@@ -68,13 +72,17 @@ def create_project(name: str, kind: str) -> tuple[Path, list[str]]:
             path.rmdir()
         folder.rename(path)
     if not source:
-        notes.append("pyproject.toml takes assay from a package index; [tool.uv.sources] names another place")
+        notes.append(
+            "pyproject.toml takes assay from a package index; [tool.uv.sources] names another place"
+        )
     return path, [note for note in notes if note]
 
 
 def add_component(kind: str, name: str, root: Path) -> list[Path]:
     """Write the Python, the YAML and the test of a component into the project in a folder."""
-    packages = [one for one in project_packages(root / "conf") if (root / one.replace(".", "/")).is_dir()]
+    packages = [
+        one for one in project_packages(root / "conf") if (root / one.replace(".", "/")).is_dir()
+    ]
     if not packages:
         raise ConfigError(
             f"there is no project in {root.absolute()}: no conf/project.yaml trusts a package in this folder",
@@ -85,11 +93,16 @@ def add_component(kind: str, name: str, root: Path) -> list[Path]:
     if taken := [one for one in list_options(group) if (one.group, one.name) == (group, name)]:
         message = f"assay has {group}={name} already: {taken[0].description}"
         raise ConfigError(message, key="NAME", hint="choose another name")
-    template = f"model_{_kind_of(root)}" if kind == "model" else kind
+    if kind == "model":
+        template = f"model_{_kind_of(root)}"
+    else:
+        template = kind
     class_name = "".join(part.capitalize() for part in name.split("_"))
     files = _render(template, package=packages[0], name=name, class_name=class_name)
     if existing := [file for file in files if (root / file).exists()]:
-        raise ConfigError(f"{existing[0]} exists; refusing to overwrite", hint="choose another name")
+        raise ConfigError(
+            f"{existing[0]} exists; refusing to overwrite", hint="choose another name"
+        )
     for file in sorted(files, reverse=True):  # the option is there once all it names is
         write_text(root / file, files[file])
     return [root / file for file in files]
@@ -97,7 +110,9 @@ def add_component(kind: str, name: str, root: Path) -> list[Path]:
 
 def editor_settings(*folders: Path) -> str:
     """What tells an editor's YAML server the schema of each file of `conf`, as JSON."""
-    globs = {f"{group.replace('/', '.')}.json": [f"conf/{group}/*.yaml"] for group in groups(*folders)}
+    globs = {
+        f"{group.replace('/', '.')}.json": [f"conf/{group}/*.yaml"] for group in groups(*folders)
+    }
     globs |= {
         "config.json": ["conf/train.yaml", "conf/hydra_defaults.yaml"],
         "project.json": ["conf/project.yaml"],
@@ -109,19 +124,27 @@ def editor_settings(*folders: Path) -> str:
 def package_of(path: Path) -> str:
     """The first part of the package in a YAML's header; empty without one."""
     match = _HEADER.match(path.read_text(encoding="utf-8"))
-    return match[1] if match else ""
+    if match:
+        return match[1]
+    return ""
 
 
 def _check_name(name: str, package: str) -> None:
     if Path(name).name != name or name in (".", ".."):
         last = Path(name).name
-        hint = "my_project" if last in ("", "..") else last
+        hint = "my_project"
+        if last not in ("", ".."):
+            hint = last
         hint = f"cd {Path(name).parent} && assay new {hint}"
         raise ConfigError(f"expected a name, not a path: {name!r}", key="NAME", hint=hint)
     _check_word(package, name, "assay new", "my_project")
     with suppress(ImportError, ValueError):
         found = importlib.util.find_spec(package)
-        if is_library(package) or package in ("conf", "tests", "outputs") or (found and found.origin):
+        if (
+            is_library(package)
+            or package in ("conf", "tests", "outputs")
+            or (found and found.origin)
+        ):
             message = f"{package!r} is the name of another module or folder"
             raise ConfigError(message, key="NAME", hint=f"assay new my_{package}")
 
@@ -129,8 +152,13 @@ def _check_name(name: str, package: str) -> None:
 def _check_word(word: str, typed: str, command: str, example: str) -> None:
     """Refuse what cannot name a module, and show a name that can."""
     if not _NAME.fullmatch(word) or keyword.iskeyword(word):
-        near = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word)).strip("_").lower()
-        hint = near if _NAME.fullmatch(near) and not keyword.iskeyword(near) else example
+        near = (
+            re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word)).strip("_").lower()
+        )
+        if _NAME.fullmatch(near) and not keyword.iskeyword(near):
+            hint = near
+        else:
+            hint = example
         expected = "expected lower-case letters, digits and _, and no keyword of Python"
         raise ConfigError(f"{expected}, got {typed!r}", key="NAME", hint=f"{command} {hint}")
 
@@ -140,7 +168,9 @@ def _render(template: str, **values: str) -> dict[str, str]:
     import jinja2
 
     environment = jinja2.Environment(  # noqa: S701 - Python and YAML of names that were checked, not HTML
-        loader=jinja2.PackageLoader("assay_project"), undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.PackageLoader("assay_project"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
     _, *parts = _FILE.split(environment.get_template(f"{template}.jinja").render(**values))
     return {
@@ -178,6 +208,9 @@ def _start_repository(folder: Path) -> str:
 def _kind_of(root: Path) -> str:
     """What a project is about: how its models take their inputs."""
     path = root / "pyproject.toml"
-    content = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if path.exists():
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    else:
+        content = {}
     kind = content.get("tool", {}).get("assay", {}).get("kind")
     return kind if kind in ("image", "text") else "table"

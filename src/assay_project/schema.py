@@ -37,7 +37,9 @@ _LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning")
 _WITH_TARGET = {"required": ["_target_"]}
 _MANY = ("callbacks", "logger")
 """Groups whose options add up: `callbacks.NAME`."""
-_NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {"hydra/sweeper": ("params", "objective", "direction")}
+_NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "hydra/sweeper": ("params", "objective", "direction")
+}
 """Keys that are read before a node is called, beside those of `assay.assemble.node`."""
 
 
@@ -63,18 +65,24 @@ def write_schemas(root: Path) -> Schemas:
     """Write a schema for each config group of the project in a folder, its own options included."""
     if not (root / "conf").is_dir():
         where = f"there is no folder conf in {root.absolute()}"
-        raise ConfigError(where, hint="start assay in a project's folder; assay new NAME makes one")
+        raise ConfigError(
+            where, hint="start assay in a project's folder; assay new NAME makes one"
+        )
     own = project_conf(root)
     folders = [CONF_DIR, *([own] if own else [])]
     builder = _Builder(folders, project_packages(own))
     written = builder.build()
     for name, schema in written.items():
-        write_text(root / SCHEMAS / name, json.dumps({**_DRAFT, **schema}, indent=1, default=str) + "\n")
+        write_text(
+            root / SCHEMAS / name, json.dumps({**_DRAFT, **schema}, indent=1, default=str) + "\n"
+        )
     settings = root / SETTINGS
     mapping = editor_settings(*folders)
     notes = builder.notes
     if settings.exists() and SCHEMAS not in settings.read_text(encoding="utf-8"):
-        notes.append(f"{SETTINGS} does not name these schemas: add to it what {SCHEMAS}/settings.json says")
+        notes.append(
+            f"{SETTINGS} does not name these schemas: add to it what {SCHEMAS}/settings.json says"
+        )
         settings = root / SCHEMAS / "settings.json"
     if not settings.exists() or settings.parent.name == SCHEMAS:
         write_text(settings, mapping)
@@ -90,7 +98,12 @@ def _when(condition: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, An
 
 
 def _mapping(properties: Mapping[str, Any], others: Any = False, **more: Any) -> dict[str, Any]:
-    return {"type": ["object", "null"], "properties": properties, "additionalProperties": others, **more}
+    return {
+        "type": ["object", "null"],
+        "properties": properties,
+        "additionalProperties": others,
+        **more,
+    }
 
 
 def _closed(keys: Sequence[str]) -> dict[str, Any]:
@@ -99,7 +112,9 @@ def _closed(keys: Sequence[str]) -> dict[str, Any]:
 
 def _target_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(value, dict):
-        if isinstance(target := value.get("_target_"), str) and re.fullmatch(r"\w+(\.\w+)+", target):
+        if isinstance(target := value.get("_target_"), str) and re.fullmatch(
+            r"\w+(\.\w+)+", target
+        ):
             yield key, value
         for name, inner in value.items():
             yield from _target_nodes(inner, f"{key}.{name}")
@@ -119,7 +134,9 @@ class _Builder:
         self._keys: dict[str, set[str]] = {}
         self._packages_of: dict[str, str] = {}
         self._nodes: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for folder, path in ((one, path) for one in folders for path in sorted(one.rglob("*.yaml"))):
+        for folder, path in (
+            (one, path) for one in folders for path in sorted(one.rglob("*.yaml"))
+        ):
             is_shipped = folder == CONF_DIR  # else it can be a mistake
             group = path.relative_to(folder).parent.as_posix().strip(".")
             node: Any = OmegaConf.to_container(load_mapping(path), resolve=False)
@@ -128,7 +145,10 @@ class _Builder:
                 self._keys.setdefault(group, set()).update(node if is_shipped else ())
                 self._packages_of.setdefault(group, package_of(path) or group)
             for key, inner in _target_nodes(node, self._packages_of.get(group, "")):
-                sure = inner if is_shipped else {word: inner[word] for word in WORDS if word in inner}
+                if is_shipped:
+                    sure = inner
+                else:
+                    sure = {word: inner[word] for word in WORDS if word in inner}
                 self._nodes.setdefault(inner["_target_"], []).append((key, sure))
 
     def build(self) -> dict[str, dict[str, Any]]:
@@ -139,13 +159,19 @@ class _Builder:
         self._definitions |= {
             "interpolation": {"type": "string", "pattern": r"\$\{|^\?\?\?$"},
             "target": {
-                "anyOf": [{"enum": sorted({*known, "assay.load"})}, {"type": "string", "pattern": dotted}]
+                "anyOf": [
+                    {"enum": sorted({*known, "assay.load"})},
+                    {"type": "string", "pattern": dotted},
+                ]
             },
             "node": {
                 "type": "object",
                 **_WITH_TARGET,
                 "properties": {"_target_": _ref("target")},
-                "allOf": [_when({"properties": {"_target_": {"const": name}}}, _ref(name)) for name in known],
+                "allOf": [
+                    _when({"properties": {"_target_": {"const": name}}}, _ref(name))
+                    for name in known
+                ],
             },
             "value": {
                 **_when(_WITH_TARGET, {"if": {"type": "object"}, "then": _ref("node")}),
@@ -155,7 +181,9 @@ class _Builder:
         for group in self._options:
             self._define_group(group)
         self._define_config()
-        files: dict[str, dict[str, Any]] = {"definitions.json": {"definitions": self._definitions}}
+        files: dict[str, dict[str, Any]] = {
+            "definitions.json": {"definitions": self._definitions}
+        }
         for name in [*(group.replace("/", ".") for group in self._options), "config"]:
             files[f"{name}.json"] = {"allOf": [{"$ref": f"definitions.json#/definitions/{name}"}]}
         return {**files, "project.json": msgspec.json.schema(ProjectFile)}
@@ -163,7 +191,9 @@ class _Builder:
     def _locate(self, target: str, key: str) -> Any:
         """What a target names; None where it cannot be called, and a note says why."""
         try:
-            if is_within(target, ("assay_sweep", "optuna")):  # launchers and searches, which no node calls
+            if is_within(
+                target, ("assay_sweep", "optuna")
+            ):  # launchers and searches, which no node calls
                 return pkgutil.resolve_name(target)
             return resolve(key, target, self._packages)
         except (AssayError, ImportError, AttributeError) as error:
@@ -178,14 +208,21 @@ class _Builder:
         if kind is None:
             return False
         given: set[str] = set()
-        later = injected_arguments(OmegaConf.create({top: nodes[0][1]}), top) if top else None
+        if top:
+            later = injected_arguments(OmegaConf.create({top: nodes[0][1]}), top)
+        else:
+            later = None
         if later is not None and (call := call_of(kind)) is not None:
             given = {*later.names, *call.by_position[: later.by_position]}
         definition = self._arguments(kind, [node for _, node in nodes], given)
         properties = definition["properties"]
         for name, inner in getattr(kind, "mapping_arguments", {}).items():
             properties[name] = self._arguments(inner, [])
-        fixed = {key.rpartition(".")[2]: names for key, names in FIXED.items() if key.startswith(f"{top}.")}
+        fixed = {
+            key.rpartition(".")[2]: names
+            for key, names in FIXED.items()
+            if key.startswith(f"{top}.")
+        }
         for name in (*{**NOT_ARGUMENTS, **_NOT_ARGUMENTS}.get(top, ()), *fixed):
             properties.setdefault(name, _closed(fixed[name]) if name in fixed else _ref("value"))
         if f"{top}/transform" in self._options:
@@ -201,12 +238,16 @@ class _Builder:
         """The arguments of a class or function, with the values that option files give them."""
         call = call_of(kind)
         text = inspect.getdoc(kind) or ""
-        about = dict(_ARGUMENT.findall(text if "Args:" in text else inspect.getdoc(kind.__init__) or ""))
+        about = dict(
+            _ARGUMENT.findall(text if "Args:" in text else inspect.getdoc(kind.__init__) or "")
+        )
         properties: dict[str, Any] = {}
         for name, parameter in (call.parameters if call is not None else {}).items():
             if name not in given:
                 shipped = [node[name] for node in nodes if name in node]
-                properties[name] = _property(parameter, " ".join(about.get(name, "").split()), shipped)
+                properties[name] = _property(
+                    parameter, " ".join(about.get(name, "").split()), shipped
+                )
         is_open = call is None or call.takes_any
         return _mapping(properties, is_open, description=text.partition("\n")[0])
 
@@ -222,16 +263,28 @@ class _Builder:
             self._definitions[name] = _ref(f"any.{package}")
             return
         nodes = [node for node in options.values() if isinstance(node, dict)]
-        targets = {node["_target_"] for node in nodes if node.get("_target_") in self._definitions}
+        targets = {
+            node["_target_"] for node in nodes if node.get("_target_") in self._definitions
+        }
         found = [self._definitions[target] for target in sorted(targets)]
-        properties: dict[str, Any] = dict.fromkeys(sorted(self._keys[group] - {*WORDS}), _ref("value"))
+        properties: dict[str, Any] = dict.fromkeys(
+            sorted(self._keys[group] - {*WORDS}), _ref("value")
+        )
         for key in {key for one in found for key in one["properties"]}:
             forms = [one["properties"][key] for one in found if key in one["properties"]]
-            properties[key] = forms[0] if forms.count(forms[0]) == len(forms) else {"anyOf": forms}
+            if forms.count(forms[0]) == len(forms):
+                properties[key] = forms[0]
+            else:
+                properties[key] = {"anyOf": forms}
         properties |= {"defaults": _ref("defaults"), "_target_": _ref("target")}
-        is_open = name in ("data.transform", "hydra") or any(one["additionalProperties"] for one in found)
+        is_open = name in ("data.transform", "hydra") or any(
+            one["additionalProperties"] for one in found
+        )
         self._definitions[f"any.{name}"] = _mapping(properties, is_open)
-        self._definitions[name] = {**_when(_WITH_TARGET, _ref("node")), "else": _ref(f"any.{name}")}
+        self._definitions[name] = {
+            **_when(_WITH_TARGET, _ref("node")),
+            "else": _ref(f"any.{name}"),
+        }
 
     def _define_config(self) -> None:
         """Define an experiment, and what else is merged into the whole config."""
@@ -239,7 +292,9 @@ class _Builder:
         properties: dict[str, Any] = {"hydra": {"type": "object"}, "defaults": _ref("choices")}
         override = {}
         for name in {**dict.fromkeys(TOP), **values}:
-            options = {key: node for key, node in self._options.get(name, {}).items() if key[0] != "_"}
+            options = {
+                key: node for key, node in self._options.get(name, {}).items() if key[0] != "_"
+            }
             if name in FIXED and name not in self._options:
                 properties[name] = _closed(FIXED[name])
             elif name in _MANY:
@@ -254,7 +309,10 @@ class _Builder:
             override[f"override /{group}"] = {"anyOf": [one, {"type": "array", "items": one}]}
         items = _mapping(override, patternProperties={r"@|^(?!override /)": {}})
         self._definitions["defaults"] = {"type": "array", "items": {"type": ["string", "object"]}}
-        self._definitions["choices"] = {"type": "array", "items": {"anyOf": [{"type": "string"}, items]}}
+        self._definitions["choices"] = {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string"}, items]},
+        }
         self._definitions["config"] = _mapping(properties)
 
 
@@ -270,11 +328,19 @@ def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) 
         if (isinstance(value, dict) and "_target_" in value) or "${" in str(value):
             continue
         is_scalar = value is None or isinstance(value, bool | int | float | str)
-        form = {"enum": [value]} if is_scalar else _ref("value")
+        if is_scalar:
+            form = {"enum": [value]}
+        else:
+            form = _ref("value")
         if form not in forms and not accepts(annotation, value):
             forms.append(form)
-    schema: dict[str, Any] = {"description": about} if about else {}
-    value = shipped[0] if shipped else default
+    schema: dict[str, Any] = {}
+    if about:
+        schema = {"description": about}
+    if shipped:
+        value = shipped[0]
+    else:
+        value = default
     is_plain = isinstance(value, bool | int | float | str | list | tuple | None)
     if is_plain and shipped.count(value) == len(shipped):
         schema |= {"default": value}

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def new(
     document: Document,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the folder and of the package.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the folder and of the package.")
+    ],
     *,
     kind: Annotated[
         Literal["image", "table", "text", "blank"],
@@ -33,7 +35,9 @@ def new(
 
     path, notes = create_project(name, kind)
     files = sorted(
-        str(file.relative_to(path)) for file in path.rglob("*") if file.is_file() and ".git" not in file.parts
+        str(file.relative_to(path))
+        for file in path.rglob("*")
+        if file.is_file() and ".git" not in file.parts
     )
     document.say("new", {"project": path, "files": files, "notes": notes})
     document.next = [
@@ -48,10 +52,22 @@ def new(
 def add(
     document: Document,
     kind: Annotated[
-        Literal["model", "loss", "data", "task", "metric", "callback", "optimizer", "scheduler", "augment"],
+        Literal[
+            "model",
+            "loss",
+            "data",
+            "task",
+            "metric",
+            "callback",
+            "optimizer",
+            "scheduler",
+            "augment",
+        ],
         typer.Argument(metavar="KIND", help="Kind of component, such as model: see above."),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the option, in lower case: my_loss.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the option, in lower case: my_loss.")
+    ],
 ) -> None:
     """Add a component to this project: its class, option and test.
 
@@ -61,7 +77,10 @@ def add(
 
     files = add_component(kind, name, Path())
     group = GROUPS[kind]
-    option = f"{group}=[default,{name}]" if group == "callbacks" else f"{group}={name}"
+    if group == "callbacks":
+        option = f"{group}=[default,{name}]"
+    else:
+        option = f"{group}={name}"
     document.say("add", {"option": option, "files": files})
     document.next = [command("check", option), f"uv run pytest {files[-1]}"]
     if Path(SCHEMAS).is_dir():
@@ -88,7 +107,10 @@ def schema(document: Document) -> None:
 def convert(
     document: Document,
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A project, its folder of configs, or a config.yaml.")
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A project, its folder of configs, or a config.yaml."
+        ),
     ],
     *,
     out: Annotated[
@@ -110,7 +132,9 @@ def convert(
     console = document.console
     print_rows(console, [(name, f"→ {becomes}") for name, becomes in converted.mapped.items()])
     for name, doubts in converted.unsure.items():
-        print_lines(console, [(f"unsure {name}", f"{what}: {hint}") for what, hint in doubts.items()])
+        print_lines(
+            console, [(f"unsure {name}", f"{what}: {hint}") for what, hint in doubts.items()]
+        )
     if not converted.experiments:
         raise AssayError(
             "no experiment chooses a module and data that can be converted; nothing was written",

@@ -65,7 +65,11 @@ class Curve:
 
 
 def lr_curve(
-    optimizer: Optimizer, scheduler: Any, schedule: Mapping[str, Any], length: RunLength, seconds: float
+    optimizer: Optimizer,
+    scheduler: Any,
+    schedule: Mapping[str, Any],
+    length: RunLength,
+    seconds: float,
 ) -> Curve:
     """Make a scheduler, if there is one, and step it as Lightning will."""
     total = length.total_steps
@@ -76,7 +80,10 @@ def lr_curve(
         steps = _UNBOUNDED_EPOCHS * length.steps_per_epoch
     groups = optimizer.param_groups
     initial = _highest(optimizer, 1)
-    scheduler = None if scheduler is None else scheduler(optimizer)
+    if scheduler is not None:
+        scheduler = scheduler(optimizer)
+    else:
+        scheduler = None
     if len({group["lr"] for group in groups}) > 1:
         notes.append(f"the highest of {len(groups)} parameter groups")
     rates = [_highest(optimizer, 1)]
@@ -130,7 +137,11 @@ def _check_moves(rates: Sequence[float], initial: float) -> None:
 
 
 def follow_lr(
-    config: DictConfig, parts: Mapping[str, Any], model: nn.Module, length: RunLength, seconds: float
+    config: DictConfig,
+    parts: Mapping[str, Any],
+    model: nn.Module,
+    length: RunLength,
+    seconds: float,
 ) -> Curve:
     """Make the optimizer of these parts and step its scheduler through the run."""
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):

@@ -90,15 +90,21 @@ class Prover:
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
         self._made: dict[str, Any] = {}  # for this very job, whose run may have it
-        self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
+        self._mode = FakeTensorMode(
+            allow_non_fake_inputs=True
+        )  # those of several modes do not go together
 
-    def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
+    def prove(
+        self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False
+    ) -> Proof:
         """Refuse a job that cannot run, or report what it will need."""
         start = time.perf_counter()
         self._made = {}
         check_device(job.trainer)
         stated = job.data.get("_target_") == OUR_DATA and job.data.get("spec") is not None
-        stated = stated and not value_of(job, "data.split.dedup")  # which samples are copies is not stated
+        stated = stated and not value_of(
+            job, "data.split.dedup"
+        )  # which samples are copies is not stated
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
         nodes = self._signatures(job, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
@@ -152,7 +158,9 @@ class Prover:
     def _prove_module(self, config: DictConfig, *, curve: bool) -> dict[str, Any]:
         warned = check_length(config)
         length = run_length(config)
-        data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
+        data = {
+            key: value for key, value in plain_node(config, "spec").items() if "steps" not in key
+        }
         _check_baseline(config)
         nodes = self._signatures(config)
         tried_nodes = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
@@ -165,18 +173,27 @@ class Prover:
         precision = trainer.precision_plugin
         model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision)]
         model_of.append(config.trainer.get("channels_last"))
-        model, finetune = self._memoize("model", model_of, lambda: model_on_meta(config, precision))
+        model, finetune = self._memoize(
+            "model", model_of, lambda: model_on_meta(config, precision)
+        )
         check_fine_tuning(config, finetune)
         doubts = warnings_of(config, finetune, model)
         check_model(config, model)
         check_whitening(trainer, model, config.spec.input_shape)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ConfigError(
-                "has no trainable parameter", key="model", hint="unfreeze some, or choose another model"
+                "has no trainable parameter",
+                key="model",
+                hint="unfreeze some, or choose another model",
             )
         check_plateau(config)
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
-        proof_of = [*model_of, nodes["loss"], mask_rates(nodes["optimizer"]), nodes.get("param_groups")]
+        proof_of = [
+            *model_of,
+            nodes["loss"],
+            mask_rates(nodes["optimizer"]),
+            nodes.get("param_groups"),
+        ]
         proof_of += [str(batch), str(trainer.accelerator)]
         made_from = shared_nodes(config)
         shared = self._memoize("shared", made_from, lambda: build_shared(config))
@@ -212,7 +229,10 @@ class Prover:
         if step is not None:
             check_outputs(config, loss, step.outputs)
             warned += check_capacity(
-                step.memory, trainer, batch.inputs[0], whole=config.trainer.get("micro_batch") is None
+                step.memory,
+                trainer,
+                batch.inputs[0],
+                whole=config.trainer.get("micro_batch") is None,
             )
         warned += [*followed.warnings(), *unfinished_schedule_warnings(config, length)]
         return {
@@ -241,7 +261,12 @@ class Prover:
         check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
         notes = notes_on_hyper_parameters(module, self._made.get("datamodule"))
-        return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
+        return {
+            **_count(module),
+            "notes": notes,
+            "unproven": why,
+            "warnings": [*of_trainer, *warned],
+        }
 
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
         """The trainer, and the warnings raised while it is built."""
@@ -260,7 +285,9 @@ class Prover:
                 with silence_lightning():
                     built = build_trainer(config)
             self._made["trainer"] = built, made_from
-            meant = [one.message for one in caught if not issubclass(one.category, _FOR_DEVELOPERS)]
+            meant = [
+                one.message for one in caught if not issubclass(one.category, _FOR_DEVELOPERS)
+            ]
             return built, [" ".join(str(message).split()) for message in meant]
 
         inspected: tuple[L.Trainer, list[str]] = self._memoize("trainer", [text], look)
@@ -271,7 +298,8 @@ class Prover:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
         nodes = {str(name): plain_node(config, str(name)) for name in names or config}
         text_of = {
-            name: json.dumps([name, "spec" in config, node], default=str) for name, node in nodes.items()
+            name: json.dumps([name, "spec" in config, node], default=str)
+            for name, node in nodes.items()
         }
         if new := [name for name, text in text_of.items() if text not in self._known]:
             check_signatures(config, new)
@@ -308,7 +336,10 @@ def class_names(config: DictConfig) -> dict[str, str]:
     """The class of each node that says what is trained, by its key."""
     if config.module._target_ != OUR_MODULE:
         return {"model": name_of(config.module)}
-    nodes = {key: config.get(key) or {} for key in ("model", "loss", "optimizer", "scheduler", "augment")}
+    nodes = {
+        key: config.get(key) or {}
+        for key in ("model", "loss", "optimizer", "scheduler", "augment")
+    }
     shape = OmegaConf.select(config, "scheduler.lr_lambda")
     if isinstance(shape, DictConfig):
         nodes["scheduler"] = shape  # says more than LambdaLR
@@ -323,14 +354,20 @@ def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, 
     loss = build(config, "loss")
     if not isinstance(loss, nn.Module):
         message = f"expected a torch.nn.Module, got a {type(loss).__name__}"
-        raise ConfigError(message, key="loss", hint="write a class, with the function in its forward")
+        raise ConfigError(
+            message, key="loss", hint="write a class, with the function in its forward"
+        )
     copied = copy_of(config)
     for entry in list(walk(copied.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
     OmegaConf.set_readonly(copied, True)
     metrics = build_metrics(copied)
-    return loss, try_parts(config, loss, metrics, build(config, "augment")), score_directions(config, metrics)
+    return (
+        loss,
+        try_parts(config, loss, metrics, build(config, "augment")),
+        score_directions(config, metrics),
+    )
 
 
 def _check_baseline(config: DictConfig) -> None:
@@ -363,10 +400,15 @@ def _check_baseline(config: DictConfig) -> None:
 
 
 def _batch(config: DictConfig, trial: SmokeResult, precision: str) -> Batch:
-    rows = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1)) * trial.num_views
+    rows = (
+        max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1)) * trial.num_views
+    )
     spec = config.spec
     dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
-    target_dtype = input_dtype(precision) if trial.target_dtype.is_floating_point else trial.target_dtype
+    if trial.target_dtype.is_floating_point:
+        target_dtype = input_dtype(precision)
+    else:
+        target_dtype = trial.target_dtype
     shape = spec.get("train_shape") or spec.input_shape
     return Batch((rows, *shape), dtype, (rows, *trial.targets), target_dtype)
 

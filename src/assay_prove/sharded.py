@@ -46,7 +46,10 @@ def check_sharded(config: DictConfig) -> None:
     _refuse(on_mps, "trainer.accelerator", "Apple's GPU cannot be one of several devices", "cpu")
     precision = str(trainer.get("precision") or "32-true") not in _PRECISIONS
     _refuse(
-        precision, "trainer.precision", "shards are trained in single precision or bfloat16", "bf16-mixed"
+        precision,
+        "trainer.precision",
+        "shards are trained in single precision or bfloat16",
+        "bf16-mixed",
     )
     _refuse(
         bool(trainer.strategy.get("cpu_offload")) and no_gpu,
@@ -55,16 +58,30 @@ def check_sharded(config: DictConfig) -> None:
     )
     _refuse(bool(trainer.get("compile")), "trainer.compile", "a model in shards is not compiled")
     synchronized = bool(trainer.get("sync_batchnorm"))
-    _refuse(synchronized, "trainer.sync_batchnorm", "all processes have the statistics of the first one")
+    _refuse(
+        synchronized,
+        "trainer.sync_batchnorm",
+        "all processes have the statistics of the first one",
+    )
     frozen = bool(config.get("finetune"))
     _refuse(frozen, "finetune", "a model is sharded before anything is frozen or added", "none")
     lbfgs = value_of(config, "optimizer._target_") == "torch.optim.LBFGS"
     _refuse(lbfgs, "optimizer", "LBFGS needs all weights in one place", "adamw")
     alone = task is not None and (task.reconstructs or task.compares_views)
-    _refuse(alone, "device", "this task uses parts of the model alone, which then are in shards", "ddp")
+    _refuse(
+        alone,
+        "device",
+        "this task uses parts of the model alone, which then are in shards",
+        "ddp",
+    )
     for key, kind in classes_in(config):
         averages = issubclass(kind, WeightAveraging)
-        _refuse(averages, key, "an average is a whole copy of the model, and no device has it whole", "null")
+        _refuse(
+            averages,
+            key,
+            "an average is a whole copy of the model, and no device has it whole",
+            "null",
+        )
 
 
 def _refuse(wrong: bool, key: str, message: str, instead: str = "false") -> None:
@@ -92,7 +109,9 @@ def check_shares(config: DictConfig) -> None:
             )
 
 
-def memory_in_shards(parts: TriedParts, batch: Batch, trainer: L.Trainer, mode: FakeTensorMode) -> Memory:
+def memory_in_shards(
+    parts: TriedParts, batch: Batch, trainer: L.Trainer, mode: FakeTensorMode
+) -> Memory:
     """What a step needs on each of several devices, none of which has to be there."""
     config = parts.config
     strategy: Any = trainer.strategy
@@ -106,7 +125,9 @@ def memory_in_shards(parts: TriedParts, batch: Batch, trainer: L.Trainer, mode: 
         return take_step(module, batch, parts.precision, config.model, mode).memory
     except StepError as error:
         hint = "device=ddp, or a model that shards itself in configure_model(mesh)"
-        raise ConfigError(f"in shards a training step fails: {error}", key="device", hint=hint) from error
+        raise ConfigError(
+            f"in shards a training step fails: {error}", key="device", hint=hint
+        ) from error
     finally:
         torch.distributed.destroy_process_group()
         sys.excepthook = hook  # torch's own would call this process a rank
@@ -114,4 +135,8 @@ def memory_in_shards(parts: TriedParts, batch: Batch, trainer: L.Trainer, mode: 
 
 def in_shards(config: DictConfig) -> bool:
     """Whether several processes will share a model, whose shards can be told apart in this one."""
-    return is_sharded(config.trainer) and world_size(config) > 1 and not torch.distributed.is_initialized()
+    return (
+        is_sharded(config.trainer)
+        and world_size(config) > 1
+        and not torch.distributed.is_initialized()
+    )

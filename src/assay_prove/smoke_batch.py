@@ -43,7 +43,9 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
         return
     callbacks = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     weighing = [
-        type(callback).__name__ for callback in callbacks if getattr(callback, "weighs_classes", False)
+        type(callback).__name__
+        for callback in callbacks
+        if getattr(callback, "weighs_classes", False)
     ]
     if weighing or not is_mean_over_samples(loss):
         name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
@@ -55,11 +57,15 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
         )
     if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
         raise ConfigError(
-            f"cannot be used with {type(trainer.strategy).__name__}", key=MICRO_BATCH, hint=WHOLE_BATCH
+            f"cannot be used with {type(trainer.strategy).__name__}",
+            key=MICRO_BATCH,
+            hint=WHOLE_BATCH,
         )
     if size == "auto" and isinstance(trainer.strategy, DDPStrategy):
         message = "one process would repeat its step while the others wait for its gradients"
-        raise ConfigError(message, key=MICRO_BATCH, hint=f"{MICRO_BATCH}=32, the same in all processes")
+        raise ConfigError(
+            message, key=MICRO_BATCH, hint=f"{MICRO_BATCH}=32, the same in all processes"
+        )
 
 
 _FEW = 4
@@ -108,7 +114,12 @@ def try_parts(
         if task.compares_views:
             views = augment
         stand_in = Module(
-            model=model, task=task, loss=loss, optimizer=torch.optim.SGD, metrics=metrics, augment=views
+            model=model,
+            task=task,
+            loss=loss,
+            optimizer=torch.optim.SGD,
+            metrics=metrics,
+            augment=views,
         )
         plain = batch = _smoke_batch(config, _MANY)
         num_views = 1
@@ -120,11 +131,18 @@ def try_parts(
             return stand_in._step.observed
 
         tracker = stand_in.val_tracker
-        names = {"val": _try_stage(config, "eval", stand_in, tracker, lambda: stand_in.evaluated(plain))}
+        names = {
+            "val": _try_stage(
+                config, "eval", stand_in, tracker, lambda: stand_in.evaluated(plain)
+            )
+        }
         if augment is not None and not task.compares_views:
             batch = _try_augment(config, augment, loss, stand_in)
         names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, train)
-    compared = task.loss_targets(*batch, None) if num_views == 1 else torch.zeros(1, dtype=torch.int64)
+    if num_views == 1:
+        compared = task.loss_targets(*batch, None)
+    else:
+        compared = torch.zeros(1, dtype=torch.int64)
     inputs = tuple(batch[0].shape[1:])
     return SmokeResult(names, inputs, tuple(compared.shape[1:]), compared.dtype, num_views)
 
@@ -146,7 +164,9 @@ def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[T
         size = max(1, int(spec[task.size_key]))
     halved = task.fake_targets((rows + 1) // 2, size, shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
-    if vocab_size := int(spec.get("vocab_size") or 0):  # the first and the last id among them; 0 is padding
+    if vocab_size := int(
+        spec.get("vocab_size") or 0
+    ):  # the first and the last id among them; 0 is padding
         ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)
         return ids.round().long().view(rows, *shape), targets
     inputs = torch.randn(rows, *shape)
@@ -166,7 +186,9 @@ def _try_augment(
         message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
         hint = "augment=none"
         if "'Long'" in str(error):
-            whole = (entry.key for entry in walk(config.augment, "augment") if type(entry.raw) is int)
+            whole = (
+                entry.key for entry in walk(config.augment, "augment") if type(entry.raw) is int
+            )
             hint = f"write whole numbers with a point: {as_typed_key(next(whole, 'augment.alpha'))}=1.0"
         raise _error(error, "augment", f"{message}: {_text(error)}", hint) from error
     if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
@@ -188,7 +210,10 @@ def _are_numbers_of_samples(targets: Tensor, augmented: Tensor) -> bool:
     """Whether an augmentation makes labels of its own; of few samples they would pass for classes."""
     if augmented.ndim != 1 or augmented.is_floating_point():
         return False
-    labels = {*targets.tolist()} if targets.ndim == 1 and not targets.is_floating_point() else set()
+    if targets.ndim == 1 and not targets.is_floating_point():
+        labels = {*targets.tolist()}
+    else:
+        labels = set()
     return not {*augmented.tolist()} <= labels
 
 
@@ -197,7 +222,9 @@ def _num_views(config: DictConfig, augment: Any) -> int:
     name = config.spec.task
     if augment is None:
         raise ConfigError(
-            f"data.task={name} compares views of a sample, but none are created", key="augment", hint=_VIEWS
+            f"data.task={name} compares views of a sample, but none are created",
+            key="augment",
+            hint=_VIEWS,
         )
     inputs, targets = _smoke_batch(config, _FEW)
     try:
@@ -205,8 +232,13 @@ def _num_views(config: DictConfig, augment: Any) -> int:
     except Exception as error:
         text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
         raise _error(error, "augment", text, "transforms for samples of this shape") from error
-    is_index = samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
-    counts = samples.unique(return_counts=True)[1] if is_index else samples.new_zeros(1)
+    is_index = (
+        samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
+    )
+    if is_index:
+        counts = samples.unique(return_counts=True)[1]
+    else:
+        counts = samples.new_zeros(1)
     if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
         raise ConfigError(
             f"does not return several views of each sample with the index of their sample, which "
@@ -251,7 +283,9 @@ def _try_stage(
             if OmegaConf.select(config, key) is None:
                 full_key = f"metrics.{stage}"
             if frame := user_frame(error) or definition_place(metric.compute):
-                raise _error(error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out") from error
+                raise _error(
+                    error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out"
+                ) from error
             unlabelled = suits
             if not targets.numel():
                 unlabelled = "the data has no labels: metrics=none"

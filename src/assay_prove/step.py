@@ -54,7 +54,11 @@ if TYPE_CHECKING:
 _aten = torch.ops.aten
 _PRODUCTS = {
     *(_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten.mv, _aten.addmv, _aten.dot),
-    *(_aten.convolution, _aten.convolution_backward, _aten._scaled_dot_product_flash_attention_for_cpu),
+    *(
+        _aten.convolution,
+        _aten.convolution_backward,
+        _aten._scaled_dot_product_flash_attention_for_cpu,
+    ),
 }
 
 
@@ -62,7 +66,9 @@ _PRODUCTS = {
 class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """Refuses products of tensors of different types."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Look at the types, then run the operation."""
         del types
         if func.overloadpacket in _PRODUCTS:
@@ -86,7 +92,9 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
         for tensor in already:
             self._count(tensor)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Run the operation and count what it made."""
         del types
         result = func(*args, **(kwargs or {}))
@@ -142,7 +150,11 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
 def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     """The innermost layer that raised an error: its name, and a description with its inputs."""
     names = {layer: name for name, layer in model.named_modules()}
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is MODULE_CALL]
+    frames = [
+        frame
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_code is MODULE_CALL
+    ]
     calls = [called for frame in frames if (called := frame.f_locals)["self"] in names]
     if not calls:
         return "", ""
@@ -150,7 +162,10 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     name = names[layer]
     description = f"{type(layer).__name__}({layer.extra_repr()})"
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
-    return name, f"layer {name!r}, {description}, got {shapes}" if name else f"{description} got {shapes}"
+    return (
+        name,
+        f"layer {name!r}, {description}, got {shapes}" if name else f"{description} got {shapes}",
+    )
 
 
 def _key_of_layer(name: str, node: Any, key: str) -> str:
@@ -173,12 +188,16 @@ def _key_of_layer(name: str, node: Any, key: str) -> str:
 def _shapes(values: list[Any]) -> str:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     usual = all(tensor.dtype is torch.float32 for tensor in tensors)
-    kinds = ["" if usual else f" {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors]
+    kinds = [
+        "" if usual else f" {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors
+    ]
     named = [f"{list(tensor.shape)}{kind}" for tensor, kind in zip(tensors, kinds, strict=True)]
     return " and ".join(named) or "no tensor"
 
 
-def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
+def model_on_meta(
+    config: DictConfig, precision: Precision
+) -> tuple[nn.Module, FineTuning | None]:
     """The model and its fine-tuning; with weights where it computes with them while it is made."""
     model, finetune = _make_on_meta(lambda: build_model(config))
     if config.trainer.get("channels_last"):
@@ -205,7 +224,9 @@ _NEAR = 0.8
 """Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
 
 
-def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True) -> list[str]:
+def check_capacity(
+    memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True
+) -> list[str]:
     """Refuse a step of so many samples that is far beyond the memory of the device."""
     known = (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
     if not isinstance(trainer.strategy, known) or trainer.num_nodes > 1:
@@ -224,11 +245,16 @@ def check_capacity(memory: Memory, trainer: L.Trainer, samples: int, *, whole: b
     text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
     if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
-    if memory.activations > memory.peak / 2 and memory.activations * processes < _FAR * available * samples:
+    if (
+        memory.activations > memory.peak / 2
+        and memory.activations * processes < _FAR * available * samples
+    ):
         hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
         raise ConfigError(text, key="data.batch_size", hint=hint)
     raise ConfigError(
-        text, key="model", hint="a smaller model, precision=bf16_true, or device=fsdp2 on several GPUs"
+        text,
+        key="model",
+        hint="a smaller model, precision=bf16_true, or device=fsdp2 on several GPUs",
     )
 
 
@@ -260,7 +286,10 @@ class StepError(Exception):
 
     def __init__(self, stage: str, error: Exception, where: str, key: str) -> None:
         frame = user_frame(error)
-        text = f"{first_line(error)} ({frame})" if frame else first_line(error)
+        if frame:
+            text = f"{first_line(error)} ({frame})"
+        else:
+            text = first_line(error)
         super().__init__(f"{where}: {text}" if where else text)
         self.stage = stage
         self.where = where
@@ -278,7 +307,10 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
             with mode:
                 empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
             is_parameter = isinstance(tensor, nn.Parameter)
-            fakes[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
+            if is_parameter:
+                fakes[id(tensor)] = nn.Parameter(empty, tensor.requires_grad)
+            else:
+                fakes[id(tensor)] = empty
         return fakes[id(tensor)]
 
     for part in module.modules():
@@ -323,17 +355,28 @@ def take_step(
         grads = [part for p in parameters if p.grad is not None for part in dense_parts(p.grad)]
         held = [part for one in (*parameters, *module.buffers()) for part in dense_parts(one)]
         parts = held, grads, [part for one in state for part in dense_parts(one)]
-        with LiveMemory(itertools.chain(*parts)) as memory, FlopCounterMode(display=False) as flops:
+        with (
+            LiveMemory(itertools.chain(*parts)) as memory,
+            FlopCounterMode(display=False) as flops,
+        ):
             outputs = step()
     weights, gradients, kept_by_optimizer = map(_storage_bytes, parts)
     activations = memory.peak - weights - gradients - kept_by_optimizer
     return Step(
-        outputs, flops.get_total_flops(), Memory(weights, gradients, kept_by_optimizer, max(0, activations))
+        outputs,
+        flops.get_total_flops(),
+        Memory(weights, gradients, kept_by_optimizer, max(0, activations)),
     )
 
 
 def try_sizes(
-    module: Module, batch: Batch, sizes: Sequence[int], precision: Precision, node: Any, *, train: bool
+    module: Module,
+    batch: Batch,
+    sizes: Sequence[int],
+    precision: Precision,
+    node: Any,
+    *,
+    train: bool,
 ) -> None:
     """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation."""
     with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -355,9 +398,13 @@ def _forward(
         try:
             outputs = module(inputs)
             if not isinstance(outputs, torch.Tensor):
-                raise TypeError(f"expected a tensor from the model, got a {type(outputs).__name__}")
+                raise TypeError(
+                    f"expected a tensor from the model, got a {type(outputs).__name__}"
+                )
             if not outputs.ndim or len(outputs) != len(inputs):
-                raise ValueError(f"the model returns {list(outputs.shape)} for {len(inputs)} samples")
+                raise ValueError(
+                    f"the model returns {list(outputs.shape)} for {len(inputs)} samples"
+                )
         except Exception as error:
             name, layer = layer_at_fault(error, module.model)
             where = ", ".join(part for part in (when, layer) if part)
@@ -378,7 +425,9 @@ def _translate_errors(stage: str, when: str = "") -> Iterator[None]:
 
 
 def _storage_bytes(tensors: list[torch.Tensor]) -> int:
-    sizes = {id(tensor.untyped_storage()): tensor.untyped_storage().nbytes() for tensor in tensors}
+    sizes = {
+        id(tensor.untyped_storage()): tensor.untyped_storage().nbytes() for tensor in tensors
+    }
     return sum(sizes.values())
 
 
@@ -447,8 +496,12 @@ def _try_for_real(
         else:
             try_sizes(module, base, [base.inputs[0]], precision, config.model, train=True)
         of_values = False
-        try_sizes(module, base, _small_sizes(config, sizes[True]), precision, config.model, train=True)
-        try_sizes(module, _evaluation_batch(config, base), few, precision, config.model, train=False)
+        try_sizes(
+            module, base, _small_sizes(config, sizes[True]), precision, config.model, train=True
+        )
+        try_sizes(
+            module, _evaluation_batch(config, base), few, precision, config.model, train=False
+        )
     except StepError as error:
         if not of_values:
             raise _to_config_error(config, error, batch) from error
@@ -473,8 +526,13 @@ def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> 
     numbers = 0
     if scaled:
         numbers = int(config.spec.num_targets)
-    scale = TargetScale([0.0] * numbers, [1.0] * numbers) if numbers else TargetScale()
-    return assemble_module(config, model, loss, copy_optimization(parts.shared), target_scale=scale)
+    if numbers:
+        scale = TargetScale([0.0] * numbers, [1.0] * numbers)
+    else:
+        scale = TargetScale()
+    return assemble_module(
+        config, model, loss, copy_optimization(parts.shared), target_scale=scale
+    )
 
 
 def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
@@ -486,7 +544,9 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
     if not batch.input_dtype.is_floating_point:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
-    text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
+    text = (
+        f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
+    )
     trained = list(batch.inputs[1:])
     if error.stage == "model" and trained != shape:
         text += f"; data.transform and augment make samples {trained} to train"
@@ -552,5 +612,8 @@ def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -
         full, last = divmod(samples, batch_size)
         return ({batch_size} if full else set()) | ({last} if last else set())
     count = max(1, -(-samples // (batch_size * processes)))
-    per_process = {-(-samples // processes)} if even else {samples // processes, -(-samples // processes)}
+    if even:
+        per_process = {-(-samples // processes)}
+    else:
+        per_process = {samples // processes, -(-samples // processes)}
     return {size for part in per_process for size in (part // count, -(-part // count))} - {0}

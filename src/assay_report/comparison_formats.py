@@ -40,7 +40,9 @@ def short_names(keys: tuple[str, ...]) -> dict[str, str]:
     def shorten(key: str) -> str:
         parts = key.split(".")
         ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
-        unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
+        unique = (
+            end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1
+        )
         return next((end for end in unique if end not in _TAKEN), key)
 
     return {key: shorten(key) for key in keys}
@@ -49,8 +51,13 @@ def short_names(keys: tuple[str, ...]) -> dict[str, str]:
 def count_text(row: Row) -> str:
     """How many repetitions count, of how many."""
     counted = max((score.n for score in row.scores.values()), default=0)
-    unit, total = (" folds", len({run.fold for run in row.runs})) if row.folds else ("", row.repetitions)
-    of = "" if counted == total and (row.is_complete or not unit) else f" of {total}"
+    if row.folds:
+        unit, total = (" folds", len({run.fold for run in row.runs}))
+    else:
+        unit, total = ("", row.repetitions)
+    of = ""
+    if not (counted == total and (row.is_complete or not unit)):
+        of = f" of {total}"
     return f"{counted}{of}{unit}"
 
 
@@ -71,7 +78,8 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     for number, row in enumerate(comparison.rows):
         row_scores = [(name, row.scores.get(name)) for name in comparison.metrics]
         scores = [
-            ABSENT if score is None else score_text(name, score, row.shares) for name, score in row_scores
+            ABSENT if score is None else score_text(name, score, row.shares)
+            for name, score in row_scores
         ]
         if number == comparison.best and scores:
             scores[0] += f" {BEST}"
@@ -83,8 +91,14 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 def _remarks(comparison: Comparison) -> list[str]:
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
-    verdict = comparison.verdict.sentence if comparison.verdict else ""
-    return [remark for remark in (sign_text(comparison), *comparison.notes, *broken, verdict) if remark]
+    verdict = ""
+    if comparison.verdict:
+        verdict = comparison.verdict.sentence
+    return [
+        remark
+        for remark in (sign_text(comparison), *comparison.notes, *broken, verdict)
+        if remark
+    ]
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -96,9 +110,12 @@ def to_csv(comparison: Comparison) -> str:
         scores = score_columns(row, comparison.metrics)
         state = {"status": row.state or "finished", "best": int(number == comparison.best)}
         paths = "\n".join(str(run.path) for run in row.runs)
-        rows.append({**row.values, **scores, "repetitions": row.repetitions, **state, "runs": paths})
+        rows.append(
+            {**row.values, **scores, "repetitions": row.repetitions, **state, "runs": paths}
+        )
     broken = [
-        {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)} for run in comparison.broken
+        {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)}
+        for run in comparison.broken
     ]
     return csv_text(pd.DataFrame([*rows, *broken], dtype=object))
 
@@ -108,7 +125,11 @@ def to_markdown(comparison: Comparison) -> str:
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
     rule = ["---"] * names + ["---:"] * (len(header) - names)
-    lines = [[*map(escape_markdown, header)], rule, *([*map(escape_markdown, row)] for row in rows)]
+    lines = [
+        [*map(escape_markdown, header)],
+        rule,
+        *([*map(escape_markdown, row)] for row in rows),
+    ]
     text = [f"| {' | '.join(cells)} |" for cells in lines]
     text += [f"\n{escape_markdown(remark)}" for remark in _remarks(comparison)]
     return "\n".join(text) + "\n"
@@ -139,10 +160,14 @@ def to_latex(comparison: Comparison) -> str:
     names = len(comparison.columns)
     cells = [[escape(cell) for cell in row] for row in (header, *rows)]
     if (best := comparison.best) is not None:
-        cells[best + 1][names] = rf"\textbf{{{escape(rows[best][names].removesuffix(f' {BEST}'))}}}"
+        cells[best + 1][names] = (
+            rf"\textbf{{{escape(rows[best][names].removesuffix(f' {BEST}'))}}}"
+        )
     head, *body = (f"{' & '.join(row)} \\\\" for row in cells)
     alignment = "l" * names + "r" * (len(header) - names)
-    caption = " ".join(f"{escape(remark[:1].upper() + remark[1:])}." for remark in _remarks(comparison))
+    caption = " ".join(
+        f"{escape(remark[:1].upper() + remark[1:])}." for remark in _remarks(comparison)
+    )
     tabular = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline", head, r"\hline", *body, r"\hline"]
     end = [r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
     return "\n".join([r"\begin{table}", r"\centering", *tabular, *end]) + "\n"
@@ -171,18 +196,30 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         kinds = pluralize(runs, "run") + (f" in {folder}" if folder else "")
         if not each:
             kinds = f"{pluralize(len(comparison.rows), 'configuration')}, {kinds}"
-        console.print(Text(single_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n")
+        console.print(
+            Text(single_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n"
+        )
         if left_out:
             names = ", ".join(left_out)
-            _print_line(console, "note", f"not shown: {names}; --metric NAME chooses, --format csv has all")
+            _print_line(
+                console,
+                "note",
+                f"not shown: {names}; --metric NAME chooses, --format csv has all",
+            )
     if comparison.best is not None and comparison.best_run is not None and not each:
         repetitions = len(comparison.rows[comparison.best].counted)
-        several = f", the best of {repetitions} repetitions" if repetitions > 1 else ""
+        several = ""
+        if repetitions > 1:
+            several = f", the best of {repetitions} repetitions"
         _print_line(console, "best", f"{comparison.best_run.path}{several}")
         for warning in comparison.best_run.warnings:
             _print_line(console, "warning", f"the best run: {warning}")
     for run in comparison.broken:
-        _print_line(console, "broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
+        _print_line(
+            console,
+            "broken",
+            f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}",
+        )
     for note in filter(None, (sign_text(comparison), *comparison.notes)):
         _print_line(console, "note", note)
     if comparison.verdict:
@@ -206,7 +243,9 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
         if width < _UNLIMITED:
             common = os.path.commonpath([path.absolute().parent for path in paths])
             places = [os.path.relpath(path, common) for path in paths]
-            places = [place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}" for place in places]
+            places = [
+                place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}" for place in places
+            ]
             folder = min(common, os.path.relpath(common), key=len)
         for line, place in zip(lines, ["run", *places], strict=True):
             del line[len(names)]
@@ -362,4 +401,6 @@ _AS_THEY_ARE = ("columns", "metrics", "shared", "verdict", "notes", "total", "of
 
 
 def _run(run: Run) -> RunInRow:
-    return RunInRow(run.path, run.status, run.cause, run.reason, run.seed, run.started, run.seconds)
+    return RunInRow(
+        run.path, run.status, run.cause, run.reason, run.seed, run.started, run.seconds
+    )

@@ -182,12 +182,18 @@ def survey_data(
         hashed = hashes[subset_name]
         training = hashes["train"]
         inputs, unreadable = _read_inputs(subset)
-        unreadable += _read_stream(datamodule) if full and subset is train else []
+        if full and subset is train:
+            unreadable += _read_stream(datamodule)
         of_texts = bool(getattr(subset.data, "vocab_size", 0))
         if of_texts:
             inputs = [(tensor != 0).sum() for tensor in inputs]
-        real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
-        values = [tensor.double().flatten() for tensor in inputs] if of_texts or not columns else []
+        real = (
+            targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
+        )
+        if of_texts or not columns:
+            values = [tensor.double().flatten() for tensor in inputs]
+        else:
+            values = []
         sizes = task.sizes(targets, spec.class_names)
         survey = SubsetSurvey(
             subset_name,
@@ -216,7 +222,9 @@ def survey_data(
         [note for note in datamodule.notes if COPIES not in note],
         [note for note in datamodule.notes if COPIES in note],
     )
-    return replace(result, warnings=[*result.warnings, *_warnings(result, train, hashes["train"])])
+    return replace(
+        result, warnings=[*result.warnings, *_warnings(result, train, hashes["train"])]
+    )
 
 
 def _hashes(subset: Subset) -> NDArray[np.int64] | None:
@@ -264,11 +272,18 @@ def summarize_values(numbers: NDArray[Any]) -> Values:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return Values(float("nan"), float("nan"), float("nan"))
-    counts = np.histogram(finite, _BINS)[0] if finite.min() < finite.max() else np.array([len(finite)])
-    return Values(float(finite.min()), float(finite.mean()), float(finite.max()), tuple(counts.tolist()))
+    if finite.min() < finite.max():
+        counts = np.histogram(finite, _BINS)[0]
+    else:
+        counts = np.array([len(finite)])
+    return Values(
+        float(finite.min()), float(finite.mean()), float(finite.max()), tuple(counts.tolist())
+    )
 
 
-def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame | None) -> list[ColumnSurvey]:
+def _survey_columns(
+    datamodule: DataModule, train: Subset, frame: pd.DataFrame | None
+) -> list[ColumnSurvey]:
     data = train.data
     if (
         frame is None
@@ -277,7 +292,9 @@ def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame |
         and data.inputs.shape[1] <= _MOST_COLUMNS
         and not data.vocab_size
     ):
-        names = list(data.columns) or [f"feature {index}" for index in range(data.inputs.shape[1])]
+        names = list(data.columns) or [
+            f"feature {index}" for index in range(data.inputs.shape[1])
+        ]
         frame = pd.DataFrame(data.inputs[train.rows].numpy(), columns=names)
     if frame is None or len(frame.columns) > _MOST_COLUMNS:
         return []
@@ -285,20 +302,35 @@ def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame |
     surveys = []
     for name, column in frame.items():
         how = learned.get(str(name))
-        kind = how.kind if how is not None else "number" if is_number(column) else "category"
+        kind = "category"
+        if how is not None:
+            kind = how.kind
+        elif is_number(column):
+            kind = "number"
         counts = column.value_counts()
         extra: dict[str, Any] = {}
         if how is not None and how.form == TIME:
             kind = "time"
-            extra["span"] = tuple(f"{end:%H:%M:%S}" for end in parse_times(column).agg(["min", "max"]))
+            extra["span"] = tuple(
+                f"{end:%H:%M:%S}" for end in parse_times(column).agg(["min", "max"])
+            )
         elif kind == "number":
-            values = parse_amounts(column, how.form) if how is not None and is_amount(how.form) else column
+            if how is not None and is_amount(how.form):
+                values = parse_amounts(column, how.form)
+            else:
+                values = column
             extra["values"] = summarize_values(values.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":
-            extra["span"] = tuple(str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
+            extra["span"] = tuple(
+                str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max())
+            )
         else:
-            extra["frequent"] = {str(value)[:40]: int(count) for value, count in counts[:3].items()}
-        surveys.append(ColumnSurvey(str(name), kind, int(column.isna().sum()), len(counts), **extra))
+            extra["frequent"] = {
+                str(value)[:40]: int(count) for value, count in counts[:3].items()
+            }
+        surveys.append(
+            ColumnSurvey(str(name), kind, int(column.isna().sum()), len(counts), **extra)
+        )
     return surveys
 
 
@@ -336,12 +368,18 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
                 f"{subset.name} has no sample of {join_first(lacking)}: its scores say nothing about it"
             )
     if base.num_equal and base.num_equal * _RARE >= base.num_samples:
-        warnings.append(f"{base.num_equal:,} of {base.num_samples:,} training samples are copies of others")
+        warnings.append(
+            f"{base.num_equal:,} of {base.num_samples:,} training samples are copies of others"
+        )
     if hashes is not None and task_of(survey.task).by_class:
-        frame = pd.DataFrame({"inputs": hashes, "target": hash_rows(train.data.targets[train.rows])})
+        frame = pd.DataFrame(
+            {"inputs": hashes, "target": hash_rows(train.data.targets[train.rows])}
+        )
         conflicting = frame.groupby("inputs")["target"].transform("nunique") > 1
         if conflicting.any():
-            warnings.append(f"{conflicting.sum():,} training samples have equal inputs and different classes")
+            warnings.append(
+                f"{conflicting.sum():,} training samples have equal inputs and different classes"
+            )
     counts = base.class_counts
     few = [name for name, count in zip(survey.class_names, counts, strict=False) if count < _FEW]
     if few:
@@ -350,12 +388,16 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
         times = max(counts) / min(counts)
         warnings.append(f"the largest class has {times:,.0f} times the samples of the smallest")
     named = {
-        "a single value in all training rows": [col.name for col in survey.columns if col.num_different <= 1],
+        "a single value in all training rows": [
+            col.name for col in survey.columns if col.num_different <= 1
+        ],
         "more than half of the training rows have no value": [
             col.name for col in survey.columns if 2 * col.num_missing > base.num_samples
         ],
     }
-    return warnings + [f"{problem}: {join_first(names)}" for problem, names in named.items() if names]
+    return warnings + [
+        f"{problem}: {join_first(names)}" for problem, names in named.items() if names
+    ]
 
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -392,7 +434,10 @@ def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Surv
     add_spec(config, datamodule.spec)
     target = OmegaConf.select(config, "augment._target_")
     # A teacher needs another run's model.
-    augment = None if target in (None, _TEACHER) else build(config, "augment")
+    if target not in (None, _TEACHER):
+        augment = build(config, "augment")
+    else:
+        augment = None
     samples = _look_at_samples(datamodule, tables, augment)
     with explain_write_errors(out, "--out FILE writes it somewhere else"):
         write(data_page(survey, samples, job.overrides), out)
@@ -413,17 +458,27 @@ def _look_at_samples(
         keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
         targets = [_format_target(datamodule, subset.data.targets[row]) for row in rows]
         raw_samples = _render_samples(datamodule, subset, spread, tables.get(name))
-        samples_by_title[f"{name}, as they are"] = list(zip(keys, targets, raw_samples, strict=True))
+        samples_by_title[f"{name}, as they are"] = list(
+            zip(keys, targets, raw_samples, strict=True)
+        )
         if name == "train" and any(sample.picture for sample in raw_samples):
-            augmented = _render_samples(datamodule, datamodule.subset(name, "train"), spread, None, augment)
-            if [sample.picture for sample in augmented] != [sample.picture for sample in raw_samples]:
+            augmented = _render_samples(
+                datamodule, datamodule.subset(name, "train"), spread, None, augment
+            )
+            if [sample.picture for sample in augmented] != [
+                sample.picture for sample in raw_samples
+            ]:
                 title = "train, after data.transform.train" + (" and augment" if augment else "")
                 samples_by_title[title] = list(zip(keys, targets, augmented, strict=True))
     return samples_by_title
 
 
 def _render_samples(
-    datamodule: DataModule, subset: Subset, positions: Sequence[int], raw: Any, augment: Any = None
+    datamodule: DataModule,
+    subset: Subset,
+    positions: Sequence[int],
+    raw: Any,
+    augment: Any = None,
 ) -> list[RenderedSample]:
     """Samples of a subset, of which `raw` has the rows of a table."""
     pieces = getattr(datamodule.encoder, "pieces", None)
@@ -446,9 +501,14 @@ def _format_target(datamodule: DataModule, target: Any) -> str:
     names = datamodule.spec.class_names
     task = task_of(datamodule.spec.task)
     if target.ndim == 0 and task.by_class:
-        return names[int(target)] if names else str(int(target))
+        if names:
+            return names[int(target)]
+        return str(int(target))
     if target.ndim == 1 and names and len(target) == len(names):
-        return ", ".join(name for name, has in zip(names, target.tolist(), strict=True) if has) or "none"
+        return (
+            ", ".join(name for name, has in zip(names, target.tolist(), strict=True) if has)
+            or "none"
+        )
     return ", ".join(format_number(value, 5) for value in target.flatten()[:5].tolist())
 
 
@@ -457,7 +517,9 @@ _MOST_CLASSES = 1000
 
 
 def data_page(
-    survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]], overrides: Sequence[str]
+    survey: Survey,
+    samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]],
+    overrides: Sequence[str],
 ) -> Page:
     """The page of a survey."""
     notes = [*(Note(warning, "warn") for warning in survey.warnings), *map(Note, survey.notes)]
@@ -467,7 +529,11 @@ def data_page(
             Section(name, name.capitalize(), [table] if table.rows else [], _INTROS.get(name, ""))
             for name, table in _tables(survey).items()
         ),
-        Section("samples", "Samples", [block for title in samples for block in _samples(title, samples)]),
+        Section(
+            "samples",
+            "Samples",
+            [block for title in samples for block in _samples(title, samples)],
+        ),
     ]
     facts = [*_facts(survey), " ".join(overrides)]
     return Page("Data", survey.name, sections, facts=[fact for fact in facts if fact])
@@ -497,7 +563,9 @@ def _print(console: Console, table: Table) -> None:
     for name in (table.columns[index] for index in used):
         is_number = name in table.numeric
         fits = is_number or name == "distribution"
-        printed.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=fits)
+        printed.add_column(
+            name, justify="right" if is_number else "left", overflow="fold", no_wrap=fits
+        )
     for row in rows[:_MOST_PRINTED]:
         printed.add_row(*(escape(row[index]) for index in used))
     console.print(printed)
@@ -549,7 +617,9 @@ def _tables(survey: Survey) -> dict[str, Table]:
 
 
 def _count(number: int | None) -> str:
-    return "?" if number is None else f"{number:,}"
+    if number is None:
+        return "?"
+    return f"{number:,}"
 
 
 def _values(values: Values | None) -> list[str]:
@@ -563,24 +633,34 @@ def _classes(survey: Survey) -> Table:
     subsets = survey.subsets
     names = [subset.name for subset in subsets]
     counts = subsets[0].class_counts
-    classes = survey.class_names[:_MOST_CLASSES] if counts else ()
+    if counts:
+        classes = survey.class_names[:_MOST_CLASSES]
+    else:
+        classes = ()
     rows: list[list[Cell | str]] = [
         [
             single_line(name),
-            *(Cell(f"{subset.class_counts[index]:,}", subset.class_counts[index]) for subset in subsets),
+            *(
+                Cell(f"{subset.class_counts[index]:,}", subset.class_counts[index])
+                for subset in subsets
+            ),
             "█" * round(20 * counts[index] / (max(counts) or 1)),
         ]
         for index, name in enumerate(classes)
     ]
     num_hidden = len(survey.class_names) - len(rows)
-    caption = f"{num_hidden:,} more classes are not shown." if num_hidden else ""
+    caption = ""
+    if num_hidden:
+        caption = f"{num_hidden:,} more classes are not shown."
     columns = ("class", *names, "in training")
     return Table(columns, rows, caption, numeric=frozenset(names), filtered=len(rows) > 20)
 
 
 def _column(column: ColumnSurvey) -> list[Cell | str]:
     values, drawn = _values(column.values)
-    frequent = ", ".join(f"{single_line(value)} ({count:,})" for value, count in column.frequent.items())
+    frequent = ", ".join(
+        f"{single_line(value)} ({count:,})" for value, count in column.frequent.items()
+    )
     missing = column.num_missing
     different = column.num_different
     return [
@@ -593,9 +673,19 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
     ]
 
 
-def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]) -> list[Block]:
+def _samples(
+    title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]
+) -> list[Block]:
     group = samples[title]
-    pictures = [Picture(item.picture, target, key) for key, target, item in group if item.picture is not None]
+    pictures = [
+        Picture(item.picture, target, key)
+        for key, target, item in group
+        if item.picture is not None
+    ]
     blocks = picture_blocks(title, pictures)
-    rows = [([key, target], item.row) for key, target, item in group if item.picture is None and item.row]
+    rows = [
+        ([key, target], item.row)
+        for key, target, item in group
+        if item.picture is None and item.row
+    ]
     return blocks + sample_table(title, ("sample", "target"), rows)

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ABSENT = "not there"
-_MATTERS = ("status", "seed", "data_sha256", "patch_sha256", "git", "machine", "packages", "model")
+_MATTERS = (
+    "status",
+    "seed",
+    "data_sha256",
+    "patch_sha256",
+    "git",
+    "machine",
+    "packages",
+    "model",
+)
 _RUN_DIR = "${run_dir}"
 
 
@@ -59,7 +68,10 @@ def read_side(name: str, config_dir: Path | None = None) -> tuple[DictConfig, Ru
     if name.strip() and path.is_dir():
         if not (path / "config.yaml").is_file():
             raise no_run_error(path)
-        record = RunRecord.load(path) if (path / FILE).is_file() else None
+        if (path / FILE).is_file():
+            record = RunRecord.load(path)
+        else:
+            record = None
         return load_mapping(path / "config.yaml"), record
     if name.strip() and path.is_file():
         return load_mapping(path), None
@@ -81,7 +93,10 @@ def config_difference(first: DictConfig, second: DictConfig) -> Rows:
     waiting = [any(entry.is_interpolation for entry in walk(side)) for side in (first, second)]
     is_mixed = waiting[0] != waiting[1]
     if is_mixed:  # what the one waits for, the data has told the other
-        late, early = (first, second) if waiting[0] else (second, first)
+        if waiting[0]:
+            late, early = (first, second)
+        else:
+            late, early = (second, first)
         OmegaConf.set_struct(late, False)
         late.spec = early.get("spec")
     return _rows(config_values(first, resolve=is_mixed), config_values(second, resolve=is_mixed))
@@ -96,10 +111,16 @@ def record_difference(left: RunRecord, right: RunRecord) -> Rows:
 
 def score_difference(left: RunRecord, right: RunRecord) -> Rows:
     """Scores of two runs that are not the same, those of the test first."""
-    first, second = ({name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (left, right))
-    differing = [name for name in {**first, **second} if left.metrics.get(name) != right.metrics.get(name)]
+    first, second = (
+        {name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (left, right)
+    )
+    differing = [
+        name for name in {**first, **second} if left.metrics.get(name) != right.metrics.get(name)
+    ]
     names = sorted(differing, key=lambda name: (not name.startswith("test/"), name))
-    return {name: (first.get(name), second.get(name)) for name in names if not name.startswith("lr-")}
+    return {
+        name: (first.get(name), second.get(name)) for name in names if not name.startswith("lr-")
+    }
 
 
 def difference(first: str, second: str, config_dir: Path | None = None) -> Difference:
@@ -121,7 +142,11 @@ def difference(first: str, second: str, config_dir: Path | None = None) -> Diffe
 
 def print_difference(difference: Difference) -> None:
     """Print what differs; `no difference` where nothing does."""
-    blocks = {"config": difference.config, "record": difference.record, "scores": difference.scores}
+    blocks = {
+        "config": difference.config,
+        "record": difference.record,
+        "scores": difference.scores,
+    }
     console = Console(highlight=False, soft_wrap=True)
     if not any(blocks.values()):
         console.print("no difference")
@@ -131,7 +156,9 @@ def print_difference(difference: Difference) -> None:
         if rows:
             console.print(name, style="bold")
             table = [("", *titles), *((key, *values) for key, values in rows.items())]
-            cells = [[_ABSENT if cell is None else shorten(cell) for cell in row] for row in table]
+            cells = [
+                [_ABSENT if cell is None else shorten(cell) for cell in row] for row in table
+            ]
             print_rows(console, cells, ("", "red", "green"))
 
 
@@ -148,7 +175,11 @@ def config_values(config: DictConfig, *, resolve: bool = False) -> dict[str, str
         if key == "run_dir" or (resolve and key in OF_SPEC):
             continue
         value = restore_auto(key, written)
-        if isinstance(value, str) and run_dir and (value == run_dir or value.startswith(f"{run_dir}/")):
+        if (
+            isinstance(value, str)
+            and run_dir
+            and (value == run_dir or value.startswith(f"{run_dir}/"))
+        ):
             value = _RUN_DIR + value.removeprefix(run_dir)
         values[key] = to_yaml_line(value)
     return values
@@ -156,4 +187,8 @@ def config_values(config: DictConfig, *, resolve: bool = False) -> dict[str, str
 
 def _rows(first: Mapping[str, str], second: Mapping[str, str]) -> Rows:
     keys = dict.fromkeys((*first, *second))
-    return {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}
+    return {
+        key: (first.get(key), second.get(key))
+        for key in keys
+        if first.get(key) != second.get(key)
+    }

@@ -63,7 +63,9 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
     }
     colours = itertools.cycle(PALETTE)
     data = [trace for mark in figure.marks for trace in _traces(mark, figure, layout, colours)]
-    layout["showlegend"] = 1 < sum(bool(trace.get("showlegend")) for trace in data) <= _MOST_IN_LEGEND
+    layout["showlegend"] = (
+        1 < sum(bool(trace.get("showlegend")) for trace in data) <= _MOST_IN_LEGEND
+    )
     return {"data": data, "layout": layout}
 
 
@@ -76,21 +78,27 @@ def escape(text: str, longest: int | None = None) -> str:
 
 def floats(values: Numbers) -> list[float | None]:
     """Numbers as JSON has them: six digits, null for what is not finite."""
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in map(float, values)]
+    return [
+        float(f"{value:.6g}") if math.isfinite(value) else None for value in map(float, values)
+    ]
 
 
 def is_marked(line: Line) -> bool:
     """Whether the points of a line are shown."""
     if line.is_reference or line.is_step or len(line.x) > _MOST_MARKED:
         return False
-    return bool((np.diff(np.asarray(line.x, dtype=float)) > 0).all())  # else a curve, such as a ROC
+    return bool(
+        (np.diff(np.asarray(line.x, dtype=float)) > 0).all()
+    )  # else a curve, such as a ROC
 
 
 def cell_text(mark: Heatmap, value: float) -> str:
     """The text in a cell of a matrix; empty for an empty cell."""
     if not math.isfinite(value):
         return ""
-    return f"{100 * value:.1f} %" if mark.is_share else format_number(value, 3)
+    if mark.is_share:
+        return f"{100 * value:.1f} %"
+    return format_number(value, 3)
 
 
 def _traces(
@@ -104,8 +112,14 @@ def _traces(
             yield from _line(mark, figure, next(colours))
         case Points():
             many = len(mark.x) > 500
-            style = {"size": 5 if many else 7, "opacity": 0.6 if many else 0.8, "color": next(colours)}
-            yield _xy(mark.name, mark.x, mark.y, mode="markers", marker=style) | _hover(mark.texts, figure)
+            style = {
+                "size": 5 if many else 7,
+                "opacity": 0.6 if many else 0.8,
+                "color": next(colours),
+            }
+            yield _xy(mark.name, mark.x, mark.y, mode="markers", marker=style) | _hover(
+                mark.texts, figure
+            )
         case Bars():
             yield _bars(mark, figure, layout, next(colours))
         case Heatmap():
@@ -113,15 +127,28 @@ def _traces(
 
 
 def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
-    shape = {"shape": "hv"} if mark.is_step else {}
+    if mark.is_step:
+        shape = {"shape": "hv"}
+    else:
+        shape = {}
     group = {"legendgroup": escape(mark.name)}
     if mark.low is not None and mark.high is not None:
-        edge = {"mode": "lines", "line": {"width": 0, "color": colour, **shape}, "hoverinfo": "skip", **group}
+        edge = {
+            "mode": "lines",
+            "line": {"width": 0, "color": colour, **shape},
+            "hoverinfo": "skip",
+            **group,
+        }
         fill = {"fill": "tonexty", "fillcolor": f"rgba{(*bytes.fromhex(colour[1:]), 0.18)}"}
         yield _xy("", mark.x, mark.low, **edge)
         yield _xy("", mark.x, mark.high, **fill, **edge)
-    style = {"line": {"color": colour, "width": 2, **shape}, "marker": {"color": colour, "size": 6}}
-    mode = "lines+markers" if is_marked(mark) else "lines"
+    style = {
+        "line": {"color": colour, "width": 2, **shape},
+        "marker": {"color": colour, "size": 6},
+    }
+    mode = "lines"
+    if is_marked(mark):
+        mode = "lines+markers"
     trace = _xy(mark.name, mark.x, mark.y, mode=mode, **style, **group, **_hover((), figure))
     yield trace | {"showlegend": True}
 
@@ -129,13 +156,31 @@ def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
 def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> dict[str, Any]:
     # Turned this way labels end below their bars; the other way the last one would be cut off.
     layout["xaxis"] |= _ticks(mark.labels) | _BARE | {"autotickangles": [0, -45, -90]}
-    layout["bargap"] = 0.2 if len(mark.labels) >= 6 else 0.5
-    trace = _xy(mark.name, range(len(mark.labels)), mark.values, type="bar", marker={"color": colour})
+    if len(mark.labels) >= 6:
+        layout["bargap"] = 0.2
+    else:
+        layout["bargap"] = 0.5
+    trace = _xy(
+        mark.name, range(len(mark.labels)), mark.values, type="bar", marker={"color": colour}
+    )
     if mark.low is not None and mark.high is not None:
-        values, low, high = (np.asarray(edge, dtype=float) for edge in (mark.values, mark.low, mark.high))
-        ends = {"array": floats(high - values), "arrayminus": floats(values - low), "symmetric": False}
-        trace["error_y"] = ends | {"type": "data", "color": REFERENCE, "thickness": 1.2, "width": 3}
-    suffix = f" ({mark.name})" if mark.name else ""
+        values, low, high = (
+            np.asarray(edge, dtype=float) for edge in (mark.values, mark.low, mark.high)
+        )
+        ends = {
+            "array": floats(high - values),
+            "arrayminus": floats(values - low),
+            "symmetric": False,
+        }
+        trace["error_y"] = ends | {
+            "type": "data",
+            "color": REFERENCE,
+            "thickness": 1.2,
+            "width": 3,
+        }
+    suffix = ""
+    if mark.name:
+        suffix = f" ({mark.name})"
     pairs = zip(mark.labels, mark.values, strict=True)
     return trace | _hover(
         mark.texts or [f"{name}: {format_number(value)}{suffix}" for name, value in pairs], figure
@@ -174,9 +219,14 @@ def _xy(name: str, x: Numbers, y: Numbers, **fields: Any) -> dict[str, Any]:
 def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
     """Texts of the marks' own; else plotly writes the numbers."""
     if any(texts):
-        return {"hovertext": [escape(text).replace("\n", "<br>") for text in texts], "hoverinfo": "text"}
+        return {
+            "hovertext": [escape(text).replace("\n", "<br>") for text in texts],
+            "hoverinfo": "text",
+        }
     # A label with a percent sign and a brace would be read as a template of its own.
-    labels = (escape(name).translate({123: "(", 125: ")"}) for name in (figure.x_label, figure.y_label))
+    labels = (
+        escape(name).translate({123: "(", 125: ")"}) for name in (figure.x_label, figure.y_label)
+    )
     parts = (
         f"{label or axis} %{{{axis}{':.2%}' if axis in figure.shares else ':,.6~r}'}"
         for axis, label in zip("xy", labels, strict=True)
@@ -188,12 +238,21 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
     """Names at whole numbers, for two may be alike; of many only some, the pointer tells the others."""
     step = max(1, math.ceil(len(names) / 60))
     shown = range(0, len(names), step)
-    return {"tickvals": list(shown), "ticktext": [escape(names[index], _LONGEST) for index in shown]}
+    return {
+        "tickvals": list(shown),
+        "ticktext": [escape(names[index], _LONGEST) for index in shown],
+    }
 
 
-def _axis(figure: Figure, which: str, label: str, shown: tuple[float, float] | None) -> dict[str, Any]:
+def _axis(
+    figure: Figure, which: str, label: str, shown: tuple[float, float] | None
+) -> dict[str, Any]:
     log = which in figure.log
-    axis: dict[str, Any] = {"title": {"text": escape(label)}, "automargin": True, "separatethousands": True}
+    axis: dict[str, Any] = {
+        "title": {"text": escape(label)},
+        "automargin": True,
+        "separatethousands": True,
+    }
     axis |= {"exponentformat": "power", "minexponent": 8}
     if which in figure.shares:
         axis |= {"tickformat": ".3~%", "autorangeoptions": {"clipmin": -0.02, "clipmax": 1.02}}
@@ -223,8 +282,13 @@ def to_matplotlib(figure: Figure) -> Drawing:
         from matplotlib.ticker import PercentFormatter
     except ImportError as error:
         message = "figures as pictures need matplotlib"
-        raise AssayError(message, hint="pip install 'assay[plot]', or uv sync --extra plot") from error
-    size = (6.0, 5.4) if any(isinstance(mark, Heatmap) for mark in figure.marks) else (7.2, 4.2)
+        raise AssayError(
+            message, hint="pip install 'assay[plot]', or uv sync --extra plot"
+        ) from error
+    if any(isinstance(mark, Heatmap) for mark in figure.marks):
+        size = (6.0, 5.4)
+    else:
+        size = (7.2, 4.2)
     drawing = Drawing(figsize=size, dpi=144, layout="constrained")
     axes = drawing.add_subplot()
     axes.set_prop_cycle(color=PALETTE)
@@ -250,7 +314,9 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
     """Draw a mark; what stands for it in the legend."""
     match mark:
         case Line():
-            style: dict[str, Any] = {"drawstyle": "steps-post"} if mark.is_step else {}
+            style: dict[str, Any] = {}
+            if mark.is_step:
+                style = {"drawstyle": "steps-post"}
             if mark.is_reference:
                 style |= {"color": REFERENCE, "linestyle": "--", "linewidth": 1}
             if is_marked(mark):
@@ -263,7 +329,9 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
                 axes.fill_between(x, low, high, alpha=0.18, color=line.get_color(), linewidth=0)
             return line
         case Points():
-            return axes.scatter(np.asarray(mark.x), np.asarray(mark.y), s=12, alpha=0.7, linewidths=0)
+            return axes.scatter(
+                np.asarray(mark.x), np.asarray(mark.y), s=12, alpha=0.7, linewidths=0
+            )
         case Bars():
             width = 0.8 / len(bars)
             values = np.asarray(mark.values, dtype=float)
@@ -288,7 +356,9 @@ def _draw_matrix(mark: Heatmap, axes: Axes) -> None:
     if mark.shows_values and values.size <= 400 and np.isfinite(values).any():
         middle = (np.nanmin(values) + np.nanmax(values)) / 2
         for (row, column), value in np.ndenumerate(values):
-            colour = "white" if value > middle else "black"
+            colour = "black"
+            if value > middle:
+                colour = "white"
             text = cell_text(mark, value)
             axes.text(column, row, text, color=colour, ha="center", va="center", fontsize=7)
 

@@ -11,7 +11,16 @@ from assay.record.provenance import cpu_model, packages, usable_cores
 from assay.torch_internals import multiplies_bfloat16
 
 _PACKAGES = (
-    *("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "omegaconf", "numpy"),
+    *(
+        "assay",
+        "torch",
+        "torchvision",
+        "lightning",
+        "torchmetrics",
+        "hydra-core",
+        "omegaconf",
+        "numpy",
+    ),
     "scikit-learn",
 )
 
@@ -30,7 +39,9 @@ def machine() -> dict[str, dict[str, str]]:
             "cores": f"{psutil.cpu_count(logical=False)} physical, {usable_cores()} usable",
             "threads": f"{torch.get_num_threads()} (torch)",
             "memory": f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB free",
-            "bf16": "supported by the instruction set" if multiplies_bfloat16() else "emulated, slow",
+            "bf16": "supported by the instruction set"
+            if multiplies_bfloat16()
+            else "emulated, slow",
         },
         "gpu": _gpus(),
         "device=auto": auto_choice(),
@@ -55,7 +66,9 @@ def _gpus() -> dict[str, str]:
     if torch.backends.mps.is_available():
         return {"mps": "Apple GPU through Metal", "bf16": "see precision=bf16"}
     if torch.version.cuda:
-        return {"none": f"torch is built for CUDA {torch.version.cuda}, but finds no GPU or driver"}
+        return {
+            "none": f"torch is built for CUDA {torch.version.cuda}, but finds no GPU or driver"
+        }
     return {"none": "torch is built without CUDA"}
 
 
@@ -63,7 +76,9 @@ def auto_choice() -> dict[str, str]:
     """The device that `device=auto` takes here, and the reason."""
     if torch.cuda.is_available():
         count = torch.cuda.device_count()
-        more = f"; {count - 1} more stay idle: device=ddp uses all" if count > 1 else ""
+        more = ""
+        if count > 1:
+            more = f"; {count - 1} more stay idle: device=ddp uses all"
         return {
             "chooses": f"cuda:0 ({torch.cuda.get_device_name(0)})",
             "why": f"torch sees {count} CUDA GPU(s){more}",

@@ -95,7 +95,9 @@ class Picture:
     @property
     def source(self) -> str:
         """As an address that holds the picture itself."""
-        kind = "png" if self.png.startswith(b"\x89PNG") else "jpeg"
+        kind = "jpeg"
+        if self.png.startswith(b"\x89PNG"):
+            kind = "png"
         return f"data:image/{kind};base64,{base64.b64encode(self.png).decode()}"
 
 
@@ -133,8 +135,15 @@ class Pictures:
 
 def _value_text(value: object) -> str:
     """A value of a row, cut where it is long."""
-    text = format_number(value, 6) if isinstance(value, float) else "" if value is None else str(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    if isinstance(value, float):
+        text = format_number(value, 6)
+    elif value is None:
+        text = ""
+    else:
+        text = str(value)
+    if len(text) <= 200:
+        return text
+    return f"{text[:200]}…"
 
 
 def sample_table(
@@ -146,15 +155,22 @@ def sample_table(
     """Samples that are rows of named values, each after cells of its own; nothing where there are none."""
     names = dict.fromkeys(name for _, row in samples for name in row)
     rows = [[*cells, *(_value_text(row.get(name)) for name in names)] for cells, row in samples]
-    return [Table((*columns, *names), rows, caption, title=title)] if rows else []
+    if rows:
+        return [Table((*columns, *names), rows, caption, title=title)]
+    return []
 
 
 def picture_blocks(
     title: str, pictures: Sequence[Picture], caption: str = "", *, are_wide: bool = False
 ) -> list[Block]:
     """Pictures as thumbnails; nothing where there are none."""
-    small = [replace(picture, png=make_thumbnail(picture.png, is_wide=are_wide)) for picture in pictures]
-    return [Pictures(title, small, caption, are_wide)] if small else []
+    small = [
+        replace(picture, png=make_thumbnail(picture.png, is_wide=are_wide))
+        for picture in pictures
+    ]
+    if small:
+        return [Pictures(title, small, caption, are_wide)]
+    return []
 
 
 @final
@@ -208,7 +224,9 @@ class Page:
     def figures(self) -> list[Figure]:
         """Every figure that is on it, in full."""
         blocks = (block for section in self.sections for block in section.blocks)
-        return [figure for block in blocks if isinstance(block, Figures) for figure in block.figures]
+        return [
+            figure for block in blocks if isinstance(block, Figures) for figure in block.figures
+        ]
 
 
 _LINE = 800
@@ -229,7 +247,10 @@ def render(page: Page) -> str:
     drawn = {figure.name: to_plotly(figure) for figure in figures}
     if len(drawn) < len(figures):
         raise ValueError(f"two figures of one name: {sorted(figure.name for figure in figures)}")
-    library, packed = _library() if drawn else ("", "")
+    if drawn:
+        library, packed = _library()
+    else:
+        library, packed = ("", "")
     script = _source(environment, "page.js")
     return environment.get_template("base.html").render(
         page=page,
@@ -301,22 +322,43 @@ def thin_figure(figure: Figure) -> Figure:
     an even choice that is the same each time.
     """
     marks: list[Mark] = []
-    captions = [figure.caption] if figure.caption else []
+    if figure.caption:
+        captions = [figure.caption]
+    else:
+        captions = []
     for mark in figure.marks:
         indices: Any = None
         if isinstance(mark, Line) and len(mark.x) > _LINE:
             y = np.nan_to_num(np.asarray(mark.y, dtype=float), posinf=0, neginf=0)
             stretches = np.array_split(np.arange(len(y)), _LINE // 2)
-            ends = [(part[0], part[y[part].argmin()], part[y[part].argmax()]) for part in stretches]
-            indices = np.unique([*ends[0], *(end for _, *extremes in ends for end in extremes), len(y) - 1])
-            captions.append("Long curves are drawn through the lowest and highest point of each stretch.")
+            ends = [
+                (part[0], part[y[part].argmin()], part[y[part].argmax()]) for part in stretches
+            ]
+            indices = np.unique(
+                [*ends[0], *(end for _, *extremes in ends for end in extremes), len(y) - 1]
+            )
+            captions.append(
+                "Long curves are drawn through the lowest and highest point of each stretch."
+            )
         elif isinstance(mark, Points) and len(mark.x) > _SCATTER:
-            indices = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
-            captions.append(f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random.")
+            indices = np.sort(
+                np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False)
+            )
+            captions.append(
+                f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random."
+            )
         if indices is not None:
-            values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
-            present = {name: column for name, column in values.items() if column is not None and len(column)}
-            few: Any = {name: np.asarray(column)[indices].tolist() for name, column in present.items()}
+            values = {
+                name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")
+            }
+            present = {
+                name: column
+                for name, column in values.items()
+                if column is not None and len(column)
+            }
+            few: Any = {
+                name: np.asarray(column)[indices].tolist() for name, column in present.items()
+            }
             mark = replace(mark, **few)  # noqa: PLW2901 - the same mark, with fewer points
         marks.append(mark)
     return replace(figure, marks=tuple(marks), caption=" ".join(dict.fromkeys(captions)))

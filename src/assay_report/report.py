@@ -64,7 +64,9 @@ def report(
     check_overwrite(file)
     for option, folder in (("--png", png), ("--csv", csv)):
         if folder is not None and folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
+            raise ConfigError(
+                f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}"
+            )
     run_dir = paths[0]
     if len(paths) == 1 and (run_dir / FILE).exists() and not is_sweep(run_dir):
         page = run_page(run_dir)
@@ -82,10 +84,17 @@ def _csv(figure: Figure) -> bytes:
     return csv_text(to_frame(figure)).encode(errors="backslashreplace")
 
 
-def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]) -> list[Path]:
-    files = {folder / f"{fig.name}{suffix}": fig for fig in page.figures} if folder is not None else {}
+def _write_each(
+    page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]
+) -> list[Path]:
+    if folder is not None:
+        files = {folder / f"{fig.name}{suffix}": fig for fig in page.figures}
+    else:
+        files = {}
     for path, figure in files.items():
-        with explain_write_errors(path, f"--{suffix.removeprefix('.')} DIR writes it somewhere else"):
+        with explain_write_errors(
+            path, f"--{suffix.removeprefix('.')} DIR writes it somewhere else"
+        ):
             write_bytes(path, draw(figure))
     return list(files)
 
@@ -102,7 +111,9 @@ def check_overwrite(file: Path) -> None:
     """Refuse to replace a file that is not a report: it may be data, or the run's own record."""
     if file.is_dir() or file.suffix != ".html":
         name = file.with_suffix(".html")
-        raise ConfigError(f"{file}: expected a name that ends in .html", key="--out", hint=f"--out {name}")
+        raise ConfigError(
+            f"{file}: expected a name that ends in .html", key="--out", hint=f"--out {name}"
+        )
     try:
         is_other = not stat.S_ISREG(file.stat().st_mode)  # a pipe would never end
         if not is_other:

@@ -17,7 +17,13 @@ from assay.quoting import command, format_duration, pluralize, repeat_command
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
-from assay.record.scores import Shares, describe_baseline, describe_threshold, format_score, is_share
+from assay.record.scores import (
+    Shares,
+    describe_baseline,
+    describe_threshold,
+    format_score,
+    is_share,
+)
 from assay.targets.resolve import import_task
 from assay.targets.trust import project_packages
 from assay.task.evaluator import LEFT_OUT, LEVEL, num_draws
@@ -54,7 +60,12 @@ if TYPE_CHECKING:
     from assay.task.predictions import StoredPredictions
 
 
-TONES: dict[str, Tone] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
+TONES: dict[str, Tone] = {
+    "finished": "good",
+    "failed": "bad",
+    "interrupted": "warn",
+    "pruned": "dim",
+}
 """Of each status."""
 _ENDED = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
 _HOW_SAID = "With the model's prediction, and the target where the two differ."
@@ -66,7 +77,9 @@ _TITLES = {"worst": "The most wrong", "random": "At random", "generated": "What 
 def run_page(run_dir: Path) -> Page:
     """Make the page of a run."""
     record = RunRecord.load(run_dir)
-    status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
+    status = "running"
+    if not (record.status == "running" and is_written(run_dir)):
+        status = record.outcome.status
     values, config_note = read_values(run_dir)
     predictions, missing = _read_predictions(run_dir)
     predictions = predictions and predictions.at(record.threshold)
@@ -79,27 +92,45 @@ def run_page(run_dir: Path) -> Page:
     if not record.metrics:  # the record has them at the end
         record.metrics = {name: curve.values[-1] for name, curve in curves.items()}
     at_best = at_best_epoch(curves, record.best)
-    tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
-    checkpoint = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
-    names = predictions.class_names if predictions is not None else ()
+    tested = "best"
+    if any(name.startswith("test/") for name in record.metrics):
+        tested = "tested"
+    if at_best is not None:
+        checkpoint = (f"epoch {record.best['epoch']}, {tested}", at_best[0])
+    else:
+        checkpoint = None
+    if predictions is not None:
+        names = predictions.class_names
+    else:
+        names = ()
 
     def in_words(metric: str) -> str:
         target, average = (values.get(key, "") for key in metric_keys(metric))
-        return describe_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
+        return describe_metric(
+            metric, target, average, names[1] if len(names) == 2 else "class 1"
+        )
 
     drawn = curve_figures(curves, in_words, checkpoint, record.shares)
     facts = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
         format_duration(record.seconds) if record.finished else "",
         f"seed {record.seed}",
-        *(f"{group} {record.choices[group]}" for group in ("data", "model") if record.choices.get(group)),
+        *(
+            f"{group} {record.choices[group]}"
+            for group in ("data", "model")
+            if record.choices.get(group)
+        ),
         f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
         *record.tags,
     ]
-    scores = _outcome_notes(record, status) + _score_blocks(record, predictions, at_best, in_words)
+    scores = _outcome_notes(record, status) + _score_blocks(
+        record, predictions, at_best, in_words
+    )
     shown: list[Block] = [Note(f"There is nothing to draw: {missing}", "warn")]
     if predictions is not None:
-        shown = _try_blocks(lambda: _prediction_figures(predictions, values.get("data.source.target", "")))
+        shown = _try_blocks(
+            lambda: _prediction_figures(predictions, values.get("data.source.target", ""))
+        )
     sections = [
         Section("scores", "Scores", scores),
         Section("training", "Training", [Figures(drawn) if drawn else Note(no_curves, "warn")]),
@@ -109,17 +140,31 @@ def run_page(run_dir: Path) -> Page:
         Section("environment", "Environment", environment_blocks(record)),
         Section("reproduce", "Reproduce", reproduce_blocks(run_dir, record)),
     ]
-    title = record.name if record.name == record.run_id else f"{record.name} / {record.run_id}"
-    return Page("Run", title, sections, (status, TONES.get(status, "")), [fact for fact in facts if fact])
+    if record.name == record.run_id:
+        title = record.name
+    else:
+        title = f"{record.name} / {record.run_id}"
+    return Page(
+        "Run", title, sections, (status, TONES.get(status, "")), [fact for fact in facts if fact]
+    )
 
 
 def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
     if status == "running":
-        return [Note("This run is still in progress: the page shows what it has written so far.", "warn")]
+        return [
+            Note(
+                "This run is still in progress: the page shows what it has written so far.",
+                "warn",
+            )
+        ]
     outcome = record.outcome
     if status == "finished":
-        return [Note(warning, "warn") for warning in (outcome.reason, *outcome.warnings) if warning]
-    cause = f" ({outcome.cause.replace('_', ' ')})" if outcome.cause else ""
+        return [
+            Note(warning, "warn") for warning in (outcome.reason, *outcome.warnings) if warning
+        ]
+    cause = ""
+    if outcome.cause:
+        cause = f" ({outcome.cause.replace('_', ' ')})"
     reason = outcome.reason or "no reason is known"
     return [Note(f"The run has {_ENDED.get(status, status)}{cause}: {reason}", "bad")]
 
@@ -136,10 +181,16 @@ def _score_blocks(
         blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
     if record.threshold:
         said = f"Threshold that assay predict uses: {describe_threshold(record.threshold)}"
-        blocks.append(Note(f"{said}. Cards, figures and samples are at this threshold, the table is at 0.5."))
+        blocks.append(
+            Note(
+                f"{said}. Cards, figures and samples are at this threshold, the table is at 0.5."
+            )
+        )
     if record.test_looks:
         looks = f"looked at {pluralize(record.test_looks, 'time')}"
-        blocks.append(Note(f"The test subset was {looks} in the tries that this run belongs to.", ""))
+        blocks.append(
+            Note(f"The test subset was {looks} in the tries that this run belongs to.", "")
+        )
     if predictions is not None:
         blocks += _try_blocks(lambda: _score_cards(predictions))
     blocks += _logged_scores(record, at_best, title)
@@ -165,24 +216,36 @@ def _logged_scores(
     if not rows:
         return []
     logged = dict.fromkeys(subset for cells in rows.values() for subset in cells)
-    subsets = [*(part for part in _SUBSETS if part in logged), *sorted(logged.keys() - {*_SUBSETS})]
+    subsets = [
+        *(part for part in _SUBSETS if part in logged),
+        *sorted(logged.keys() - {*_SUBSETS}),
+    ]
     names = {subset: subset or "value" for subset in subsets}
     table: list[list[Cell | str]] = [
-        [title(metric), *(cells.get(part, Cell("")) for part in subsets)] for metric, cells in rows.items()
+        [title(metric), *(cells.get(part, Cell("")) for part in subsets)]
+        for metric, cells in rows.items()
     ]
-    tested = "was tested" if "test" in logged else "is kept"
+    tested = "is kept"
+    if "test" in logged:
+        tested = "was tested"
     caption = "The last value of each."
     if {"epoch", "monitor"} <= record.best.keys():
         best = f"the best by {record.best['monitor']}, whose checkpoint {tested}"
-        caption = f"{'All' if at_best else 'Test scores are'} of epoch {record.best['epoch']}, {best}."
-        caption += "" if at_best else " The others are the last ones logged."
+        caption = (
+            f"{'All' if at_best else 'Test scores are'} of epoch {record.best['epoch']}, {best}."
+        )
+        if not at_best:
+            caption += " The others are the last ones logged."
     return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
 def _score_cards(predictions: StoredPredictions) -> list[Block]:
     task = task_of(predictions.task)
     is_judged = predictions.targets is not None or task.learns_from_inputs
-    scores = task.scores(predictions) if is_judged else []
+    if is_judged:
+        scores = task.scores(predictions)
+    else:
+        scores = []
     if not scores:
         return []
     num_samples = len(predictions.keys)
@@ -194,7 +257,9 @@ def _score_cards(predictions: StoredPredictions) -> list[Block]:
         )
         for score in scores
     ]
-    total = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
+    total = ""
+    if predictions.num_evaluated:
+        total = f", of {predictions.num_evaluated:,}"
     caption = (
         f"On {num_samples:,} {predictions.subset} samples{total}. Below each score its {100 * LEVEL:.0f} % "
         f"interval, Wilson's of shares of samples, else by the percentile bootstrap over the samples "
@@ -219,11 +284,15 @@ def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Blo
         predicted = f"predicted {target}"
         true = f"true {target}"
         figures = [
-            replace(figure, x_label=predicted, y_label=true) if figure.y_label == TRUE_CLASS else figure
+            replace(figure, x_label=predicted, y_label=true)
+            if figure.y_label == TRUE_CLASS
+            else figure
             for figure in figures
         ]
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
-    return [Figures(figures)] if figures else [Note(none, "warn")]
+    if figures:
+        return [Figures(figures)]
+    return [Note(none, "warn")]
 
 
 def _try_blocks(make: Callable[[], list[Block]]) -> list[Block]:
@@ -258,7 +327,9 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list
     return blocks
 
 
-def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
+def _group(
+    title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None
+) -> list[Block]:
     is_worst = samples[0].reason == "worst"
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
     order = ""
@@ -266,16 +337,29 @@ def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     if predictions is not None:
         task = task_of(predictions.task)
         legend = task.legend(predictions)
-        order = task.hardest_caption(predictions) if is_worst else ""
-        is_right = task.is_right(predictions) if predictions.targets is not None else None
+        order = ""
+        if is_worst:
+            order = task.hardest_caption(predictions)
+        if predictions.targets is not None:
+            is_right = task.is_right(predictions)
+        else:
+            is_right = None
         for index, key in enumerate(predictions.keys):
             if key in labels:
-                tone: Tone = "" if is_right is None or is_right[index] else "bad"
+                tone: Tone = "bad"
+                if is_right is None or is_right[index]:
+                    tone = ""
                 labels[key] = task.predicted_label(predictions, index), key, tone
-    pictures = [Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None]
+    pictures = [
+        Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None
+    ]
     blocks: list[Block] = []
     if pictures and legend and is_worst:
-        blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
+        blocks.append(
+            Pictures(
+                "Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]
+            )
+        )
     blocks += picture_blocks(title, pictures, order, are_wide=bool(legend))
     rows = [
         (item.key, _join_tokens(item.row))
@@ -286,13 +370,17 @@ def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
         return [*blocks, *(Code(str(row["text"]), title) for _, row in rows)]
     said = {key: Cell(label, tone=tone) for key, (label, _, tone) in labels.items()}
     cells = ("sample", "predicted")
-    return blocks + sample_table(title, cells, [([key, said[key]], row) for key, row in rows], order)
+    return blocks + sample_table(
+        title, cells, [([key, said[key]], row) for key, row in rows], order
+    )
 
 
 def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Join the tokens of a row into one text."""
     tokens = row.get("tokens")
-    return {"text": "".join(tokens)} if isinstance(tokens, list) else row
+    if isinstance(tokens, list):
+        return {"text": "".join(tokens)}
+    return row
 
 
 _LR = "lr-"
@@ -306,7 +394,9 @@ def subset_and_metric(name: str) -> tuple[str, str]:
     (('val', 'alcohol/mae'), ('', 'drift'))
     """
     subset, slash, metric = name.partition("/")
-    return (subset, metric) if slash else ("", name)
+    if slash:
+        return (subset, metric)
+    return ("", name)
 
 
 def curve_figures(
@@ -333,18 +423,28 @@ def curve_figures(
         values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
         finite = values[np.isfinite(values)]
         gaps = f"{len(values) - len(finite):,} of {len(values):,} values are not finite: gaps."
-        caption = gaps if len(finite) < len(values) else ""
+        caption = ""
+        if len(finite) < len(values):
+            caption = gaps
         if checkpoint is not None and len(finite):  # where the checkpoint that was tested stands
             ends = [finite.min(), finite.max()]
             lines.append(Line(checkpoint[0], [checkpoint[1]] * 2, ends, is_reference=True))
         share = "y" * is_share(metric, shares)
         name = f"curve_{index}"
-        figures.append(Figure(name, title, tuple(lines), "step", title, shares=share, caption=caption))
-    rates = [_line(name.removeprefix(_LR), curve) for name, curve in curves.items() if name.startswith(_LR)]
+        figures.append(
+            Figure(name, title, tuple(lines), "step", title, shares=share, caption=caption)
+        )
+    rates = [
+        _line(name.removeprefix(_LR), curve)
+        for name, curve in curves.items()
+        if name.startswith(_LR)
+    ]
     if rates:
         log = "y" * is_logarithmic(np.concatenate([line.y for line in rates]).tolist())
         figures.append(
-            Figure("learning_rate", "Learning rate", tuple(rates), "step", "learning rate", log=log)
+            Figure(
+                "learning_rate", "Learning rate", tuple(rates), "step", "learning rate", log=log
+            )
         )
     return figures
 
@@ -355,17 +455,26 @@ def at_best_epoch(
     """The step of the best checkpoint, and each metric as it stood there; None where that was not logged."""
     monitor = curves.get(str(best.get("monitor")), Curve())
     value = best.get("value")
-    candidates = [index for index, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")]
+    candidates = [
+        index for index, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")
+    ]
     if not candidates or not isinstance(value, int | float):
         return None
     step = monitor.steps[min(candidates, key=lambda index: abs(monitor.values[index] - value))]
     values: dict[str, float] = {}
     for name, curve in curves.items():
         rows = zip(curve.epochs, curve.steps, curve.values, strict=True)
-        logged = [(at_step, logged_value) for epoch, at_step, logged_value in rows if epoch == best["epoch"]]
+        logged = [
+            (at_step, logged_value)
+            for epoch, at_step, logged_value in rows
+            if epoch == best["epoch"]
+        ]
         before = [logged_value for at_step, logged_value in logged if at_step <= step]
         if logged:  # of training after it, where validation came within the epoch
-            values[name] = before[-1] if before else logged[0][1]
+            if before:
+                values[name] = before[-1]
+            else:
+                values[name] = logged[0][1]
     return step, values
 
 
@@ -381,7 +490,9 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
     path = run_dir / "config.yaml"
     try:
         check_inside(path, run_dir)
-        problem = "" if is_yaml_intact(read_whole(path)) else f"{path} has changed since the run wrote it"
+        problem = ""
+        if not is_yaml_intact(read_whole(path)):
+            problem = f"{path} has changed since the run wrote it"
         return config_values(load_mapping(path)), problem
     except OSError as error:
         return {}, f"{path} cannot be read: {error.strerror}"
@@ -392,17 +503,27 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
 def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
     """The overrides, and every value of the config."""
     typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
-    warnings = [Note(problem, "warn")] if problem else []
+    if problem:
+        warnings = [Note(problem, "warn")]
+    else:
+        warnings = []
     if not values:
         return [*warnings, typed]
-    words = [*record.overrides, *(text for entry in record.resumed for text in entry.get("overrides", ()))]
+    words = [
+        *record.overrides,
+        *(text for entry in record.resumed for text in entry.get("overrides", ())),
+    ]
     typed_keys = {str(text).partition("=")[0].lstrip("+~").partition("@")[0] for text in words}
     rows: list[list[Cell | str]] = []
     for key, value in values.items():
         parts = key.partition("[")[0].split(".")
-        is_typed = not typed_keys.isdisjoint(".".join(parts[:end]) for end in range(1, len(parts) + 1))
+        is_typed = not typed_keys.isdisjoint(
+            ".".join(parts[:end]) for end in range(1, len(parts) + 1)
+        )
         if parts[0] != "hydra":
-            rows.append([Cell(key, tone="best" if is_typed else ""), Cell(shorten(value), title=value)])
+            rows.append(
+                [Cell(key, tone="best" if is_typed else ""), Cell(shorten(value), title=value)]
+            )
     caption = "What was typed, as a value or as an option of its group, stands out."
     return [*warnings, typed, Table(("key", "value"), rows, caption, filtered=True, wraps=True)]
 
@@ -427,16 +548,24 @@ def environment_blocks(record: RunRecord) -> list[Block]:
         "data": record.data_sha256[:16],
         "weights": record.weights_sha256[:16],
     }
-    packages = "\n".join(f"{name}=={version}" for name, version in sorted(record.packages.items()))
+    packages = "\n".join(
+        f"{name}=={version}" for name, version in sorted(record.packages.items())
+    )
     return [
-        Table(("what", "value"), [(name, str(value)) for name, value in facts.items() if value], wraps=True),
+        Table(
+            ("what", "value"),
+            [(name, str(value)) for name, value in facts.items() if value],
+            wraps=True,
+        ),
         Code(packages, f"All {len(record.packages)} packages", folded=True),
     ]
 
 
 def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
     """Commands to repeat the run."""
-    overrides = [override for override in record.overrides if not override.startswith("hydra.run.dir=")]
+    overrides = [
+        override for override in record.overrides if not override.startswith("hydra.run.dir=")
+    ]
     lines = [
         "# the same run again, bit for bit where the machine allows it",
         command("reproduce", run_dir),
@@ -450,6 +579,8 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
     if not git.get("commit"):
         note = "The code was not in a git repository: only the config is known."
     elif git.get("dirty"):
-        extent = "as a whole" if git.get("patch_complete") else "in part"
+        extent = "in part"
+        if git.get("patch_complete"):
+            extent = "as a whole"
         note = f"The code had changes; code.patch has them {extent}."
     return [Code("\n".join(lines)), *([Note(note)] if note else [])]

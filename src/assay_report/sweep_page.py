@@ -62,7 +62,9 @@ class Contents:
     def runs(self) -> list[Run]:
         """Each run, jobs by their numbers."""
         runs = [run for row in self.comparison.rows for run in row.runs]
-        return sorted([*runs, *self.comparison.broken], key=lambda run: _natural_key(self.name(run)))
+        return sorted(
+            [*runs, *self.comparison.broken], key=lambda run: _natural_key(self.name(run))
+        )
 
     def name(self, run: Run) -> str:
         """The path of a run, below the folder that was named or that all have in common."""
@@ -98,7 +100,9 @@ def read_contents(paths: Sequence[Path]) -> Contents:
             notices.append(f"{error.message}. What follows is from the run directories alone.")
     configs = ConfigValues()
     comparison = compare(runs, configs=configs)
-    aims = [Objective(name, direction) for name, direction in journal.objectives] if journal else []  # type: ignore[arg-type]  # checked by the journal
+    aims = []
+    for name, direction in journal.objectives if journal else ():
+        aims.append(Objective(name, direction))  # type: ignore[arg-type]  # checked by the journal
     scored = [aim.name for aim in aims if any(run.score(aim.name) is not None for run in runs)]
     if not set(scored) <= set(comparison.metrics):
         shown = [*scored, *comparison.metrics]
@@ -106,11 +110,15 @@ def read_contents(paths: Sequence[Path]) -> Contents:
     repeated = any(len(row.runs) > 1 for row in comparison.rows)
     ranking = comparison.ranking
     if ranking is not None and ranking.metric not in [aim.name for aim in aims]:
-        aims = [Objective(ranking.metric, "maximize" if ranking.direction == "max" else "minimize")]
+        aims = [
+            Objective(ranking.metric, "maximize" if ranking.direction == "max" else "minimize")
+        ]
     aims = aims or [Objective("val/loss", "minimize")]
     jobs = journal.jobs.values() if journal else ()
     if num_open := sum(not job.ended for job in jobs):
-        goes_on = "it is still running" if is_written(folder) else command("resume", folder)
+        goes_on = "it is still running"
+        if not is_written(folder):
+            goes_on = command("resume", folder)
         notices.append(f"{num_open} of {len(jobs)} jobs are not done: {goes_on}.")
     return Contents(
         paths,
@@ -148,8 +156,14 @@ def log_tail(path: Path) -> str:
     # A progress bar overwrites its line; the last state of it counts.
     text = content.decode(errors="replace").replace("\r\n", "\n").rstrip()
     lines = Text.from_ansi(text).plain.split("\n")
-    full_lines = lines[1:] if len(content) == _BYTES else lines
-    cut = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in full_lines[-_LINES:]]
+    if len(content) == _BYTES:
+        full_lines = lines[1:]
+    else:
+        full_lines = lines
+    cut = [
+        line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+        for line in full_lines[-_LINES:]
+    ]
     return printable(redact("\n".join(cut)))
 
 
@@ -172,24 +186,35 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
     repeated = contents.each is not None
-    thing = "job" if contents.is_sweep else "run"
+    thing = "run"
+    if contents.is_sweep:
+        thing = "job"
     title = thing.capitalize()
     warned = ((contents.name(run), text) for run in contents.runs for text in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
-    verdict = comparison.verdict.sentence if comparison.verdict else ""
+    verdict = ""
+    if comparison.verdict:
+        verdict = comparison.verdict.sentence
     warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
     board: list[Block] = [_table(contents, comparison, folder, thing)]
-    board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")] if verdict else []
+    if verdict:
+        board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")]
     sections = [
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
-        Section("leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)),
+        Section(
+            "leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)
+        ),
         Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failure_blocks(contents, thing)),
         Section(
-            "jobs", f"{title}s", [_table(contents, contents.each, folder, thing)] if contents.each else []
+            "jobs",
+            f"{title}s",
+            [_table(contents, contents.each, folder, thing)] if contents.each else [],
         ),
-        Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
+        Section(
+            "reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []
+        ),
     ]
     paths = contents.paths
     return Page(
@@ -197,7 +222,10 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         paths[0].resolve().name if len(paths) == 1 else f"{contents.total} runs",
         sections,
         _status(contents),
-        [", ".join(map(str, paths)), *(f"{key}={value}" for key, value in comparison.shared.items())],
+        [
+            ", ".join(map(str, paths)),
+            *(f"{key}={value}" for key, value in comparison.shared.items()),
+        ],
     )
 
 
@@ -206,7 +234,9 @@ def _status(contents: Contents) -> tuple[str, Tone]:
     failed = counts["failed"] + counts["broken"]
     if counts["finished"] + counts["pruned"] + failed < contents.total:
         return f"{counts['finished']} of {contents.total} finished", "warn"
-    return (f"{failed} of {contents.total} failed", "bad") if failed else ("finished", "good")
+    if failed:
+        return (f"{failed} of {contents.total} failed", "bad")
+    return ("finished", "good")
 
 
 def _summary(contents: Contents, thing: str) -> Cards:
@@ -214,20 +244,26 @@ def _summary(contents: Contents, thing: str) -> Cards:
     comparison = contents.comparison
     if comparison.best is not None:
         best = comparison.rows[comparison.best]
-        repeated = "folds" if best.folds else "seeds"
+        repeated = "seeds"
+        if best.folds:
+            repeated = "folds"
         for aim in contents.objectives:
             if score := best.scores.get(aim.name):
-                over = (
-                    f"{score_text(aim.name, score, best.shares)} over {score.n} {repeated}, "
-                    if score.n > 1
-                    else ""
-                )
+                over = ""
+                if score.n > 1:
+                    over = (
+                        f"{score_text(aim.name, score, best.shares)} over {score.n} {repeated}, "
+                    )
                 text = format_score(aim.name, score.mean, best.shares)
                 cards.append((f"{aim.name} of the best", text, f"{over}{best.label}"))
     runs = contents.runs
-    counts = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
+    counts = ", ".join(
+        f"{count} {status}" for status, count in Counter(run.status for run in runs).items()
+    )
     cards.append((f"{thing}s", str(contents.total), counts))
-    cards.append(("configurations", str(len(comparison.rows)), "that differ in more than seed and fold"))
+    cards.append(
+        ("configurations", str(len(comparison.rows)), "that differ in more than seed and fold")
+    )
     if took := sum(run.seconds for run in runs):
         cards.append(("time", format_duration(took), f"of all {thing}s together"))
     return Cards(cards)
@@ -238,8 +274,12 @@ def _describe_order(contents: Contents, *, repeated: bool) -> str:
     ranking = contents.comparison.ranking
     if ranking is not None and not ranking.decides:
         return f"By {objective.name}, which cannot rank these runs."
-    side = "highest" if objective.direction == "maximize" else "lowest"
-    seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)." if repeated else ""
+    side = "lowest"
+    if objective.direction == "maximize":
+        side = "highest"
+    seeds = ""
+    if repeated:
+        seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)."
     return f"By {objective.name}, the {side} first; what has not finished comes last.{seeds}"
 
 
@@ -250,24 +290,45 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     repeated = any(len(row.runs) > 1 for row in comparison.rows)
     rows: list[list[Cell | str]] = []
     for index, row in enumerate(comparison.rows[:_MOST_ROWS]):
-        tone: Tone = "best" if index == comparison.best else ""
+        tone: Tone = ""
+        if index == comparison.best:
+            tone = "best"
         means = [(name, row.scores.get(name) if row.finished else None) for name in names]
         scores = [
             Cell(score_text(name, mean, row.shares), mean.mean, tone) if mean else Cell("")
             for name, mean in means
         ]
         counted = row.counted[0]
-        state = Cell(row.state or "finished", tone=_TONES.get(counted.status, ""), title=counted.reason)
+        state = Cell(
+            row.state or "finished", tone=_TONES.get(counted.status, ""), title=counted.reason
+        )
         time = Cell("" if row.seconds is None else format_duration(row.seconds), row.seconds)
-        one = f"{row.finished} of {row.repetitions}" if repeated else _link(contents, row.runs[0], folder)
-        rows.append([Cell(str(index + 1), index + 1), one, *_values(row.values, keys), *scores, state, time])
+        one = (
+            f"{row.finished} of {row.repetitions}"
+            if repeated
+            else _link(contents, row.runs[0], folder)
+        )
+        rows.append(
+            [
+                Cell(str(index + 1), index + 1),
+                one,
+                *_values(row.values, keys),
+                *scores,
+                state,
+                time,
+            ]
+        )
     head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
     numeric = frozenset(("#", *names, "time"))
     caption = ""
     if (total := len(comparison.rows)) > len(rows):
         folders = shlex.join(map(str, contents.paths))
-        verb = "ls" if comparison is contents.each else "compare"
-        caption = f"The first {len(rows)} of {total:,}: assay {verb} {folders} --format csv has all."
+        verb = "compare"
+        if comparison is contents.each:
+            verb = "ls"
+        caption = (
+            f"The first {len(rows)} of {total:,}: assay {verb} {folders} --format csv has all."
+        )
     return Table(head, rows, caption, numeric, filtered=len(rows) > 5)
 
 
@@ -282,25 +343,45 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     for index, runs in enumerate(sorted(groups.values(), key=len, reverse=True)):
         example = runs[0]
         names = join_first([contents.name(run) for run in runs], _NAMED)
-        cause = f" ({example.cause.replace('_', ' ')})" if example.cause else ""
+        cause = ""
+        if example.cause:
+            cause = f" ({example.cause.replace('_', ' ')})"
         heading = f"{pluralize(len(runs), thing)} {example.status}{cause}: {names}."
-        blocks.append(Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, "")))
-        log_path = None if example.path.is_symlink() else example.path / LOG
-        printed = contents.logs / f"{example.path.name}.txt" if contents.logs is not None else None
+        blocks.append(
+            Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, ""))
+        )
+        if not example.path.is_symlink():
+            log_path = example.path / LOG
+        else:
+            log_path = None
+        if contents.logs is not None:
+            printed = contents.logs / f"{example.path.name}.txt"
+        else:
+            printed = None
         # What its process printed counts where it died or has no log of its own.
-        logs = log_candidates(log_path, printed, died=example.cause == "killed") if index < _TAILS else []
+        if index < _TAILS:
+            logs = log_candidates(log_path, printed, died=example.cause == "killed")
+        else:
+            logs = []
         tails = ((log, log_tail(log)) for log in logs)
-        blocks += [Code(tail, f"The end of {log}", folded=index > 0) for log, tail in tails if tail][:1]
+        blocks += [
+            Code(tail, f"The end of {log}", folded=index > 0) for log, tail in tails if tail
+        ][:1]
     return blocks
 
 
 def _note_blocks(texts: Sequence[str], tone: Tone = "") -> list[Block]:
-    hidden = [f"and {len(texts) - 10} more of these"] if len(texts) > 10 else []
+    if len(texts) > 10:
+        hidden = [f"and {len(texts) - 10} more of these"]
+    else:
+        hidden = []
     return [Note(text, tone) for text in (*texts[:10], *hidden)]
 
 
 def _figures(figures: Sequence[Figure]) -> list[Block]:
-    return [Figures(figures)] if figures else []
+    if figures:
+        return [Figures(figures)]
+    return []
 
 
 def _link(contents: Contents, run: Run, folder: Path) -> Cell:
@@ -331,20 +412,30 @@ _MOST_BARS = 30
 
 def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure], list[str]]:
     """The score over each parameter."""
-    scored = [(row, row.scores[aim.name].mean) for row in rows if row.finished and aim.name in row.scores]
+    scored = [
+        (row, row.scores[aim.name].mean)
+        for row in rows
+        if row.finished and aim.name in row.scores
+    ]
     typed = dict.fromkeys(key for row, _ in scored for key in row.values)
     keys = [key for key in typed if len({row.values.get(key) for row, _ in scored}) > 1]
     if len(scored) < 2 or not keys:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
-    notes = [f"The first {_MOST} of {len(keys)} parameters."] if len(keys) > _MOST else []
+    if len(keys) > _MOST:
+        notes = [f"The first {_MOST} of {len(keys)} parameters."]
+    else:
+        notes = []
     figures = [
-        _slice_figure(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)
+        _slice_figure(key, scored, aim, f"slice_{number}")
+        for number, key in enumerate(keys[:_MOST], 1)
     ]
     return figures, notes
 
 
-def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
+def _slice_figure(
+    key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str
+) -> Figure:
     mark: Points | Bars
     texts = [row.values.get(key) or MISSING for row, _ in scored]
     means = [mean for _, mean in scored]
@@ -354,7 +445,10 @@ def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective,
     if all(reads_as_number(text) and math.isfinite(float(text)) for text in texts):
         x = [float(text) for text in texts]
         log = "x" * (min(x) > 0 and (key.endswith(_IN_DECADES) or is_logarithmic(x)))
-        labels = [f"{row.label}\n{aim.name} {format_score(aim.name, mean, shares)}" for row, mean in scored]
+        labels = [
+            f"{row.label}\n{aim.name} {format_score(aim.name, mean, shares)}"
+            for row, mean in scored
+        ]
         mark = Points("", x, means, labels)
     else:
         import pandas as pd
@@ -370,7 +464,8 @@ def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective,
         ]
         mark = Bars("", words, middle, low, high, labels)
         caption = "Mean of the configurations with each value; from the lowest to the highest."
-        caption += f" The best {len(words)} of {len(table)} values." if len(words) < len(table) else ""
+        if len(words) < len(table):
+            caption += f" The best {len(words)} of {len(table)} values."
     percent = "y" * is_share(aim.name, shares)
     return Figure(name, key, (mark,), key, aim.name, log=log, shares=percent, caption=caption)
 
@@ -384,7 +479,9 @@ _NEAR = 3
 """Interquartile ranges that are then shown at most."""
 
 
-def curve_figures(rows: Sequence[Row], aims: Sequence[Objective]) -> tuple[list[Figure], list[str]]:
+def curve_figures(
+    rows: Sequence[Row], aims: Sequence[Objective]
+) -> tuple[list[Figure], list[str]]:
     """One figure per metric: the objectives, then the losses that were logged."""
     problems: list[str] = []
     read: dict[str, list[dict[str, Curve]]] = {}
@@ -394,22 +491,33 @@ def curve_figures(rows: Sequence[Row], aims: Sequence[Objective]) -> tuple[list[
         curves = []
         for run in row.counted:
             try:
-                curves += [read_curves(run.path)] if run.path.is_dir() and not run.path.is_symlink() else []
+                if run.path.is_dir() and not run.path.is_symlink():
+                    curves += [read_curves(run.path)]
             except AssayError as error:
                 problems.append(error.message)
         if any(curves):
             read[f"{rank}: {row.short_label}"] = curves
     names = [aim.name for aim in aims]
-    candidates = [*names, *(f"train/{name.rpartition('/')[2]}" for name in names), "train/loss", "val/loss"]
+    candidates = [
+        *names,
+        *(f"train/{name.rpartition('/')[2]}" for name in names),
+        "train/loss",
+        "val/loss",
+    ]
     runs = [run_curves for curves in read.values() for run_curves in curves]
-    logged = {name for run_curves in runs for name, curve in run_curves.items() if len(curve.steps) > 1}
+    logged = {
+        name for run_curves in runs for name, curve in run_curves.items() if len(curve.steps) > 1
+    }
     names_shown = [name for name in dict.fromkeys(candidates) if name in logged][:_METRICS]
     return [_curve_figure(name, read, rows) for name in names_shown], problems
 
 
-def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], rows: Sequence[Row]) -> Figure:
+def _curve_figure(
+    name: str, curves_of: Mapping[str, list[dict[str, Curve]]], rows: Sequence[Row]
+) -> Figure:
     drawn = [
-        mean_line(label, [run[name] for run in curves if name in run]) for label, curves in curves_of.items()
+        mean_line(label, [run[name] for run in curves if name in run])
+        for label, curves in curves_of.items()
     ]
     lines = [line for line in drawn if line is not None]
     caption = []
@@ -418,7 +526,10 @@ def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], ro
     if any(line.low is not None for line in lines):
         caption.append("Mean of the seeds; the band reaches from the lowest to the highest.")
     values = np.concatenate([np.zeros(0), *(np.asarray(line.y, dtype=float) for line in lines)])
-    y_range, (lower, upper) = None, np.quantile(values, (0.25, 0.75)) if len(values) else (0.0, 0.0)
+    y_range, (lower, upper) = (
+        None,
+        np.quantile(values, (0.25, 0.75)) if len(values) else (0.0, 0.0),
+    )
     off = np.maximum(lower - values, values - upper)
     spread = upper - lower
     if 0 < spread < np.inf and (off > _FAR * spread).any():  # all others would be one flat line
@@ -445,9 +556,13 @@ def mean_line(label: str, curves: Sequence[Curve]) -> Line | None:
     import pandas as pd
 
     steps = [step for curve in curves for step in curve.steps]
-    values = pd.Series([value for curve in curves for value in curve.values], index=steps, dtype=float)
+    values = pd.Series(
+        [value for curve in curves for value in curve.values], index=steps, dtype=float
+    )
     table = values[np.isfinite(values)].groupby(level=0).agg(["mean", "min", "max"])
     if table.empty:
         return None
     x, mean, low, high = table.index.to_numpy(), *table.to_numpy().T
-    return Line(label, x, mean) if len(curves) < 2 else Line(label, x, mean, low, high)
+    if len(curves) < 2:
+        return Line(label, x, mean)
+    return Line(label, x, mean, low, high)

@@ -23,26 +23,38 @@ if TYPE_CHECKING:
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="PATH", help="Runs, sweeps, or folders of either.  [default: outputs]"),
+    typer.Argument(
+        metavar="PATH", help="Runs, sweeps, or folders of either.  [default: outputs]"
+    ),
 ]
 Sort = Annotated[
     str,
-    typer.Option(metavar="METRIC", help="Best first; METRIC:min or METRIC:max states the direction."),
+    typer.Option(
+        metavar="METRIC", help="Best first; METRIC:min or METRIC:max states the direction."
+    ),
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."),
+    typer.Option(
+        metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."
+    ),
 ]
 GroupBy = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"),
+    typer.Option(
+        metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"
+    ),
 ]
-Metric = Annotated[list[str] | None, typer.Option(metavar="METRIC", help="Scores to show. Repeat for more.")]
+Metric = Annotated[
+    list[str] | None, typer.Option(metavar="METRIC", help="Scores to show. Repeat for more.")
+]
 Formats = Annotated[Format, typer.Option("--format", help="Format of the output.")]
 Limit = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, help="Maximum number of rows; 0 shows all.  [default: 50 in a table of ls]"
+        metavar="N",
+        min=0,
+        help="Maximum number of rows; 0 shows all.  [default: 50 in a table of ls]",
     ),
 ]
 Offset = Annotated[int, typer.Option(metavar="N", min=0, help="Number of rows to skip first.")]
@@ -92,8 +104,15 @@ def compare(
     difference, by a paired t-test where they share seeds, Welch's t-test where not, and over the same folds
     the corrected resampled t-test (Nadeau and Bengio).
     """
-    choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
-    _show("compare", paths, choice, form, document, shown=(limit or 0, offset), following=following)
+    choice = {
+        "sort": sort,
+        "where": where or (),
+        "group_by": group_by or (),
+        "metrics": metric or (),
+    }
+    _show(
+        "compare", paths, choice, form, document, shown=(limit or 0, offset), following=following
+    )
 
 
 def best(
@@ -120,7 +139,9 @@ def best(
     best = comparison.best_run
     ranking = comparison.ranking
     if ranking is None:
-        raise AssayError(f"{path}: no run has a score", hint=f"{command('ls', path)} shows what there is")
+        raise AssayError(
+            f"{path}: no run has a score", hint=f"{command('ls', path)} shows what there is"
+        )
     if best is None or comparison.best is None:
         raise _no_best_error(path, ranking)
     run = best.path
@@ -136,11 +157,18 @@ def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
     name = single_line(ranking.metric)
     anyway = command("best", path, name)
     if ranking.losses or ranking.data:
-        other = "name another METRIC" if ranking.losses else f"compare them anyway: {anyway}"
+        other = "name another METRIC"
+        if not ranking.losses:
+            other = f"compare them anyway: {anyway}"
         hint = f"select some of them: --where KEY=VALUE; or {other}"
         return AssayError(f"{path}: {single_line(ranking.notes[-1])}", hint=hint)
-    why = "" if ranking.direction else f"; it is not known whether a higher or a lower {name} is better"
-    hint = command("best", path, f"{name}:max") if why else f"{command('ls', path)} shows how they ended"
+    why = ""
+    if not ranking.direction:
+        why = f"; it is not known whether a higher or a lower {name} is better"
+    if why:
+        hint = command("best", path, f"{name}:max")
+    else:
+        hint = f"{command('ls', path)} shows how they ended"
     return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
 
 
@@ -162,11 +190,16 @@ def _show(
     sides = {str(path): _expand(path) for path in paths or [_OUTPUTS]}
     folders = [folder for side in sides.values() for folder in side]
     if kind == "compare":
-        choice["sides"] = sides if len(sides) == 2 else None
+        if len(sides) == 2:
+            choice["sides"] = sides
+        else:
+            choice["sides"] = None
 
     def read() -> Comparison:
         newest_first = kind == "ls" and not choice["sort"]
-        return page(compared(read_runs(folders, lost=True), **choice), *shown, newest_first=newest_first)
+        return page(
+            compared(read_runs(folders, lost=True), **choice), *shown, newest_first=newest_first
+        )
 
     if document.as_json:
         form = "json"
@@ -179,20 +212,28 @@ def _show(
     elif form == "table":
         print_table(Console(highlight=False), read())
     else:
-        write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
+        write = {
+            "csv": formats.to_csv,
+            "markdown": formats.to_markdown,
+            "latex": formats.to_latex,
+        }[form]
         sys.stdout.write(write(read()))
 
 
 def _expand(path: Path) -> list[Path]:
     """The paths that a quoted pattern stands for; any other path alone."""
-    matches = [] if path.exists() else sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not path.exists():
+        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    else:
+        matches = []
     return matches or [path]
 
 
 def report(
     document: Document,
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH…", help="A run, a sweep, or any folders that hold runs.")
+        list[Path],
+        typer.Argument(metavar="PATH…", help="A run, a sweep, or any folders that hold runs."),
     ],
     *,
     out: Annotated[
@@ -224,7 +265,9 @@ def report(
         if not is_running:
             _print_report(console, paths, written, png, csv)
         elif is_first:
-            print_lines(console, [("page", f"{written.page}  (reloads until the runs have ended)")], 5)
+            print_lines(
+                console, [("page", f"{written.page}  (reloads until the runs have ended)")], 5
+            )
         if show and is_first:
             import webbrowser
 
@@ -245,8 +288,10 @@ def _print_report(
 
     size = written.page.stat().st_size / 1e6
     lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
-    lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
-    lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
+    if png:
+        lines += [("png", f"{len(written.pictures)} pictures in {png}")]
+    if csv:
+        lines += [("csv", f"{len(written.tables)} tables in {csv}")]
     if written.of == "run":
         commands = [*predict_commands(paths[0]), command("compare", paths[0].parent)]
     else:
@@ -285,8 +330,12 @@ def data(
 
 def diff(
     document: Document,
-    first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The second one; '' is the default config.")],
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="The second one; '' is the default config.")
+    ],
     config_dir: ConfigDir = None,
 ) -> None:
     """Show how runs, config files or quoted overrides differ.
@@ -317,7 +366,9 @@ def info(document: Document) -> None:
 def rm(
     document: Document,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
 ) -> None:
     """Remove runs for good, after asking; refuse running ones."""
     from assay.record.run_directory import check_removable, remove_run
@@ -325,12 +376,15 @@ def rm(
     directories = [check_removable(run) for run in runs]
     for directory in directories:
         in_sweep = (directory.parent / "journal.jsonl").is_file()
-        note = "  (a job of a sweep, whose journal still counts it)" if in_sweep else ""
+        note = ""
+        if in_sweep:
+            note = "  (a job of a sweep, whose journal still counts it)"
         typer.echo(single_line(f"{directory}{note}"), err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise AssayError(
-                "cannot ask for confirmation: standard input is not a terminal", hint="assay rm --yes RUN"
+                "cannot ask for confirmation: standard input is not a terminal",
+                hint="assay rm --yes RUN",
             )
         if not typer.confirm(
             f"Remove {len(directories)} run{'s' * (len(directories) > 1)} for good?", err=True
@@ -343,5 +397,12 @@ def rm(
 
 VERBS = {
     "Look": {"data": data, "info": info},
-    "Compare": {"ls": ls, "compare": compare, "best": best, "report": report, "diff": diff, "rm": rm},
+    "Compare": {
+        "ls": ls,
+        "compare": compare,
+        "best": best,
+        "report": report,
+        "diff": diff,
+        "rm": rm,
+    },
 }

@@ -53,10 +53,18 @@ if TYPE_CHECKING:
 
     from assay.task.predictions import StoredPredictions
 
-_LOADING = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
+_LOADING = (
+    "eval_batch_size",
+    "num_workers",
+    "pin_memory",
+    "persistent_workers",
+    "prefetch_factor",
+)
 
 
-def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None) -> bool:
+def change_data(
+    config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None
+) -> bool:
     """Put other data, or another device, into a run's config."""
     parsed = parse_overrides(overrides, "one evaluation", "data.source.path=FILE")
     given = {one.key_or_group: one for one in parsed}
@@ -81,7 +89,9 @@ def _check_key(key: str, learned: Sequence[str], *, ours: bool) -> None:
     root, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     fine = key in ("data", "device") or (
-        root == "data" and (not ours or name == "source" or rest in _LOADING) and "_target_" not in key
+        root == "data"
+        and (not ours or name == "source" or rest in _LOADING)
+        and "_target_" not in key
     )
     if not fine or key.rpartition(".")[2] in learned:
         raise ConfigError(
@@ -115,7 +125,10 @@ def _check_test_source(config: DictConfig, given: dict[str, Any]) -> None:
     for key in given:
         parent, _, name = key.rpartition(".")
         other = f"{parent}.test_{name}"
-        value = OmegaConf.select(config, other) if parent == "data.source" else None
+        if parent == "data.source":
+            value = OmegaConf.select(config, other)
+        else:
+            value = None
         if value is not None and other not in given:
             raise ConfigError(
                 f"this would not be tested: the run's test subset is {other}={value}",
@@ -216,11 +229,16 @@ def evaluate(
         threads_of(record),
         of_config,
     ):
-        found, predictions = _test(config, record, run_dir, path, split, trained=trained, other=other)
+        found, predictions = _test(
+            config, record, run_dir, path, split, trained=trained, other=other
+        )
         notes = [*ended, *found.notes]
-        notes += [] if is_writable else [f"the scores are not kept: {run_dir} cannot be written"]
+        if not is_writable:
+            notes += [f"the scores are not kept: {run_dir} cannot be written"]
         found = replace(found, overrides=list(overrides), notes=notes)
-        return _save_evaluation(found, predictions) if is_writable else found
+        if is_writable:
+            return _save_evaluation(found, predictions)
+        return found
 
 
 def _test(
@@ -237,15 +255,23 @@ def _test(
     check_device(config.trainer)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     with open_dict(config):
-        views = "spec" in config and task_of(config.spec.task).compares_views  # by the augmentation
+        views = (
+            "spec" in config and task_of(config.spec.task).compares_views
+        )  # by the augmentation
         config.update({key: None for key in _NOT_NEEDED if not (views and key == "augment")})
         if has_weights(config):
-            config.model.weights = None  # the checkpoint's take their place, and the file may be gone
-        config.trainer.update({"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None})
+            config.model.weights = (
+                None  # the checkpoint's take their place, and the file may be gone
+            )
+        config.trainer.update(
+            {"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None}
+        )
         if not config.trainer.get("limit_test_batches", 1.0):
             config.trainer.limit_test_batches = 1.0  # training left the test subset sealed
     data = _data(config, trained, split, record.data_sha256)
-    digest = data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
+    digest = (
+        data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
+    )
     same = not other if not digest else digest == record.data_sha256
     if not same and not other:
         raise AssayError(
@@ -296,7 +322,8 @@ def _test(
         overrides=[],
         data_sha256=digest,
         same_data=same,
-        num_samples=keep.num_seen or (len(sample_names(data)) if isinstance(data, DataModule) else 0),
+        num_samples=keep.num_seen
+        or (len(sample_names(data)) if isinstance(data, DataModule) else 0),
         metrics=metrics,
         notes=[*notes, *warnings_of(predictions and predictions.at(record.threshold))],
         threshold=describe_scores(record.threshold, predictions),
@@ -310,7 +337,9 @@ def _read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | No
     if "task" not in spec:
         return None
     must_be = source_info(config).has_encoder
-    return FittedPreprocessing(msgspec.convert(spec, Spec), read_encoder(run_dir, must_be=must_be))
+    return FittedPreprocessing(
+        msgspec.convert(spec, Spec), read_encoder(run_dir, must_be=must_be)
+    )
 
 
 def _data(
@@ -318,20 +347,29 @@ def _data(
 ) -> L.LightningDataModule:
     source = OmegaConf.select(config, "data.source")
     in_place = config.data.get("task") is not None  # of whatever the source would find
-    if isinstance(source, DictConfig) and source.get("task") == "auto" and trained and not in_place:
+    if (
+        isinstance(source, DictConfig)
+        and source.get("task") == "auto"
+        and trained
+        and not in_place
+    ):
         source.task = trained.spec.task  # a few rows may look like another one
     L.seed_everything(config.seed, workers=True, verbose=False)
     data: Any = build(config, "data")
     if not isinstance(data, DataModule):
         if split not in ("", "test"):
-            raise ConfigError(f"--split {split} is not available with a custom datamodule", key="data")
+            raise ConfigError(
+                f"--split {split} is not available with a custom datamodule", key="data"
+            )
         data = open_data(config)
         add_spec(config, getattr(data, "spec", None))
         if "spec" in config:
             add_outputs(config)
         return data  # type: ignore[no-any-return]  # a LightningDataModule by its slot
     if trained is None:
-        raise AssayError("the run's config.yaml has no spec: the run ended before its data was read")
+        raise AssayError(
+            "the run's config.yaml has no spec: the run ended before its data was read"
+        )
     data.prepare_data()
     data.setup_for(trained, split, digest)
     return data
@@ -344,14 +382,18 @@ def _score_differences(metrics: Mapping[str, float], recorded: Mapping[str, floa
         for name, value in metrics.items()
         if name in recorded and to_json_numbers(value) != to_json_numbers(recorded[name])
     ]
-    return [f"not as in the run: {'; '.join(other)}"] if other else []
+    if other:
+        return [f"not as in the run: {'; '.join(other)}"]
+    return []
 
 
 def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -> Evaluation:
     """Write the predictions, then the entry that names them."""
     stem = found.at.partition("+")[0].replace(":", "-")
     number = 1
-    while (path := found.run_dir / FOLDER / f"{stem}-{number}" / predictions_file.FILE).parent.exists():
+    while (
+        path := found.run_dir / FOLDER / f"{stem}-{number}" / predictions_file.FILE
+    ).parent.exists():
         number += 1
     try:
         if predictions is not None:

@@ -52,13 +52,17 @@ def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
     records = ("record.json", "journal.jsonl")
     reason = ""
     if path.exists() and not path.is_file():
-        reason = "a folder" if path.is_dir() else "not a regular file"
+        reason = "not a regular file"
+        if path.is_dir():
+            reason = "a folder"
     elif path.name in OWN_FILES and any((place / name).exists() for name in records):
         reason = "a file that the run or sweep itself writes"
     elif any(source.exists() and path.exists() and source.samefile(path) for source in inputs):
         reason = "one of the inputs"
     if reason:
-        raise ConfigError(f"{path} is {reason}", key="--out", hint="give the name of another file")
+        raise ConfigError(
+            f"{path} is {reason}", key="--out", hint="give the name of another file"
+        )
 
 
 @final
@@ -136,7 +140,9 @@ def open_predictions(path: Path, kind: str = "") -> Iterator[PredictionFile]:
                 yield file
     except OSError as error:
         why = write_failure(error) or error.strerror or str(error)
-        raise AssayError(f"{path} cannot be written: {why}", hint="nothing was written") from error
+        raise AssayError(
+            f"{path} cannot be written: {why}", hint="nothing was written"
+        ) from error
 
 
 def _parquet_writer(path: Path, frame: pd.DataFrame) -> Any:
@@ -243,7 +249,11 @@ def predict(
     kind = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
     notes = _first_notes(predictor, "" if out else kind)
     size = batch_size or predictor.batch_size
-    if batch_size is None and len(preprocess.input_shape) == 1 and not preprocess.spec.get("vocab_size"):
+    if (
+        batch_size is None
+        and len(preprocess.input_shape) == 1
+        and not preprocess.spec.get("vocab_size")
+    ):
         size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
 
     def frames(file: PredictionFile | None) -> Iterator[pd.DataFrame]:
@@ -283,7 +293,11 @@ def predict(
                 first_error = f"{row['input']}{place}: {row['error']}"
             count = count + len(frame)
             failed = failed + len(wrong)
-            warned += int(frame["warning"].notna().sum()) if file is not None and "warning" in frame else 0
+            warned += (
+                int(frame["warning"].notna().sum())
+                if file is not None and "warning" in frame
+                else 0
+            )
             progress(count)
             if len(frame) < len(whole):
                 notes.append(f"showing the first {limit:,} rows; --out FILE writes all")
@@ -314,7 +328,9 @@ def _first_notes(predictor: Predictor, kind: str) -> list[str]:
     if predictor.about_threshold:
         notes.append(f"threshold {describe_threshold(predictor.about_threshold)}")
     if len(names) > MOST_COLUMNS:
-        notes.append(f"{pluralize(len(names), 'class', 'classes')}: only the most likely ones have a column")
+        notes.append(
+            f"{pluralize(len(names), 'class', 'classes')}: only the most likely ones have a column"
+        )
     if kind:
         notes.append(f"--out FILE writes each {kind} to a file, too")
     return notes
@@ -324,7 +340,9 @@ def _outputs(predictor: Predictor, samples: Tensor, size: int) -> Tensor:
     try:
         return torch.cat([predictor.outputs(batch) for batch in torch.split(samples, size)])
     except torch.OutOfMemoryError as error:
-        message = f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time"
+        message = (
+            f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time"
+        )
         raise AssayError(message, hint="--batch-size with a smaller number") from error
 
 
@@ -343,7 +361,9 @@ def _frame(
     usable = np.flatnonzero([error is None for error in errors])
     # Where nothing is predicted, a sample of zeros says which columns there are.
     zeros = block.samples.new_zeros(1, *preprocess.input_shape)
-    outputs = _outputs(predictor, block.samples if len(block.samples) else zeros, size)[: len(block.samples)]
+    outputs = _outputs(predictor, block.samples if len(block.samples) else zeros, size)[
+        : len(block.samples)
+    ]
     finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
     if not finite.all():
         errors[usable[~finite]] = "the model's output is not finite"
@@ -351,7 +371,9 @@ def _frame(
         outputs = outputs[torch.from_numpy(finite)]
     if predictor.kind is None:
         numbers = outputs.reshape(len(outputs), -1).numpy()
-        columns: dict[str, Any] = {f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])}
+        columns: dict[str, Any] = {
+            f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])
+        }
     else:
         predictions = predictor.typed(outputs)
         if block.sizes:
@@ -362,7 +384,9 @@ def _frame(
         if predictor.about_threshold:
             columns["threshold"] = np.full(len(usable), predictor.threshold)
         if file is not None and file.what:
-            columns[file.what] = file.add_files([inputs[row] for row in usable.tolist()], predictions)
+            columns[file.what] = file.add_files(
+                [inputs[row] for row in usable.tolist()], predictions
+            )
     rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
     taken = {*rows, *columns, "warning", "error"}
     rows |= {f"{'input ' * (name in taken)}{name}": values for name, values in block.kept.items()}
@@ -396,7 +420,10 @@ def _text_frames(
         records = []
         for position, (source, row, text, error) in block:
             is_beyond = limit is not None and position >= limit
-            written = None if error or is_beyond else predictor.text(text, sampling)
+            if not (error or is_beyond):
+                written = predictor.text(text, sampling)
+            else:
+                written = None
             records.append(
                 {
                     "input": to_utf8(source),
@@ -424,7 +451,10 @@ def _read_prompts(
         except (UnicodeDecodeError, OSError) as error:
             yield str(path), None, "", f"it cannot be read: {first_line(error)}"
             continue
-        lines = texts.split("\n") if texts else []
+        if texts:
+            lines = texts.split("\n")
+        else:
+            lines = []
         yield from ((str(path), row, text, "") for row, text in enumerate(lines))
 
 
@@ -433,7 +463,9 @@ def check_prompts(
 ) -> None:
     """Refuse what a run's task has no use for."""
     if not generates and (prompts or options):
-        key = "--prompt" if prompts else f"--{next(iter(options)).replace('_', '-')}"
+        key = "--prompt"
+        if not prompts:
+            key = f"--{next(iter(options)).replace('_', '-')}"
         raise ConfigError("the run's model does not write texts", key=key, hint="leave it out")
     if not prompts and not inputs:
         texts = "--prompt TEXT, or a file of a prompt per line"

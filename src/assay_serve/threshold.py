@@ -32,7 +32,9 @@ _NEARLY = 0.95
 _SUBSETS = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
 
 
-def choose_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+def choose_threshold(
+    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
+) -> None:
     """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
     module = assembly.module
     data = assembly.datamodule
@@ -59,10 +61,14 @@ def choose_threshold(assembly: Assembly, record: RunRecord, predictions: StoredP
             right.append(targets.cpu().eq(1))
     value = best_threshold(torch.cat(of_class).numpy(), torch.cat(right).numpy())
     if value is not None:
-        record.threshold = describe_scores({"value": value, "class": predictions.class_names[1]}, predictions)
+        record.threshold = describe_scores(
+            {"value": value, "class": predictions.class_names[1]}, predictions
+        )
 
 
-def describe_scores(threshold: Mapping[str, Any], predictions: StoredPredictions | None) -> dict[str, Any]:
+def describe_scores(
+    threshold: Mapping[str, Any], predictions: StoredPredictions | None
+) -> dict[str, Any]:
     """What the threshold of a run does on stored predictions; nothing where there is none or no targets."""
     if not threshold or predictions is None or predictions.targets is None:
         return {}
@@ -88,7 +94,9 @@ def best_threshold(probabilities: NDArray[Any], right: NDArray[np.bool_]) -> flo
     index = np.abs(values - 0.5).argmin()
     # No more digits than the probabilities have that it divides.
     middle = np.float32(values[index])
-    return float(str(middle if below[index] < middle <= above[index] else np.float32(above[index])))
+    return float(
+        str(middle if below[index] < middle <= above[index] else np.float32(above[index]))
+    )
 
 
 def set_threshold(predictor: Predictor, value: float) -> None:
@@ -97,8 +105,14 @@ def set_threshold(predictor: Predictor, value: float) -> None:
     Raises:
         ConfigError: The run does not predict one of two classes.
     """
-    if predictor.kind != "probabilities" or predictor.task is None or predictor.task.num_classes != 2:
+    if (
+        predictor.kind != "probabilities"
+        or predictor.task is None
+        or predictor.task.num_classes != 2
+    ):
         raise ConfigError(
-            "the model does not predict probabilities of two classes", key="--threshold", hint="leave it out"
+            "the model does not predict probabilities of two classes",
+            key="--threshold",
+            hint="leave it out",
         )
     predictor.use_threshold(value, {"chosen": "as typed"})

@@ -58,7 +58,9 @@ def evaluate(
     with show_loading():
         from assay_serve.evaluate import evaluate as test
 
-    evaluation = test(run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir)
+    evaluation = test(
+        run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir
+    )
     document.say("eval", evaluation)
     _print_evaluation(document.console, evaluation)
 
@@ -70,13 +72,20 @@ def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
     shares = read_shares(evaluation.run_dir)
     scores = format_scores(evaluation.metrics, evaluation.subset, shares)
     print_lines(console, [(evaluation.subset, scores)], 5)
-    samples = f"{pluralize(evaluation.num_samples, 'sample')}, " if evaluation.num_samples else ""
-    whose = "the run's own data" if evaluation.same_data else "other data"
+    samples = ""
+    if evaluation.num_samples:
+        samples = f"{pluralize(evaluation.num_samples, 'sample')}, "
+    whose = "other data"
+    if evaluation.same_data:
+        whose = "the run's own data"
     if evaluation.threshold:
         print_lines(console, [("threshold", describe_threshold(evaluation.threshold))], 9)
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
-    lines = [("kept", str(evaluation.run_dir / evaluation.predictions))] if evaluation.predictions else []
+    if evaluation.predictions:
+        lines = [("kept", str(evaluation.run_dir / evaluation.predictions))]
+    else:
+        lines = []
     print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
 
 
@@ -85,11 +94,15 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     run: RunDir,
     inputs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[INPUT]…", help="Images, tables, .npy or .npz files, texts, or folders."),
+        typer.Argument(
+            metavar="[INPUT]…", help="Images, tables, .npy or .npz files, texts, or folders."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write all rows: .parquet, .csv or .jsonl."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write all rows: .parquet, .csv or .jsonl."
+        ),
     ] = None,
     top_k: Annotated[
         int | None,
@@ -114,8 +127,12 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         int | None,
         typer.Option(metavar="N", help="Maximum number of tokens per prompt.  [default: 200]"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the sampling.  [default: 0]")] = None,
-    batch_size: Annotated[str, typer.Option(metavar="N|auto", help="Samples per batch.")] = "auto",
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of the sampling.  [default: 0]")
+    ] = None,
+    batch_size: Annotated[
+        str, typer.Option(metavar="N|auto", help="Samples per batch.")
+    ] = "auto",
     encoding: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Encoding of CSV and .txt files, such as cp1252."),
@@ -167,14 +184,21 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         if status is not None:
             options["progress"] = lambda count: status.update(f"{count:,} samples")
         sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
-        predicted = predict_inputs(predictor, run, inputs, prompts=prompt, sampling=sampling, **options)
+        predicted = predict_inputs(
+            predictor, run, inputs, prompts=prompt, sampling=sampling, **options
+        )
     document.say("predict", predicted)
-    again = [] if threshold is None else [f"--threshold={threshold}"]
+    if threshold is not None:
+        again = [f"--threshold={threshold}"]
+    else:
+        again = []
     document.next = [command("export", run, *again)]
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
     if predicted.num_failed == predicted.num_samples:
-        count = "" if predicted.num_samples == 1 else f"all {predicted.num_samples:,} samples failed; first "
+        count = ""
+        if predicted.num_samples != 1:
+            count = f"all {predicted.num_samples:,} samples failed; first "
         raise AssayError(f"{count}{predicted.first_error}")
     if not document.as_json:
         typed = [*(f"--prompt={text}" for text in prompt), *map(str, inputs)]
@@ -184,7 +208,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
 def _print_predictions(predicted: Predicted, inputs: list[str], again: list[str]) -> None:
     from assay_serve.predict import as_table
 
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
+    console = Console(
+        highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE
+    )
     lines = []
     if predicted.out is None:
         console.print(as_table(predicted.columns, predicted.rows))
@@ -208,7 +234,9 @@ def export(
     ] = "onnx",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"),
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"
+        ),
     ] = None,
     threshold: Threshold = None,
     checkpoint: Checkpoint = "best",
@@ -236,7 +264,10 @@ def _print_export(console: Console, exported: Exported) -> None:
     from assay_serve.export.model_card import agreement_in_words
 
     about = exported.description
-    lines = [("file", f"{exported.path} ({exported.size / 1e6:.2f} MB)"), ("card", str(exported.card))]
+    lines = [
+        ("file", f"{exported.path} ({exported.size / 1e6:.2f} MB)"),
+        ("card", str(exported.card)),
+    ]
     lines += [
         ("input", f"{tensor['name']}: {tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]")
         for tensor in about["inputs"]

@@ -35,7 +35,13 @@ _UNUSED = ("_target_", "max_batch_size")
 
 
 def make_part(
-    kind: type[Any], node: Mapping[str, Any], key: str, /, *, ignored: Sequence[str] = (), **arguments: Any
+    kind: type[Any],
+    node: Mapping[str, Any],
+    key: str,
+    /,
+    *,
+    ignored: Sequence[str] = (),
+    **arguments: Any,
 ) -> Any:
     """Call a class with the values of a node after checking each, apart from `others`."""
     values = {name: value for name, value in node.items() if name not in (*_UNUSED, *ignored)}
@@ -45,7 +51,9 @@ def make_part(
         full = f"{key}.{name}"
         if name not in names:
             message = f"this key has no effect{did_you_mean(name, [*names, *ignored], '; ')}"
-            raise ConfigError(message, key=full, hint=f"available: {', '.join([*names, *ignored])}")
+            raise ConfigError(
+                message, key=full, hint=f"available: {', '.join([*names, *ignored])}"
+            )
         annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
             check_value(full, value, annotation)
@@ -61,7 +69,9 @@ def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence
         return custom_class(f"{key}._target_", name, packages, base)
     if name not in SWEEP_PARTS[key]:
         message = f"{name!r} is neither part of assay nor in a trusted package"
-        raise ConfigError(message, key=f"{key}._target_", hint=f"assay configs {key.replace('.', '/')}")
+        raise ConfigError(
+            message, key=f"{key}._target_", hint=f"assay configs {key.replace('.', '/')}"
+        )
     return getattr(importlib.import_module(module), kind)
 
 
@@ -103,7 +113,10 @@ class SweepDefinition:
 
     def make_launcher(self) -> Launcher:
         """Make the launcher."""
-        arguments = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
+        if self.launcher_class.keeps_files:
+            arguments = {"sweep_dir": self.directory}
+        else:
+            arguments = {}
         launcher: Launcher = make_part(
             self.launcher_class, self.launcher, "hydra.launcher", ignored=_POLICY, **arguments
         )
@@ -117,7 +130,10 @@ class SweepDefinition:
 
 
 def read_definition(
-    hydra: Hydra, overrides: Sequence[str], config_dir: Path | None, typed: Sequence[str] | None = None
+    hydra: Hydra,
+    overrides: Sequence[str],
+    config_dir: Path | None,
+    typed: Sequence[str] | None = None,
 ) -> SweepDefinition:
     """What the config says of a sweep."""
     trusted = trust_for(hydra, overrides if typed is None else typed)
@@ -138,7 +154,9 @@ def read_definition(
         launcher=launcher,
         launcher_class=find_class(launcher, "hydra.launcher", Launcher, trusted.packages),
         objectives=aims,
-        needed={aim.name: "hydra.sweeper.objective" for aim in aims if has_objective or search.learns},
+        needed={
+            aim.name: "hydra.sweeper.objective" for aim in aims if has_objective or search.learns
+        },
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),
@@ -146,7 +164,11 @@ def read_definition(
 
 
 def _make_search(
-    node: dict[str, Any], aims: Sequence[Objective], directory: Path, packages: Sequence[str], **kwargs: Any
+    node: dict[str, Any],
+    aims: Sequence[Objective],
+    directory: Path,
+    packages: Sequence[str],
+    **kwargs: Any,
 ) -> Search:
     kind = find_class(node, "hydra.sweeper", Search, packages)
     if is_within(sampler := str((node.get("sampler") or {}).get("_target_")), packages):
@@ -156,7 +178,10 @@ def _make_search(
         base: Any = optuna.samplers.BaseSampler
         custom_class("hydra.sweeper.sampler._target_", sampler, packages, base)
     if kind.learns:
-        aimed = {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
+        aimed = {
+            "objective": [aim.name for aim in aims],
+            "direction": [aim.direction for aim in aims],
+        }
         node = node | aimed
         kwargs = kwargs | {"sweep_dir": directory}
     ignored = () if kind.learns else ("objective", "direction")
@@ -164,21 +189,27 @@ def _make_search(
     return search
 
 
-def check_same_loss(sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Mapping[int, Report]) -> None:
+def check_same_loss(
+    sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Mapping[int, Report]
+) -> None:
     """Refuse to compare jobs by losses that measure different quantities."""
     name = next((aim.name for aim in sweep.objectives if aim.name.endswith("loss")), "")
     of_data: dict[str, list[tuple[Any, Mapping[str, str]]]] = {}
     for job in jobs.values():
         losses = of_data.setdefault(str(job.choices.get("data")), [])
         config = job.config
-        if not sweep.search.learns:  # a search would follow them; a table is ordered by another metric
+        if (
+            not sweep.search.learns
+        ):  # a search would follow them; a table is ordered by another metric
             config = config | {"data": config["data"] | {"balance": "none"}}
         losses.append((job.choices.get("loss"), loss_terms(config)))
     differing = next(filter(None, map(find_unlike_losses, of_data.values())), {})
     if not name or not differing:
         return
     scores = next(iter(reports.values())).scores
-    others = (score for score in scores if score.startswith("val/") and not score.endswith("loss"))
+    others = (
+        score for score in scores if score.startswith("val/") and not score.endswith("loss")
+    )
     key, values = next(iter(differing.items()))
     raise ConfigError(
         f"jobs cannot be compared by {name}: it is not the same quantity under {key}={', '.join(values)}",

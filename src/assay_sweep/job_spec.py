@@ -106,7 +106,9 @@ class ExitStatus:
     seconds: float = 0.0
 
 
-def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: str = "") -> Outcome:
+def outcome_after(
+    job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: str = ""
+) -> Outcome:
     """How an attempt ended: as its process said, else as its record says, else as its exit status shows.
 
     Args:
@@ -124,9 +126,16 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
         reason = f"its process ended with exit code {exit_status.exit_code} and gave no reason"
         return Outcome("failed", "exception", reason, seconds=exit_status.seconds)
     name = signal_name(-exit_status.exit_code)
-    if name == signal_sent or (signal_sent, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
-        return Outcome("interrupted", reason=f"ended by {name}", signal=name, seconds=exit_status.seconds)
-    cause = cause_of_signal(name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out)
+    if name == signal_sent or (signal_sent, name) == (
+        "SIGKILL",
+        "SIGTERM",
+    ):  # which was sent before
+        return Outcome(
+            "interrupted", reason=f"ended by {name}", signal=name, seconds=exit_status.seconds
+        )
+    cause = cause_of_signal(
+        name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out
+    )
     reason = f"its process was killed by {name}"
     if cause == "out_of_memory":
         reason += ", as memory had run out"
@@ -135,7 +144,9 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
 
 def timeout_outcome(job_spec: JobSpec, seconds: float) -> Outcome:
     """The outcome of an attempt that exceeded its time limit."""
-    return Outcome("failed", "timed_out", f"took longer than {job_spec.timeout_min:g} min", seconds=seconds)
+    return Outcome(
+        "failed", "timed_out", f"took longer than {job_spec.timeout_min:g} min", seconds=seconds
+    )
 
 
 def outcome_of_lost_job(
@@ -154,7 +165,9 @@ def _read_recorded_outcome(job_spec: JobSpec, exit_status: ExitStatus) -> Outcom
     with suppress(AssayError, OSError):
         if time.time() - (path / FILE).stat().st_mtime <= exit_status.seconds + _CLOCK:
             record = RunRecord.load(path)
-            return None if record.status == "running" else record.outcome
+            if record.status == "running":
+                return None
+            return record.outcome
     return None
 
 

@@ -27,7 +27,12 @@ def train(document: Document, overrides: Sequence[str], config_dir: Path | None)
 
 
 def resume(
-    document: Document, directory: Path, changes: Sequence[str], config_dir: Path | None, *, failed: bool
+    document: Document,
+    directory: Path,
+    changes: Sequence[str],
+    config_dir: Path | None,
+    *,
+    failed: bool,
 ) -> None:
     """Run what is missing in a sweep."""
     _end_sweep(document, resume_sweep(directory, changes, config_dir, again=failed))
@@ -58,10 +63,14 @@ def _sweep_document(result: SweepResult) -> dict[str, Any]:
     jobs = []
     for job in result.jobs:
         outcome = job.outcome or Outcome("interrupted")
-        fields = {name: getattr(job, name) for name in ("status", "overrides", "seed", "attempts")}
+        fields = {
+            name: getattr(job, name) for name in ("status", "overrides", "seed", "attempts")
+        }
         ended = ("metrics", "best", "seconds", "cause", "reason", "warnings")
         of_outcome = {name: getattr(outcome, name) for name in ended}
-        jobs.append({"number": job.number, "run_dir": result.run_dir(job), **fields, **of_outcome})
+        jobs.append(
+            {"number": job.number, "run_dir": result.run_dir(job), **fields, **of_outcome}
+        )
     best = result.best
     return {
         "directory": result.directory,

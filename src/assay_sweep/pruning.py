@@ -34,7 +34,9 @@ _TRAIN = "train/"
 
 def make_pruning() -> Pruning | None:
     """The callback of a run that is a trial of a study; None for any other run."""
-    return Pruning(**json.loads(os.environ[TRIAL])) if TRIAL in os.environ else None
+    if TRIAL in os.environ:
+        return Pruning(**json.loads(os.environ[TRIAL]))
+    return None
 
 
 @final
@@ -97,7 +99,10 @@ class Pruning(Callback):
         if trainer.world_size > 1:
             ends = trainer.strategy.broadcast(ends)
         if ends:
-            where = f"epoch {epoch + 1}" if by_epoch else f"step {trainer.global_step}"
+            if by_epoch:
+                where = f"epoch {epoch + 1}"
+            else:
+                where = f"step {trainer.global_step}"
             self._end = Pruned(f"pruned at {where}: {self.monitor} was {value:.6g}")
 
     def _should_prune(self, value: float, step: int) -> bool:
@@ -130,7 +135,9 @@ class Pruning(Callback):
                 study = optuna.load_study(
                     study_name=STUDY, storage=storage, pruner=build_part("pruner", self.pruner)
                 )
-            trial_id = storage.get_trial_id_from_study_id_trial_number(study._study_id, self.trial)
+            trial_id = storage.get_trial_id_from_study_id_trial_number(
+                study._study_id, self.trial
+            )
             self._opened = study, storage, trial_id
         return self._opened
 
@@ -160,9 +167,14 @@ def build_part(kind: str, node: Mapping[str, Any], **defaults: Any) -> Any:
     with quiet_optuna():
         part = _find_class(kind, str(node.get("_target_")))
         parameters = inspect.signature(part).parameters
-        arguments = {key: _build_value(key, value) for key, value in node.items() if key != "_target_"}
+        arguments = {
+            key: _build_value(key, value) for key, value in node.items() if key != "_target_"
+        }
         try:
-            return part(**arguments, **{key: value for key, value in defaults.items() if key in parameters})
+            return part(
+                **arguments,
+                **{key: value for key, value in defaults.items() if key in parameters},
+            )
         except (TypeError, ValueError) as error:
             raise ValueError(f"{part.__name__}: {error}") from error
 

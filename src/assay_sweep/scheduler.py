@@ -187,7 +187,9 @@ class Scheduler:
         job = self._running.pop(number)
         outcome = self._unless_stopped(outcome)
         job_record = self._journal.jobs[number]
-        again = outcome.status == "failed" and self._policy.should_retry(outcome, len(job_record.failures))
+        again = outcome.status == "failed" and self._policy.should_retry(
+            outcome, len(job_record.failures)
+        )
         self._end(number, outcome, again=again)
         if again:
             self._pending.append((self._journal.jobs[number], job))
@@ -199,7 +201,11 @@ class Scheduler:
         if not again and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
         self._watcher.show_end(job_record, outcome, again=again)
-        if job_record.status == "failed" and self._policy.on_failure == "stop" and not self._halted:
+        if (
+            job_record.status == "failed"
+            and self._policy.on_failure == "stop"
+            and not self._halted
+        ):
             self._halted = True
             self._watcher.print_message(
                 f"job {number} failed, and on_failure=stop: no further job is started"
@@ -223,17 +229,27 @@ class Scheduler:
     def _stop_reason(self) -> str:
         """Why no further job is started, and the running ones are to end; empty as long as all goes on."""
         if self._signals or self._no_room:
-            return self._signals[0].name if self._signals else self._no_room
-        return "the time limit was reached" if time.monotonic() > self._deadline else ""
+            if self._signals:
+                return self._signals[0].name
+            return self._no_room
+        if time.monotonic() > self._deadline:
+            return "the time limit was reached"
+        return ""
 
     def _stop_running(self) -> None:
         """Have the running jobs save and end on the first signal to stop, and end at once on the second."""
         why = self._stop_reason
-        wanted_signal = "SIGKILL" if len(self._signals) > 1 else "SIGTERM" if why else ""
+        wanted_signal = ""
+        if len(self._signals) > 1:
+            wanted_signal = "SIGKILL"
+        elif why:
+            wanted_signal = "SIGTERM"
         if wanted_signal == self._signal_sent:
             return
         if not self._signal_sent and wanted_signal == "SIGTERM" and self._running:
-            self._watcher.print_message(f"{why}: the running jobs stop after their step (Ctrl-C: at once)")
+            self._watcher.print_message(
+                f"{why}: the running jobs stop after their step (Ctrl-C: at once)"
+            )
         self._signal_sent = wanted_signal
         for number in self._running:
             self._launcher.stop(number, now=wanted_signal == "SIGKILL")
@@ -241,7 +257,9 @@ class Scheduler:
 
 def make_job_record(number: int, job: Job, token: str) -> JobRecord:
     """Make the journal's record of a new job."""
-    return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))
+    return JobRecord(
+        number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0)
+    )
 
 
 def needs_of(job: Job, *, has_gpus: bool) -> dict[str, int]:
@@ -256,11 +274,15 @@ def needs_of(job: Job, *, has_gpus: bool) -> dict[str, int]:
 
 def _reusable_spec(report: Report) -> dict[str, Any]:
     """The data's spec for the run to reuse; empty if the check had to read the data."""
-    return {} if report.data_read else dict(report.spec)
+    if report.data_read:
+        return {}
+    return dict(report.spec)
 
 
 def num_gpus(trainer: Mapping[str, Any], *, has_gpus: bool) -> int:
     """The number of GPUs that a job needs; one if it asks for all devices."""
     accelerator = str(trainer.get("accelerator"))
     uses_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and has_gpus)
-    return num_devices(trainer, 1) if uses_gpus else 0
+    if uses_gpus:
+        return num_devices(trainer, 1)
+    return 0

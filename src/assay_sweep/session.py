@@ -61,23 +61,34 @@ def resolve_folders(
     """Working and config directory of a resumed sweep; refuse recorded settings that need typing again."""
     cwd = Path.cwd()
     original = Path(journal.header["cwd"])
-    recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
+    if journal.header["config_dir"]:
+        recorded = Path(journal.header["config_dir"])
+    else:
+        recorded = None
     is_there = original.is_absolute() and original.is_dir()
     at_home = not is_there or original.samefile(cwd)
     flags: list[str] = []
     if recorded is not None and config_dir is None:
-        folder = recorded.resolve()  # of the project that the person stands in, and not of the sweep
-        in_project = folder.is_relative_to(cwd.resolve()) and not folder.is_relative_to(directory.resolve())
+        folder = (
+            recorded.resolve()
+        )  # of the project that the person stands in, and not of the sweep
+        in_project = folder.is_relative_to(cwd.resolve()) and not folder.is_relative_to(
+            directory.resolve()
+        )
         if not (is_there and at_home and in_project):
             flags.append(f"--config-dir {shlex.quote(str(recorded))}")
     before = merge_commands(journal.commands)
     typed_now = {key_of(word) for word in overrides}
-    words = [word for word in before if key_of(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
+    words = [
+        word for word in before if key_of(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now
+    ]
     missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
         words.append(f"{KEY}=[{','.join(missing)}]")
     change_directory = ""
-    if not at_home and (words or flags or recorded is not None or project_conf(original) is not None):
+    if not at_home and (
+        words or flags or recorded is not None or project_conf(original) is not None
+    ):
         change_directory = f"cd {shlex.quote(str(original))} && "
         directory = directory.resolve()
     if change_directory or flags or words:
@@ -129,12 +140,20 @@ def start_sweep(
             **_objectives_for_journal(sweep.objectives),
         )
         stack.enter_context(_lock_sweep(sweep.directory))
-        journal.add([make_job_record(number, jobs[number], token) for number, token in tokens.items()])
-        return _run_jobs(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
+        journal.add(
+            [make_job_record(number, jobs[number], token) for number, token in tokens.items()]
+        )
+        return _run_jobs(
+            sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens}
+        )
 
 
 def resume_sweep(
-    directory: Path, overrides: Sequence[str] = (), config_dir: Path | None = None, *, again: bool = False
+    directory: Path,
+    overrides: Sequence[str] = (),
+    config_dir: Path | None = None,
+    *,
+    again: bool = False,
 ) -> SweepResult:
     """Run what is missing of a sweep."""
     stored = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
@@ -151,12 +170,17 @@ def resume_sweep(
         typed = merge_commands([*before, overrides])
         sweep_dir = [f"hydra.sweep.dir={quote_text(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
-        sweep = read_definition(hydra, [*typed, *sweep_dir], config_dir, typed=[*overrides, *sweep_dir])
+        sweep = read_definition(
+            hydra, [*typed, *sweep_dir], config_dir, typed=[*overrides, *sweep_dir]
+        )
         checker = stack.enter_context(_open_checker(sweep))
         jobs, tokens = _match_jobs(sweep, journal, again=again)
         checker.names(jobs)
         launcher = sweep.make_launcher()
-        _recover(journal, {number: job for number, job in jobs.items() if number not in launcher.kept()})
+        _recover(
+            journal,
+            {number: job for number, job in jobs.items() if number not in launcher.kept()},
+        )
         open_jobs = {
             number: job
             for number, job in jobs.items()
@@ -166,7 +190,9 @@ def resume_sweep(
         check_same_loss(sweep, jobs, reports)
         if overrides:
             journal.note_command(overrides, **_objectives_for_journal(sweep.objectives))
-        journal.add([make_job_record(number, jobs[number], token) for number, token in tokens.items()])
+        journal.add(
+            [make_job_record(number, jobs[number], token) for number, token in tokens.items()]
+        )
         for number in open_jobs:
             if journal.jobs[number].ended:
                 journal.reopen(number)
@@ -179,7 +205,10 @@ def plan_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
         _, proposals = _first_proposals(sweep.search)
-        return [sweep.composer.compose(overrides, number) for number, overrides in enumerate(proposals)]
+        return [
+            sweep.composer.compose(overrides, number)
+            for number, overrides in enumerate(proposals)
+        ]
 
 
 def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
@@ -195,7 +224,10 @@ def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
 
 def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ...]]]:
     """Tokens and overrides of the first jobs; of a search that learns, jobs that stand for all others."""
-    proposals = [] if search.learns else list(iter(search.next, None))
+    if not search.learns:
+        proposals = list(iter(search.next, None))
+    else:
+        proposals = []
     tokens = {number: proposal.token for number, proposal in enumerate(proposals)}
     return tokens, [proposal.overrides for proposal in proposals] or search.samples()
 
@@ -207,25 +239,34 @@ def _check_new_sweep(
     for override in sweep.overrides:
         if key_of(override) == "hydra.run.dir":
             hint = f"hydra.sweep.dir{override[override.find('=') :]}"
-            raise ConfigError("the runs of a sweep lie in its directory", key="hydra.run.dir", hint=hint)
+            raise ConfigError(
+                "the runs of a sweep lie in its directory", key="hydra.run.dir", hint=hint
+            )
     with name_source(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
     refuse_existing(sweep.directory)
     tokens, proposals = _first_proposals(sweep.search)
-    jobs = {number: sweep.composer.job(overrides, number) for number, overrides in enumerate(proposals)}
+    jobs = {
+        number: sweep.composer.job(overrides, number)
+        for number, overrides in enumerate(proposals)
+    }
     checker.names(jobs)
     launcher = sweep.make_launcher()
     for number, job in jobs.items():
         needs: dict[str, Any] = needs_of(job, has_gpus=False)
         if needs["nodes"] > 1:
             with name_source(job.overrides, sweep.config_dir):
-                launcher.check_nodes(JobSpec(number, 1, "", "", list(job.overrides), job.choices, **needs))
+                launcher.check_nodes(
+                    JobSpec(number, 1, "", "", list(job.overrides), job.choices, **needs)
+                )
     return jobs, tokens, launcher
 
 
 def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int, Report]:
     """Check jobs that stand for `total` jobs, and print their warnings."""
-    with Console(stderr=True).status(f"loading torch and Lightning, then checking {pluralize(total, 'job')}"):
+    with Console(stderr=True).status(
+        f"loading torch and Lightning, then checking {pluralize(total, 'job')}"
+    ):
         reports = checker.all(jobs)
     print_warnings(warning for report in reports.values() for warning in report.warnings)
     return reports
@@ -236,8 +277,14 @@ def _match_jobs(
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a resumed sweep, each under its original number."""
     if sweep.search.learns:
-        left = [record for _, record in sorted(journal.jobs.items()) if not _is_over(record, again=again)]
-        return {record.number: sweep.composer.job(record.overrides, record.number) for record in left}, {}
+        left = [
+            record
+            for _, record in sorted(journal.jobs.items())
+            if not _is_over(record, again=again)
+        ]
+        return {
+            record.number: sweep.composer.job(record.overrides, record.number) for record in left
+        }, {}
     numbers: dict[str, list[int]] = {}
     for number, job_record in sorted(journal.jobs.items(), reverse=True):
         numbers.setdefault(job_record.fingerprint, []).append(number)
@@ -258,7 +305,9 @@ def _match_jobs(
 
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Record jobs that ended while no driver ran, once the processes of the previous driver are gone."""
-    begun = [number for number, job in sorted(journal.jobs.items()) if job.attempts and not job.ended]
+    begun = [
+        number for number, job in sorted(journal.jobs.items()) if job.attempts and not job.ended
+    ]
     run_dirs = {number: journal.path.parent / str(number) for number in begun if number in jobs}
     wait_for_runs(run_dirs.values())
     for number, run_dir in run_dirs.items():
@@ -280,7 +329,9 @@ def wait_for_runs(run_dirs: Iterable[Path]) -> None:
 
 def _is_over(job_record: JobRecord, *, again: bool) -> bool:
     # One without a fingerprint could not even be composed.
-    return job_record.ended and not (again and job_record.status == "failed" and job_record.fingerprint)
+    return job_record.ended and not (
+        again and job_record.status == "failed" and job_record.fingerprint
+    )
 
 
 def _run_jobs(
@@ -298,8 +349,13 @@ def _run_jobs(
     console = Console(highlight=False, soft_wrap=True)
     with collect_signals() as signals:
         aims = sweep.objectives
-        with SweepProgress(console, aims[0], launcher.slots, fixed, log=sweep.directory / LOG) as progress:
-            progress.only = None if learns else set(jobs)
+        with SweepProgress(
+            console, aims[0], launcher.slots, fixed, log=sweep.directory / LOG
+        ) as progress:
+            if not learns:
+                progress.only = set(jobs)
+            else:
+                progress.only = None
             scheduler = Scheduler(
                 sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
             )
@@ -315,7 +371,11 @@ def _run_jobs(
             scheduler.run()
         result = SweepResult(
             sweep.directory,
-            jobs=tuple(entry for number, entry in sorted(journal.jobs.items()) if learns or number in jobs),
+            jobs=tuple(
+                entry
+                for number, entry in sorted(journal.jobs.items())
+                if learns or number in jobs
+            ),
             objectives=tuple(aims),
             total=sweep.search.total if learns else len(jobs),
             stopped=exit_code_of(signals[0].name) if signals else 0,
@@ -344,7 +404,10 @@ def _lock_sweep(directory: Path) -> Iterator[None]:
 
 def _objectives_for_journal(aims: Sequence[Objective]) -> dict[str, list[str]]:
     """Names and directions of the objectives, as the journal stores them."""
-    return {"objectives": [aim.name for aim in aims], "directions": [str(aim.direction) for aim in aims]}
+    return {
+        "objectives": [aim.name for aim in aims],
+        "directions": [str(aim.direction) for aim in aims],
+    }
 
 
 @contextmanager

@@ -78,7 +78,11 @@ class SweepProgress:
             TimeElapsedColumn(),
         )
         self._live = Progress(
-            *columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal
+            *columns,
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            disable=not console.is_terminal,
         )
         self._whole = self._live.add_task("", state="")
         self._running: dict[int, tuple[TaskID, Path, int]] = {}
@@ -124,11 +128,15 @@ class SweepProgress:
         text = "  ".join(f"{counts[status]} {status}" for status in order if counts[status])
         num_left = counts["waiting"] + counts["running"]
         mean = sum(self._seconds) / max(1, len(self._seconds))
-        state = f"about {format_duration(num_left * mean / self._slots)} left" if mean and num_left else ""
+        state = ""
+        if mean and num_left:
+            state = f"about {format_duration(num_left * mean / self._slots)} left"
         self._live.update(self._whole, description=text, state=state)
         for task, run_dir, epochs in self._running.values():
             self._shares = self._shares or read_shares(run_dir)
-            state = last_progress(run_dir, self._objective.name, epochs, self._shares) or "starting"
+            state = (
+                last_progress(run_dir, self._objective.name, epochs, self._shares) or "starting"
+            )
             self._live.update(task, state=state)
         with ignore_closed_output(self._console):
             self._live.refresh()
@@ -137,7 +145,10 @@ class SweepProgress:
         with ignore_closed_output(self._console):
             self._console.print(line)
         if self._log is not None:
-            with suppress(OSError), os.fdopen(open_append(self._log), "a", encoding="utf-8") as file:
+            with (
+                suppress(OSError),
+                os.fdopen(open_append(self._log), "a", encoding="utf-8") as file,
+            ):
                 file.write(f"{now()} {line.plain}\n")
 
     # -- drawing -----------------------------------------------------------------------------------------
@@ -163,7 +174,10 @@ class SweepProgress:
         else:
             if outcome.status == "pruned":
                 line.append(outcome.reason)
-            score = self._objective.score(outcome) if outcome.status == "finished" else None
+            if outcome.status == "finished":
+                score = self._objective.score(outcome)
+            else:
+                score = None
             if score is not None:
                 name = self._objective.name
                 line.append(f"{name} {format_score(name, score, self._shares)}", style="bold")
@@ -189,7 +203,9 @@ def ignore_closed_output(console: Console) -> Iterator[None]:
             os.close(nowhere)
 
 
-def last_progress(run_dir: Path, name: str, epochs: int = 0, shares: Mapping[str, bool] | None = None) -> str:
+def last_progress(
+    run_dir: Path, name: str, epochs: int = 0, shares: Mapping[str, bool] | None = None
+) -> str:
     """How far a run is: its epoch, and the last score."""
     epoch = score = ""
     path = run_dir / "metrics.csv"
@@ -209,7 +225,9 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0, shares: Mapping[str
 
 def failure_text(outcome: Outcome) -> str:
     """Why a job has failed, in a line."""
-    cause = "" if outcome.cause in _IN_THE_REASON else outcome.cause.replace("non_", "not ").replace("_", " ")
+    cause = ""
+    if outcome.cause not in _IN_THE_REASON:
+        cause = outcome.cause.replace("non_", "not ").replace("_", " ")
     reason = first_line(outcome.reason)
     return f"{cause}{': ' if cause and reason else ''}{reason}"
 
@@ -255,7 +273,9 @@ class SweepResult:
     def rows(self) -> Sequence[Row]:
         """A row per configuration; of repetitions of one alone, without values."""
         rows = self.comparison.rows
-        return [replace(rows[0], values={})] if len(rows) == 1 and self.is_repeated else rows
+        if len(rows) == 1 and self.is_repeated:
+            return [replace(rows[0], values={})]
+        return rows
 
     @property
     def exit_code(self) -> int:
@@ -263,7 +283,9 @@ class SweepResult:
         if self.stopped:
             return self.stopped
         is_complete = len(self.jobs) == self.total
-        return 0 if is_complete and all(job.status in ("finished", "pruned") for job in self.jobs) else 1
+        if is_complete and all(job.status in ("finished", "pruned") for job in self.jobs):
+            return 0
+        return 1
 
 
 RESULTS = "results.csv"
@@ -293,7 +315,9 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
-            typed = command("train", *best.overrides, config_dir=result.config_dir).replace("\n", "\n# ")
+            typed = command("train", *best.overrides, config_dir=result.config_dir).replace(
+                "\n", "\n# "
+            )
             head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {typed}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     else:
@@ -313,7 +337,9 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
     _print_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
     num_left = result.total - sum(counts.values())
-    ended = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "finished")
+    ended = ", ".join(
+        f"{count} {word}" for word, count in counts.items() if count or word == "finished"
+    )
     console.print(
         f"[bold]sweep[/bold]  {ended} of {result.total}{f', {num_left} not run' if num_left else ''}"
         f"  {escape(str(result.directory / RESULTS))}"
@@ -342,7 +368,10 @@ def _print_ranking(console: Console, result: SweepResult) -> None:
     table.add_column(name, justify="right", no_wrap=True)
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
-        label = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
+        if repeated:
+            label = f"{row.finished} of {len(row.runs)}"
+        else:
+            label = row.runs[0].path.name
         values = (escape(short.get(key, "")) for key in keys)
         table.add_row(label, *values, score_text(name, row.scores[name], row.shares))
     console.print(table)
@@ -359,7 +388,12 @@ def _print_num_left_out(console: Console, number: int, where: str = "") -> None:
 def _print_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
     """Print the warnings of finished jobs, such as a model that is of no use."""
     finished = [(job.number, job.outcome) for job in jobs if job.status == "finished"]
-    warned = [(number, warning) for number, outcome in finished if outcome for warning in outcome.warnings]
+    warned = [
+        (number, warning)
+        for number, outcome in finished
+        if outcome
+        for warning in outcome.warnings
+    ]
     lines = [("warning", f"job {number}: {warning}") for number, warning in warned[:_WARNINGS]]
     print_lines(console, lines, 7, "yellow")
     _print_num_left_out(console, len(warned) - _WARNINGS, " warnings, see the report")
@@ -373,7 +407,9 @@ def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[Ou
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means.items())
         label = format_values(seeds_of[0].values)
         rows = f"{len(seeds_of[0].predictions.keys):,} samples"
-        mean_note = f", mean of {len(seeds_of)} seeds" if len(seeds_of) > 1 else ""
+        mean_note = ""
+        if len(seeds_of) > 1:
+            mean_note = f", mean of {len(seeds_of)} seeds"
         console.print(
             f"[bold]out of fold[/bold]  {escape(f'{label}  ' if label else '')}{scores or 'no scores'}"
             f"  ({rows}{mean_note})"
@@ -393,7 +429,9 @@ def _print_failures(console: Console, result: SweepResult) -> None:
         if job.status == "failed" and job.outcome is not None
     ]
     for job, outcome, values in failed[:_FAILURES]:
-        tried = f" after {len(job.failures) + 1} attempts" if job.failures else ""
+        tried = ""
+        if job.failures:
+            tried = f" after {len(job.failures) + 1} attempts"
         console.print(f"[red]failed[/red] job {job.number}  {escape(format_values(values))}")
         console.print(f"       {escape(failure_text(outcome))}{tried}")
         console.print(f"       log {escape(str(_find_log(result, job)))}", style="dim")
@@ -415,15 +453,29 @@ def next_commands(result: SweepResult) -> list[str]:
     directory = result.directory
     best = result.best
     ended = sum(job.status in _ENDED for job in jobs)
-    report = [command("report", directory)] if ended else []
+    if ended:
+        report = [command("report", directory)]
+    else:
+        report = []
     if result.total > ended:
-        return [command("resume", directory), *report] if jobs else []
+        if jobs:
+            return [command("resume", directory), *report]
+        return []
     if best is None:
         is_finished = any(job.status == "finished" for job in jobs)
-        again = command("compare", directory) if is_finished else command("resume", directory, "--failed")
+        if is_finished:
+            again = command("compare", directory)
+        else:
+            again = command("resume", directory, "--failed")
         return [*report, again]
     if result.is_repeated:
         return [*report, command("compare", directory)]
     is_searched = any(override.startswith("sweep=") for override in best.overrides)
-    found = ["hydra/sweeper=grid"] if is_searched else []
-    return [*report, repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir)]
+    if is_searched:
+        found = ["hydra/sweeper=grid"]
+    else:
+        found = []
+    return [
+        *report,
+        repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir),
+    ]

@@ -20,6 +20,9 @@ MEANING = {
     "files": "Python files in src",
     "tests": "lines in tests",
     "yaml": "YAML files in conf",
+    "per_line": "tokens per 100 code lines of src",
+    "conditionals": "conditional expressions per 10,000 code lines of src",
+    "tuples": "assignments of several values to several names per 10,000 code lines of src",
 }
 SLACK = 1.01
 """A budget that is larger than this many times the count is not kept up to date."""
@@ -53,16 +56,39 @@ def count_tokens(source: str, docstrings: set[int]) -> int:
     return sum(token.type not in SILENT and token.start[0] not in docstrings for token in tokens)
 
 
+def count_code_lines(source: str, docstrings: set[int]) -> int:
+    """Count the lines that hold a token which `count_tokens` counts."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in SILENT and token.start[0] not in docstrings:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines)
+
+
+def is_packed(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and isinstance(node.targets[0], ast.Tuple)
+    )
+
+
 def count(root: Path) -> dict[str, int]:
     """Count a formatted tree; the gate checks the format."""
     sources = [path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py")]
     docstrings = [docstring_lines(source) for source in sources]
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    lines = sum(map(count_code_lines, sources, docstrings))
+    tokens = sum(map(count_tokens, sources, docstrings))
     return {
-        "tokens": sum(map(count_tokens, sources, docstrings)),
+        "tokens": tokens,
         "docstrings": sum(map(len, docstrings)),
         "files": len(sources),
         "tests": sum(path.read_bytes().count(b"\n") for path in (root / "tests").rglob("*.py")),
         "yaml": sum(1 for _ in (root / "conf").rglob("*.yaml")),
+        "per_line": round(100 * tokens / lines),
+        "conditionals": round(10_000 * sum(isinstance(node, ast.IfExp) for node in nodes) / lines),
+        "tuples": round(10_000 * sum(map(is_packed, nodes)) / lines),
     }
 
 

@@ -23,7 +23,14 @@ from assay.assemble.model import (
     num_outputs,
     pretrained_inputs,
 )
-from assay.assemble.node import NOT_ARGUMENTS, build, build_error, build_metrics, mode_argument, plain_node
+from assay.assemble.node import (
+    NOT_ARGUMENTS,
+    build,
+    build_error,
+    build_metrics,
+    mode_argument,
+    plain_node,
+)
 from assay.assemble.recipe import balance_loss, choose_recipe, notes_on_length, notes_on_pictures
 from assay.assemble.trainer import build_loggers, build_trainer, check_device, trainer_nodes
 from assay.checkpoint.checkpoint_file import serializable_part
@@ -91,7 +98,9 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
     return datamodule
 
 
-def add_spec(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> None:
+def add_spec(
+    config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None
+) -> None:
     """Write what the data tells, and the recipe that follows from it, into the config as node `spec`."""
     if spec is not None:
         with open_dict(config):
@@ -116,7 +125,9 @@ def add_outputs(config: DictConfig) -> None:
         config.spec.num_outputs = num_outputs(config, loss)
 
 
-def settle(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> DictConfig:
+def settle(
+    config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None
+) -> DictConfig:
     """The job with all that follows from its data, in a copy that nothing changes any more."""
     settled = copy_of(config)
     add_spec(settled, spec, own)
@@ -205,7 +216,9 @@ def build_shared(config: DictConfig) -> dict[str, Any]:
 
 def copy_optimization(shared: Mapping[str, Any]) -> dict[str, Any]:
     """The same to try, so that what an object in them may count stays as it is; metrics are cloned anyway."""
-    return {name: part if name == "metrics" else copy.deepcopy(part) for name, part in shared.items()}
+    return {
+        name: part if name == "metrics" else copy.deepcopy(part) for name, part in shared.items()
+    }
 
 
 def shared_nodes(config: DictConfig) -> list[Any]:
@@ -213,9 +226,15 @@ def shared_nodes(config: DictConfig) -> list[Any]:
     return [plain_node(config, key) for key in SHARED]
 
 
-def notes_on_parts(config: DictConfig, model: nn.Module, finetune: FineTuning | None) -> list[str]:
+def notes_on_parts(
+    config: DictConfig, model: nn.Module, finetune: FineTuning | None
+) -> list[str]:
     """Notes on assay's own module with these parts, one sentence each."""
-    return [*notes_on_length(config), *notes_on_pictures(config), *notes_on_model(config, finetune, model)]
+    return [
+        *notes_on_length(config),
+        *notes_on_pictures(config),
+        *notes_on_model(config, finetune, model),
+    ]
 
 
 def notes_on_hyper_parameters(
@@ -239,7 +258,9 @@ def build_optimization(config: DictConfig) -> dict[str, Any]:
         "optimizer": build(config, "optimizer"),
         "param_groups": build(config, "param_groups"),
         "scheduler": build(config, "scheduler", **mode_argument(config, "scheduler")),
-        "schedule": {key: node[key] for key in NOT_ARGUMENTS["scheduler"] if node.get(key) is not None},
+        "schedule": {
+            key: node[key] for key in NOT_ARGUMENTS["scheduler"] if node.get(key) is not None
+        },
     }
 
 
@@ -283,7 +304,10 @@ def assemble(
     config = settle(config, getattr(datamodule, "spec", None), custom_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
-    built = trainer[0] if trainer and trainer[1] == trainer_nodes(config) else build_trainer(config)
+    if trainer and trainer[1] == trainer_nodes(config):
+        built = trainer[0]
+    else:
+        built = build_trainer(config)
     built.loggers = build_loggers(config)
     # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)

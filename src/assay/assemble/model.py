@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 def build_model(config: DictConfig) -> tuple[nn.Module, FineTuning | None]:
     """The model with its initial weights, frozen and adapted as `finetune` says, and what does so."""
     model: nn.Module = build(config, "model")
-    finetune: FineTuning | None = build(config, "finetune") if config.get("finetune") else None
+    finetune: FineTuning | None = None
+    if config.get("finetune"):
+        finetune = build(config, "finetune")
     if finetune is not None:
         try:
             finetune.prepare(model)
@@ -66,12 +68,16 @@ def has_weights(config: DictConfig) -> bool:
     node = config.get("model")
     if not isinstance(node, DictConfig):
         return False
-    return str(node.get("_target_")).startswith("assay.model.") and node.get("weights") is not None
+    return (
+        str(node.get("_target_")).startswith("assay.model.") and node.get("weights") is not None
+    )
 
 
 def query_model_class(config: DictConfig, method: str) -> Any:
     """Call a method of the model's class before it is built; None without such a method or weights."""
-    if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is checked elsewhere
+    if not has_weights(config) or not isinstance(
+        config.model.weights, str
+    ):  # its type is checked elsewhere
         return None
     kind = resolve_class("model", config.model)
     query = getattr(kind, method, None)
@@ -122,11 +128,15 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
     return messages
 
 
-def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
+def notes_on_model(
+    config: DictConfig, finetune: FineTuning | None, model: nn.Module
+) -> list[str]:
     """Notes on which parameters are trained, and where the weights come from."""
     notes: list[str] = []
     if (download := query_model_class(config, "to_download")) is not None:
-        notes.append(f"model.weights={config.model.weights}: training will download {download.in_words()}")
+        notes.append(
+            f"model.weights={config.model.weights}: training will download {download.in_words()}"
+        )
     if new := getattr(model, "new_layers", ()):
         notes.append(
             f"model.weights={config.model.weights}: not for {', '.join(new)}, which differ in shape "
@@ -134,9 +144,12 @@ def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Mo
         )
     if finetune is not None:
         total, trained = (
-            sum(p.numel() for p in some) for some in (model.parameters(), finetune.trained(model, 0))
+            sum(p.numel() for p in some)
+            for some in (model.parameters(), finetune.trained(model, 0))
         )
-        notes.append(f"{_option(config)}: {trained:,} of {total:,} parameters are trained at first")
+        notes.append(
+            f"{_option(config)}: {trained:,} of {total:,} parameters are trained at first"
+        )
     return notes
 
 
@@ -150,7 +163,12 @@ def _option(config: DictConfig) -> str:
 
 _REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
 _OWN_UNIT = (
-    *(torch.nn.PoissonNLLLoss, torch.nn.SoftMarginLoss, torch.nn.HingeEmbeddingLoss, torch.nn.KLDivLoss),
+    *(
+        torch.nn.PoissonNLLLoss,
+        torch.nn.SoftMarginLoss,
+        torch.nn.HingeEmbeddingLoss,
+        torch.nn.KLDivLoss,
+    ),
     *(torch.nn.BCELoss, torch.nn.BCEWithLogitsLoss, torch.nn.MultiLabelSoftMarginLoss),
 )
 """Losses for counts, signs or probabilities."""
@@ -182,7 +200,9 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     if issubclass(kind, _REAL_VALUED) and not takes_values:
         message = f"{name} compares real values, but the data has {task.in_words(config.spec)}"
     elif standardized and task.has_real_targets and issubclass(kind, _OWN_UNIT):
-        message = f"{name} compares with the targets themselves, but would see (target - mean) / std"
+        message = (
+            f"{name} compares with the targets themselves, but would see (target - mean) / std"
+        )
         hint = "data.standardize_targets=false"
     elif task.reconstructs and standardized is False:
         key = "data.standardize_targets"
@@ -198,13 +218,17 @@ def _check_tokens(config: DictConfig) -> None:
     """Refuse what is for pictures or numbers, where inputs are token ids of texts."""
     augment = str(OmegaConf.select(config, "augment._target_") or "")
     if augment.startswith(("assay.", "torchvision.")):
-        message = f"{augment.rpartition('.')[2]} changes numbers, but this data has token ids of texts"
+        message = (
+            f"{augment.rpartition('.')[2]} changes numbers, but this data has token ids of texts"
+        )
         raise ConfigError(message, key="augment", hint="augment=none")
     names = {entry.name for entry in walk(config.model, "model")}
     if names & {"input_shape", "in_features"} and "vocab_size" not in names:
         name = str(config.model.get("_target_")).rpartition(".")[2]
         message = f"{name} takes pictures or numbers, but this data has token ids of texts"
-        raise ConfigError(message, key="model", hint="model=bag_of_embeddings, or model=text_transformer")
+        raise ConfigError(
+            message, key="model", hint="model=bag_of_embeddings, or model=text_transformer"
+        )
 
 
 def check_model(config: DictConfig, model: nn.Module) -> None:
@@ -212,13 +236,17 @@ def check_model(config: DictConfig, model: nn.Module) -> None:
     if problem := task_of(config.spec.task).model_problem(model):
         raise ConfigError(problem[0], key="model", hint=problem[1])
     if config.trainer.get("compile") == "blocks" and not equal_blocks(model):
-        raise ConfigError("this model repeats no block", key="trainer.compile", hint="trainer.compile=true")
+        raise ConfigError(
+            "this model repeats no block", key="trainer.compile", hint="trainer.compile=true"
+        )
 
 
 def equal_blocks(model: nn.Module) -> list[nn.Module]:
     """Repeated blocks of a model of which another one has as many parameters, of the same shapes."""
     blocks = list(repeated_blocks(model))
-    kinds = [(type(block), *(parameter.shape for parameter in block.parameters())) for block in blocks]
+    kinds = [
+        (type(block), *(parameter.shape for parameter in block.parameters())) for block in blocks
+    ]
     return [block for block, kind in zip(blocks, kinds, strict=True) if kinds.count(kind) > 1]
 
 
@@ -237,7 +265,9 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
         f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
         f"{task.in_words(spec)}",
         key="model",
-        hint="model=autoencoder returns as many values as it takes" if task.reconstructs else hint,
+        hint="model=autoencoder returns as many values as it takes"
+        if task.reconstructs
+        else hint,
     )
 
 
@@ -261,7 +291,9 @@ def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
     """Statistics and size of the inputs that the weights of a job were trained with."""
     if not has_weights(config):
         return None
-    return _inputs_of_run(Path(str(config.model.weights))) or query_model_class(config, "trained_on")
+    return _inputs_of_run(Path(str(config.model.weights))) or query_model_class(
+        config, "trained_on"
+    )
 
 
 def _inputs_of_run(path: Path) -> dict[str, Any] | None:

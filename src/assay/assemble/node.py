@@ -63,7 +63,9 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         text = f"cannot be built with these values: {describe_error(cause)}"
     elif frame := user_frame(cause):
         text = f"{text} ({frame})"
-    return ConfigError(text, key="" if text.startswith(f"{fault}=") else fault, hint=_hint(config, fault))
+    return ConfigError(
+        text, key="" if text.startswith(f"{fault}=") else fault, hint=_hint(config, fault)
+    )
 
 
 def _hint(config: DictConfig, key: str) -> str:
@@ -85,7 +87,9 @@ def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str)
         return ConfigError(text, key=fault, hint=f"{fault}=VALUE")
     node = OmegaConf.select(config, key, throw_on_resolution_failure=False)
     if isinstance(node, DictConfig):
-        asking = (entry for entry in walk(node, key) if entry.is_interpolation and match[1] in entry.raw)
+        asking = (
+            entry for entry in walk(node, key) if entry.is_interpolation and match[1] in entry.raw
+        )
         fault = next((entry.key for entry in asking), fault)
     names = [f"spec.{name}" for name in config.get("spec") or {}]
     guess = did_you_mean(match[1], names, "; ")
@@ -100,7 +104,9 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     if not isinstance(node, DictConfig):
         return key
     # A word of English has no underscore.
-    words = {"".join(match).lower() for match in _NAMES.findall(text)} | {*re.findall(r"\w+_\w+", text)}
+    words = {"".join(match).lower() for match in _NAMES.findall(text)} | {
+        *re.findall(r"\w+_\w+", text)
+    }
     written = [
         entry
         for entry in walk(node, key)
@@ -117,7 +123,14 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
 NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "data": ("spec",),
     "scheduler": ("interval", "frequency", "monitor"),
-    "trainer": ("compile", "channels_last", "interface", "matmul_precision", "micro_batch", "timeout_s"),
+    "trainer": (
+        "compile",
+        "channels_last",
+        "interface",
+        "matmul_precision",
+        "micro_batch",
+        "timeout_s",
+    ),
 }
 """Keys of a node that assay reads itself; the others are arguments of its target."""
 
@@ -177,17 +190,25 @@ def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
             yield key, monitor
 
 
-def score_directions(config: DictConfig, metrics: Mapping[str, Any] | None = None) -> dict[str, Mode]:
+def score_directions(
+    config: DictConfig, metrics: Mapping[str, Any] | None = None
+) -> dict[str, Mode]:
     """Which way each score of a job is better, as far as its metrics say it."""
     if config.module._target_ != OUR_MODULE:
         return {}
     metrics = metrics or build_metrics(config)
     stages = {"train": metrics["train"], "val": metrics["eval"], "test": metrics["eval"]}
-    return {name: mode for stage, built in stages.items() for name, mode in directions(built, stage).items()}
+    return {
+        name: mode
+        for stage, built in stages.items()
+        for name, mode in directions(built, stage).items()
+    }
 
 
 def mode_argument(
-    config: DictConfig, key: str, known: Callable[[DictConfig], Mapping[str, Mode]] = score_directions
+    config: DictConfig,
+    key: str,
+    known: Callable[[DictConfig], Mapping[str, Mode]] = score_directions,
 ) -> dict[str, Mode]:
     """What to call a node's target with, beside what the node says: its `mode`, or nothing."""
     node = OmegaConf.select(config, key)
@@ -207,9 +228,13 @@ def mode_argument(
         return {}
     if written not in (None, *WRITTEN):
         raise ConfigError(
-            f"expected one of {', '.join(WRITTEN)}, got {written!r}", key=mode_key, hint=f"{mode_key}={AUTO}"
+            f"expected one of {', '.join(WRITTEN)}, got {written!r}",
+            key=mode_key,
+            hint=f"{mode_key}={AUTO}",
         )
-    stated: Mode = "min" if written in ("min", "force_min") else "max"
+    stated: Mode = "max"
+    if written in ("min", "force_min"):
+        stated = "min"
     if written in FORCED:
         return {"mode": stated}
     better: Mode | None = "min"
@@ -257,5 +282,8 @@ def directions(metrics: MetricCollection, stage: str) -> dict[str, Mode]:
     for name, metric in named.items(keep_base=False, copy_state=False):
         higher: bool | None = metric.higher_is_better
         if higher is not None:
-            modes[str(name)] = "max" if higher else "min"
+            if higher:
+                modes[str(name)] = "max"
+            else:
+                modes[str(name)] = "min"
     return modes

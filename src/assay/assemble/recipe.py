@@ -116,7 +116,9 @@ def _choose_lr(config: DictConfig, relative_size: float) -> float:
 
 def _suits_channels_last(config: DictConfig) -> bool:
     """Whether convolutions are faster with the channels of an image last in memory."""
-    on_cpu = value_of(config, "trainer.accelerator") == "cpu" or not torch.accelerator.is_available()
+    on_cpu = (
+        value_of(config, "trainer.accelerator") == "cpu" or not torch.accelerator.is_available()
+    )
     shape = config.spec.input_shape
     large = len(shape) == 3 and min(shape[1:]) >= _CHANNELS_LAST_FROM
     return bool(value_of(config, "recipe.channels_last")) and large and on_cpu
@@ -144,7 +146,9 @@ def balance_loss(config: DictConfig) -> None:
     name = next((name for name in ("class_weight", "pos_weight") if name in loss), None)
     if name is None:
         message = f"{str(loss.get('_target_')).rpartition('.')[2]} does not take class weights"
-        raise ConfigError(message, key="data.balance", hint="data.balance=sampler, or loss=cross_entropy")
+        raise ConfigError(
+            message, key="data.balance", hint="data.balance=sampler, or loss=cross_entropy"
+        )
     if loss[name] is None:
         loss[name] = "balanced"
 
@@ -174,11 +178,18 @@ def notes_on_length(config: DictConfig) -> list[str]:
         parts.append(
             f"{at_most}{total:,} steps: {pluralize(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
         )
-    named = [key for key in chosen if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")]
+    named = [
+        key
+        for key in chosen
+        if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")
+    ]
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
         notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
-    is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
+    is_limited = value_of(config, "trainer.limit_train_batches") not in (
+        None,
+        1.0,
+    )  # as of `debug=small`
     if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
         notes.append(
             f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "
@@ -193,7 +204,9 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
     if source != "assay.data.image.image_folder.ImageFolder" or "spec" not in config:
         return []
     notes = []
-    if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(config, "augment.flip"):
+    if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(
+        config, "augment.flip"
+    ):
         notes.append(
             "in training, pictures are shifted and half of them are mirrored; augment.flip=0 where left and "
             "right tell classes apart, augment=none for neither"

@@ -66,7 +66,9 @@ def run_length(config: DictConfig) -> RunLength:
     return count_steps(config, batches, config.trainer.get("max_epochs"))
 
 
-def count_steps(config: DictConfig, batches: int, epochs: int | None, *, whole: bool = False) -> RunLength:
+def count_steps(
+    config: DictConfig, batches: int, epochs: int | None, *, whole: bool = False
+) -> RunLength:
     """The length of a run with so many batches an epoch; `whole` leaves their limit out of account."""
     trainer = config.trainer
     used = batches
@@ -75,7 +77,11 @@ def count_steps(config: DictConfig, batches: int, epochs: int | None, *, whole: 
     accumulated = int(trainer.get("accumulate_grad_batches") or 1)
     most = trainer.get("max_steps", -1)
     limits = {"max_epochs": epochs, "max_steps": most, "max_time": trainer.get("max_time")}
-    if is_unbounded(limits) or epochs == -1 or (epochs is None and most is not None and most >= 0):
+    if (
+        is_unbounded(limits)
+        or epochs == -1
+        or (epochs is None and most is not None and most >= 0)
+    ):
         epochs = None
     elif epochs is None:
         epochs = _LIGHTNING_MAX_EPOCHS
@@ -99,9 +105,13 @@ def count_batches(config: DictConfig, batch_size: int) -> int:
     if config.data.get("_target_") != OUR_DATA:
         stated = config.spec.get("train_batches")
         limit = config.trainer.get("limit_train_batches")
-        return int(stated or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
+        return int(
+            stated or (limit if is_whole(limit) else 0)
+        )  # Lightning takes a limit for the number, too
     processes = world_size(config)
-    drops = should_drop_last(config.data.get("drop_last", "auto"), num_train, batch_size, processes)
+    drops = should_drop_last(
+        config.data.get("drop_last", "auto"), num_train, batch_size, processes
+    )
     size = batch_size * processes
     if drops:
         return num_train // size
@@ -153,7 +163,10 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     if not config.spec.num_val:
         share = value_of(config, "data.split.val")
         why = "there is no validation subset"
-        return why if share is None else f"{why}, with data.split.val={share}", "data.split.val=0.1"
+        return (
+            why if share is None else f"{why}, with data.split.val={share}",
+            "data.split.val=0.1",
+        )
     if config.trainer.get("limit_val_batches") == 0:
         return "trainer.limit_val_batches=0", "trainer.limit_val_batches=1.0"
     if value_of(config, "data._target_") != OUR_DATA:
@@ -187,8 +200,13 @@ def check_plateau(config: DictConfig) -> None:
     due = frequency * an_epoch
     if in_steps:  # Lightning counts the batches of each epoch anew
         stepping = range(length.accumulated, an_epoch + 1, length.accumulated)
-        due = next((batch for batch in (*stepping, an_epoch) if batch % frequency == 0), an_epoch + 1)
-    first = _first_validation(config, length) if str(monitor).startswith("val/") else an_epoch + in_steps
+        due = next(
+            (batch for batch in (*stepping, an_epoch) if batch % frequency == 0), an_epoch + 1
+        )
+    if str(monitor).startswith("val/"):
+        first = _first_validation(config, length)
+    else:
+        first = an_epoch + in_steps
     if first is None or first <= due:
         return
     epochs = -(-first // an_epoch)
@@ -204,13 +222,16 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
     keys = [_OF_TOTAL]
     instead = "trainer.max_epochs=N or trainer.max_steps=N as well"
     if not length.is_known:
-        why = f"the loader of {config.data.get('_target_')} does not state how many batches it has"
+        why = (
+            f"the loader of {config.data.get('_target_')} does not state how many batches it has"
+        )
         instead = "trainer.max_steps=N trainer.max_epochs=-1"
         keys = [_OF_TOTAL, _OF_EPOCH]
     for entry in walk(config):
         if entry.is_interpolation and any(key in str(entry.raw) for key in keys):
             hint = f"{instead}, or {entry.key}=NUMBER"
-            hint += ", or scheduler=none" if entry.key.startswith("scheduler.") else ""
+            if entry.key.startswith("scheduler."):
+                hint += ", or scheduler=none"
             message = f"it depends on the number of steps, which is not known: {why}"
             raise ConfigError(message, key=entry.key, hint=hint)
 

@@ -45,7 +45,9 @@ def check_device(trainer: DictConfig) -> None:
     if accelerator in ("gpu", "cuda") and not cuda and not (accelerator == "gpu" and mps):
         raise DeviceError("device: this machine has no GPU that torch can use", hint=hint)
     if accelerator == "mps" and not mps:
-        raise DeviceError("device=mps: this machine has no Apple GPU that torch can use", hint=hint)
+        raise DeviceError(
+            "device=mps: this machine has no Apple GPU that torch can use", hint=hint
+        )
     on_cpu = accelerator == "cpu" or (accelerator == "auto" and not cuda and not mps)
     if on_cpu and str(trainer.get("precision")) in ("16-mixed", "16-true", "16"):
         message = "precision=fp16 needs a GPU; this run is on the CPU"
@@ -133,7 +135,11 @@ def trainer_nodes(config: DictConfig) -> list[Any]:
 def build_trainer(config: DictConfig) -> L.Trainer:
     """Lightning's trainer with its callbacks, and without its loggers: some write to disk at once."""
     L.seed_everything(config.seed, workers=True, verbose=False)  # a callback may draw, too
-    keys = [f"callbacks.{name}" for name, node in (config.get("callbacks") or {}).items() if node is not None]
+    keys = [
+        f"callbacks.{name}"
+        for name, node in (config.get("callbacks") or {}).items()
+        if node is not None
+    ]
     callbacks = [build(config, key, **mode_argument(config, key)) for key in keys]
     check_distinct_state_keys(keys, callbacks)
     kinds = [type(callback).__name__ for callback in callbacks]
@@ -141,7 +147,14 @@ def build_trainer(config: DictConfig) -> L.Trainer:
     trainer: L.Trainer = build(
         config,
         "trainer",
-        callbacks=[MovedRun(), SeedEachStep(config.seed), WithoutNvmlCheck(), *callbacks, RunLog(), stop],
+        callbacks=[
+            MovedRun(),
+            SeedEachStep(config.seed),
+            WithoutNvmlCheck(),
+            *callbacks,
+            RunLog(),
+            stop,
+        ],
         logger=False,
         # By itself Lightning asks the environment, and takes an allocation of Slurm for ranks started by it.
         plugins=[
@@ -164,7 +177,9 @@ def build_trainer(config: DictConfig) -> L.Trainer:
 def build_loggers(config: DictConfig) -> list[Logger]:
     """Build the loggers of a job."""
     chosen = config.get("logger") or {}
-    loggers = [build(config, f"logger.{name}") for name, node in chosen.items() if node is not None]
+    loggers = [
+        build(config, f"logger.{name}") for name, node in chosen.items() if node is not None
+    ]
     if chosen.get("csv") is None:  # a run directory always has its metrics.csv
         loggers.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
     return loggers

@@ -42,7 +42,9 @@ def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
 def num_devices(trainer: Mapping[str, Any], available: int) -> int:
     """How many devices `trainer.devices` asks for."""
     devices = requested_devices(trainer)
-    return max(1, available if devices is None else devices if isinstance(devices, int) else len(devices))
+    return max(
+        1, available if devices is None else devices if isinstance(devices, int) else len(devices)
+    )
 
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
@@ -122,5 +124,6 @@ def is_stopped(config: DictConfig) -> bool:
     targets = [str(node.get("_target_")) for node in nodes if isinstance(node, DictConfig)]
     ours = ("assay.", "lightning.")
     return any(
-        target.endswith(("EarlyStopping", "Timer")) or not target.startswith(ours) for target in targets
+        target.endswith(("EarlyStopping", "Timer")) or not target.startswith(ours)
+        for target in targets
     )

@@ -67,10 +67,18 @@ class FlipCrop(nn.Module):
         """Augment the inputs, and the targets if they are masks."""
         if inputs.ndim != 4:
             shape = list(inputs.shape)
-            raise ValueError(f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none")
+            raise ValueError(
+                f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none"
+            )
         share = round(self.padding * min(inputs.shape[2:]))
-        padding = int(self.padding) if self.padding >= 1 else share
-        flipped = self._alternate(inputs) if self.alternate else None
+        if self.padding >= 1:
+            padding = int(self.padding)
+        else:
+            padding = share
+        if self.alternate:
+            flipped = self._alternate(inputs)
+        else:
+            flipped = None
         pixels = self._draw(inputs, padding, flipped)
         if targets.shape == (len(inputs), *inputs.shape[2:]):
             targets = _gather_planes(targets[:, None], pixels, padding, IGNORED)[:, 0]

@@ -46,9 +46,13 @@ class ProgressiveResize(nn.Module):
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Scale the inputs; return the targets unchanged."""
         if inputs.ndim != 4:
-            raise ValueError(f"augment=progressive_resize takes images [B,C,H,W], got {list(inputs.shape)}")
+            raise ValueError(
+                f"augment=progressive_resize takes images [B,C,H,W], got {list(inputs.shape)}"
+            )
         if targets.ndim >= 3:
-            raise ValueError("augment=progressive_resize does not scale masks; use augment=flip_crop")
+            raise ValueError(
+                "augment=progressive_resize does not scale masks; use augment=flip_crop"
+            )
         if not self._is_small:
             return inputs, targets
         size = [max(1, round(self.scale * side)) for side in inputs.shape[2:]]

@@ -67,5 +67,12 @@ class RandomAffine(nn.Module):
         # Coordinates from -1 to 1 would turn a rotation of a non-square image into a shear.
         ratio = images.shape[2] / images.shape[3]
         shift = 2 * self.translate * draw[3:]
-        rows = [cos, cos * shear * ratio - sin * ratio, shift[0], sin / ratio, sin * shear + cos, shift[1]]
+        rows = [
+            cos,
+            cos * shear * ratio - sin * ratio,
+            shift[0],
+            sin / ratio,
+            sin * shear + cos,
+            shift[1],
+        ]
         return torch.stack(rows, 1).reshape(-1, 2, 3)

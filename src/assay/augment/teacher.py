@@ -51,7 +51,9 @@ class Teacher:
         self._rescale: tuple[Tensor, Tensor] | None = None
         network = getattr(model, "model", None)
         preprocess = getattr(model, "preprocess", None)
-        if isinstance(network, nn.Module) and isinstance(preprocess, nn.Module):  # as assay.load returns it
+        if isinstance(network, nn.Module) and isinstance(
+            preprocess, nn.Module
+        ):  # as assay.load returns it
             normalize: Any = preprocess.normalize
             self._rescale = _make_rescaling((mean, std), (normalize.mean, normalize.std))
             model = network
@@ -76,7 +78,9 @@ class Teacher:
             factor, shift = (value.to(inputs).view(shape) for value in self._rescale)
             rescaled = inputs * factor + shift
         logits: Tensor = self.model(rescaled)
-        soft = torch.softmax(logits.float() / self.temperature, dim=1).mul_(1.0 - self.hard_weight)
+        soft = torch.softmax(logits.float() / self.temperature, dim=1).mul_(
+            1.0 - self.hard_weight
+        )
         if targets.ndim == 1:
             share = soft.new_full((), self.hard_weight).expand(len(targets), 1)
             return inputs, soft.scatter_add_(1, targets.unsqueeze(1), share)

@@ -26,7 +26,9 @@ class TwoViews(nn.Module):
         ValueError: There are no transforms, so that both views would be the same.
     """
 
-    def __init__(self, transforms: Sequence[Callable[[Any], Any]], *, one_by_one: bool = True) -> None:
+    def __init__(
+        self, transforms: Sequence[Callable[[Any], Any]], *, one_by_one: bool = True
+    ) -> None:
         super().__init__()
         if not transforms:
             raise ValueError(

@@ -48,7 +48,11 @@ class BatchNormStatistics(L.Callback):
         data = trainer.datamodule  # type: ignore[attr-defined]  # a plain attribute
         fitting = trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
         sample = getattr(data, "sample_inputs", None)
-        if not fitting or sample is None or not isinstance(getattr(pl_module, "task", None), Task):
+        if (
+            not fitting
+            or sample is None
+            or not isinstance(getattr(pl_module, "task", None), Task)
+        ):
             return  # a custom module may take anything
         layers: list[Any] = [
             module
@@ -65,7 +69,11 @@ class BatchNormStatistics(L.Callback):
         size = data.eval_batch_size
         batches = [rows for rows in self._inputs.split(size) if len(rows) > 1]
         with torch.no_grad(), trainer.precision_plugin.forward_context():
-            _refit(pl_module, layers, [data.normalize(rows.to(data.device), data.dtype) for rows in batches])
+            _refit(
+                pl_module,
+                layers,
+                [data.normalize(rows.to(data.device), data.dtype) for rows in batches],
+            )
 
     @override
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

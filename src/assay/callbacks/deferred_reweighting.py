@@ -46,7 +46,9 @@ class DeferredReweighting(Callback):
         self, class_counts: Sequence[int], start_fraction: float = 0.8, beta: float = 0.9999
     ) -> None:
         if len(class_counts) == 0:
-            raise ValueError("callbacks=drw needs the class counts of a classification task, got none")
+            raise ValueError(
+                "callbacks=drw needs the class counts of a classification task, got none"
+            )
         check_numbers("[0, 1)", beta=beta)
         check_numbers("[0, 1]", start_fraction=start_fraction)
         self.weight = effective_number_weight(class_counts, beta)

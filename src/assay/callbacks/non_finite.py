@@ -39,7 +39,9 @@ def _real_values(tensor: Any) -> Tensor:
     """Return the real numbers of a tensor that may be sparse, complex, or distributed."""
     values: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     values = values._values() if values.is_sparse else values
-    return torch.view_as_real(values) if values.is_complex() else values
+    if values.is_complex():
+        return torch.view_as_real(values)
+    return values
 
 
 def floating_tensors(value: Any) -> Iterator[Tensor]:
@@ -57,7 +59,9 @@ def floating_tensors(value: Any) -> Iterator[Tensor]:
 
 def is_finite(value: Any) -> bool:
     """Return whether all numbers in nested containers are finite; waits for the device."""
-    return all(bool(_real_values(tensor.detach()).isfinite().all()) for tensor in floating_tensors(value))
+    return all(
+        bool(_real_values(tensor.detach()).isfinite().all()) for tensor in floating_tensors(value)
+    )
 
 
 def non_finite_rows(batch: Any) -> list[int]:
@@ -72,7 +76,9 @@ def non_finite_rows(batch: Any) -> list[int]:
 
 def non_finite_gradients(module: nn.Module) -> list[str]:
     """Name the parameters whose gradient is not finite, those near the output first."""
-    named = [(name, value.grad) for name, value in module.named_parameters() if value.grad is not None]
+    named = [
+        (name, value.grad) for name, value in module.named_parameters() if value.grad is not None
+    ]
     return [name for name, grad in reversed(named) if not is_finite(grad)]
 
 
@@ -134,7 +140,9 @@ class NonFinite(Callback):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        default = 1 if pl_module.device.type == "cpu" else _ON_ACCELERATOR
+        default = 1
+        if pl_module.device.type != "cpu":
+            default = _ON_ACCELERATOR
         self._every = self.every_n_steps or default
         self._one = torch.ones((), device=pl_module.device)
         self._scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
@@ -142,16 +150,24 @@ class NonFinite(Callback):
         self._mark = torch.zeros_like(self._one)
         self._loss = None
         # Whether a loss is checked together with its gradients: one check costs less than two.
-        self._together = self._every == 1 and pl_module.automatic_optimization and not self._scaled
+        self._together = (
+            self._every == 1 and pl_module.automatic_optimization and not self._scaled
+        )
 
     @override
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        self._batch = (trainer.fit_loop.epoch_loop.batch_progress.total.completed, batch, batch_idx)
+        self._batch = (
+            trainer.fit_loop.epoch_loop.batch_progress.total.completed,
+            batch,
+            batch_idx,
+        )
 
     @override
-    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
+    def on_before_backward(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor
+    ) -> None:
         if self._every > 1:
             number, _, index = self._batch
             self._pending.append(_Step(number, trainer.current_epoch, index, loss.detach(), None))
@@ -175,7 +191,9 @@ class NonFinite(Callback):
         """Check the gradients, or mark them for a later check."""
         if self._scaled:
             return
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        parameters = [
+            parameter for group in optimizer.param_groups for parameter in group["params"]
+        ]
         loss = self._loss
         self._loss = None
         checked = [grad for parameter in parameters if (grad := parameter.grad) is not None]
@@ -197,7 +215,12 @@ class NonFinite(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         if len(self._pending) >= self._every:
             self._check_pending(trainer)
@@ -237,10 +260,16 @@ class NonFinite(Callback):
         if not pending:
             return
         losses = torch.stack([step.loss.float() for step in pending])
-        marks = torch.stack([0 * self._one if step.mark is None else step.mark for step in pending])
-        for step, loss, spoilt in zip(pending, *torch.stack([losses, marks]).tolist(), strict=True):
+        marks = torch.stack(
+            [0 * self._one if step.mark is None else step.mark for step in pending]
+        )
+        for step, loss, spoilt in zip(
+            pending, *torch.stack([losses, marks]).tolist(), strict=True
+        ):
             if spoilt or not math.isfinite(loss):
-                problem = "a gradient is not finite" if math.isfinite(loss) else f"the loss became {loss}"
+                problem = "a gradient is not finite"
+                if not math.isfinite(loss):
+                    problem = f"the loss became {loss}"
                 raise _error(f"{problem} in {_describe_step(trainer, step)}")
 
     def _fail(self, trainer: L.Trainer, module: L.LightningModule, problem: str) -> NoReturn:
@@ -252,7 +281,9 @@ class NonFinite(Callback):
                 f"the gradient of {join_first(names)} is not finite in {_describe_step(trainer, step)}"
             )
         rows = non_finite_rows(batch)
-        cause = "; the inputs are already not finite" if rows else ""
+        cause = ""
+        if rows:
+            cause = "; the inputs are already not finite"
         raise _error(f"{problem} in {_describe_step(trainer, step, rows)}{cause}")
 
 
@@ -260,23 +291,33 @@ def _describe_step(trainer: L.Trainer, step: _Step, rows: Sequence[int] = ()) ->
     """Describe the batch and samples of a step; log all samples."""
     text = f"batch {step.batch} (epoch {step.epoch + 1}, batch {step.batch_idx + 1} of it)"
     find_samples = getattr(trainer.train_dataloader, "samples", None)
-    samples: list[int] = find_samples(step.epoch, step.batch_idx).tolist() if callable(find_samples) else []
+    samples: list[int] = []
+    if callable(find_samples):
+        samples = find_samples(step.epoch, step.batch_idx).tolist()
     if not samples:
         return text
     log.error("%s holds the samples %s", text, " ".join(map(str, samples)))
     if rows and rows[-1] < len(samples):
-        return f"{text}, sample{'s' * (len(rows) > 1)} {join_first([samples[row] for row in rows])}"
+        return (
+            f"{text}, sample{'s' * (len(rows) > 1)} {join_first([samples[row] for row in rows])}"
+        )
     return f"{text}, samples {join_first(samples)}"
 
 
 def _check_metrics(trainer: L.Trainer) -> None:
     """Check the latest metrics of training and validation."""
-    metrics = {k: v for k, v in trainer.callback_metrics.items() if k.startswith(("train/", "val/"))}
+    metrics = {
+        k: v for k, v in trainer.callback_metrics.items() if k.startswith(("train/", "val/"))
+    }
     if not metrics:
         return
     device = trainer.strategy.root_device  # one wait instead of one per metric
-    finite = torch.stack([value.isfinite().all().to(device) for value in metrics.values()]).tolist()
-    failed = [name for name, is_finite_value in zip(metrics, finite, strict=True) if not is_finite_value]
+    finite = torch.stack(
+        [value.isfinite().all().to(device) for value in metrics.values()]
+    ).tolist()
+    failed = [
+        name for name, is_finite_value in zip(metrics, finite, strict=True) if not is_finite_value
+    ]
     monitored = {getattr(callback, "monitor", None) for callback in trainer.callbacks}  # type: ignore[attr-defined]
     for name in failed:
         value = metrics[name]

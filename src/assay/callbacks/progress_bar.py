@@ -38,8 +38,13 @@ def format_number(value: float) -> str:
 
 def epoch_label(trainer: L.Trainer, number: int) -> str:
     """Return `epoch  3/20`, or `epoch 3` in a run without a limit."""
-    limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
-    return f"epoch {number}" if limit is None else f"epoch {number:{len(str(limit))}}/{limit}"
+    if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        limit = trainer.max_epochs
+    else:
+        limit = None
+    if limit is None:
+        return f"epoch {number}"
+    return f"epoch {number:{len(str(limit))}}/{limit}"
 
 
 def group_scalars(
@@ -56,7 +61,9 @@ def group_scalars(
             or (isinstance(value, Tensor) and value.ndim)
         ):
             continue
-        stage = next((stage for stage in _STAGES if key.startswith((f"{stage}/", f"{stage}_"))), "")
+        stage = next(
+            (stage for stage in _STAGES if key.startswith((f"{stage}/", f"{stage}_"))), ""
+        )
         if not stage or stage in stages:
             groups[stage][key[len(stage) + 1 :] if stage else key] = float(value)
     return {stage: values for stage, values in groups.items() if values}
@@ -141,7 +148,9 @@ class ProgressBar(LightningProgressBar):
     @override
     def print(self, *args: Any, **kwargs: Any) -> None:
         if self._enabled:
-            self._console.print(" ".join(map(str, args)), soft_wrap=True, highlight=False, markup=False)
+            self._console.print(
+                " ".join(map(str, args)), soft_wrap=True, highlight=False, markup=False
+            )
 
     def write(self, text: Text, *, always: bool) -> None:
         """Write a permanent line, unless the last one was written too recently."""
@@ -164,7 +173,12 @@ class ProgressBar(LightningProgressBar):
 
     @override
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         self._loss = outputs
         self._done = batch_idx + 1
@@ -179,12 +193,18 @@ class ProgressBar(LightningProgressBar):
 
     @override
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        label = stage = trainer.state.stage.dataloader_prefix if trainer.state.stage else ""
+        if trainer.state.stage:
+            label = stage = trainer.state.stage.dataloader_prefix
+        else:
+            label = stage = ""
         if trainer.sanity_checking:
             label = "check"
             stage = "sanity_val"
         batches: Sequence[float] | float = getattr(trainer, f"num_{stage}_batches")
-        total = batches if isinstance(batches, (int, float)) else sum(batches)
+        if isinstance(batches, (int, float)):
+            total = batches
+        else:
+            total = sum(batches)
         self._before = self._done, trainer.num_training_batches
         if not self._epoch:
             self._started = perf_counter()
@@ -251,19 +271,27 @@ class ProgressBar(LightningProgressBar):
             self._bar.add_task("", loss="")
             self._next_redraw = perf_counter() + self._interval
         stage = self._bar.tasks[0]
-        stage.total = total if total < math.inf else None
+        if total < math.inf:
+            stage.total = total
+        else:
+            stage.total = None
         self._bar.reset(stage.id, description=label, completed=done, loss="")
         self._bar.start()
 
     @property
     def _interval(self) -> float:
-        return self.line_interval if self._bar is None or self._bar.disable else self.refresh_interval
+        if self._bar is None or self._bar.disable:
+            return self.line_interval
+        return self.refresh_interval
 
     def _redraw(self) -> None:
         assert self._bar is not None  # noqa: S101 - else there is no time of a redraw
         began = perf_counter()
         stage = self._bar.tasks[0]
-        loss = self._loss.get("loss") if isinstance(self._loss, dict) else self._loss
+        if isinstance(self._loss, dict):
+            loss = self._loss.get("loss")
+        else:
+            loss = self._loss
         shown = ""
         if loss is not None and stage.description == self._epoch:
             # Lightning divides the loss of outputs by the number of accumulated batches.
@@ -271,12 +299,18 @@ class ProgressBar(LightningProgressBar):
         self._bar.update(stage.id, completed=self._done, loss=shown)
         self._bar.refresh()
         if self._bar.disable:
-            count = "" if stage.total is None else f"/{stage.total:.0f}"
+            count = ""
+            if stage.total is not None:
+                count = f"/{stage.total:.0f}"
             seconds = perf_counter() - self._started
-            self.print(f"{stage.description}  {self._done}{count}  {seconds:.1f}s  {shown}".rstrip())
+            self.print(
+                f"{stage.description}  {self._done}{count}  {seconds:.1f}s  {shown}".rstrip()
+            )
         ended = perf_counter()
         # All redraws together take at most 5 % of the time.
-        self._next_redraw = ended + (max(self._interval, 20 * (ended - began)) if self._interval > 0 else 0.0)
+        self._next_redraw = ended + (
+            max(self._interval, 20 * (ended - began)) if self._interval > 0 else 0.0
+        )
 
     def _close(self) -> None:
         self._next_redraw = math.inf
@@ -333,9 +367,13 @@ class RunLog(Callback):
         self._write(trainer, last=True)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, EarlyStopping) and (
-                callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
+                callback.stopped_epoch > 0
+                or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
             ):
-                _announce(trainer, f"stopped early: {callback.stopping_reason_message or callback.monitor}")
+                _announce(
+                    trainer,
+                    f"stopped early: {callback.stopping_reason_message or callback.monitor}",
+                )
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
                 _announce(trainer, "stopped: trainer.max_time is over")
 

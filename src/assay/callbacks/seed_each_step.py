@@ -55,7 +55,9 @@ class SeedEachStep(Callback):
     def on_test_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._apply("test", trainer, pl_module, 0)
 
-    def _apply(self, stage: str, trainer: L.Trainer, pl_module: L.LightningModule, index: int) -> None:
+    def _apply(
+        self, stage: str, trainer: L.Trainer, pl_module: L.LightningModule, index: int
+    ) -> None:
         seed = self.seed_for(stage, trainer.global_rank, index)
         # Seeded directly: torch.manual_seed visits every kind of device and takes 0.1 ms.
         torch.default_generator.manual_seed(seed)

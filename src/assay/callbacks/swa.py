@@ -43,7 +43,9 @@ class SWA(Float32Average):
     @property
     def count(self) -> int:
         """Number of epochs in the mean."""
-        return 0 if self._average_model is None else int(self._average_model.n_averaged)
+        if self._average_model is None:
+            return 0
+        return int(self._average_model.n_averaged)
 
     @override
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -51,11 +53,20 @@ class SWA(Float32Average):
 
     @override
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Add the weights after the last batch: the hook at the end of an epoch runs after validation."""
         first = int(first_epoch(trainer, self.start_fraction))
-        if trainer.is_last_batch and trainer.current_epoch >= first and self._average_model is not None:
+        if (
+            trainer.is_last_batch
+            and trainer.current_epoch >= first
+            and self._average_model is not None
+        ):
             self._average_model.update_parameters(self.current(pl_module))
 
     @override

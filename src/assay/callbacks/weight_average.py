@@ -39,7 +39,9 @@ class Float32Average(WeightAveraging, ABC):
         """Return the weights as the average takes them in."""
         assert self._average_model is not None  # noqa: S101 - training has begun
         average = self._average_model.module
-        return _Cast(pl_module, average) if self._differs(pl_module) else pl_module
+        if self._differs(pl_module):
+            return _Cast(pl_module, average)
+        return pl_module
 
     def _differs(self, pl_module: L.LightningModule) -> bool:
         if self._is_cast is None:
@@ -50,7 +52,12 @@ class Float32Average(WeightAveraging, ABC):
 
     @override
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         super().on_train_batch_end(trainer, self.current(pl_module), outputs, batch, batch_idx)
 

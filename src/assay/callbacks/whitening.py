@@ -31,7 +31,9 @@ class Whitening(L.Callback):
         ConfigError: As a run begins, if the model has no such convolution for images.
     """
 
-    def __init__(self, layer: str = "whiten", num_samples: int = 5000, eps: float = 0.0005) -> None:
+    def __init__(
+        self, layer: str = "whiten", num_samples: int = 5000, eps: float = 0.0005
+    ) -> None:
         check_numbers("[1, inf)", num_samples=num_samples)
         check_numbers("(0, inf)", eps=eps)
         self.layer = layer
@@ -44,7 +46,9 @@ class Whitening(L.Callback):
         taking = [
             name
             for name, module in layers.items()
-            if isinstance(module, nn.Conv2d) and module.in_channels == channels and module.groups == 1
+            if isinstance(module, nn.Conv2d)
+            and module.in_channels == channels
+            and module.groups == 1
         ]
         if self.layer not in taking:
             key = "callbacks.whitening.layer"

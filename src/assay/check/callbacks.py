@@ -45,15 +45,20 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     key = "trainer.strategy"
     message = ""
     hint = "trainer.strategy=auto"
-    if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):
+    if strategy.launcher is not None and not isinstance(
+        strategy.launcher, _SubprocessScriptLauncher
+    ):
         message = (
-            f"{shown} starts processes itself, which does not work from a config; assay starts those of ddp"
+            f"{shown} starts processes itself, which does not work from a config; "
+            "assay starts those of ddp"
         )
         several = "device=ddp_cpu for several processes on the CPU"
         if gpus:
             several = "device=ddp for all GPUs"
         hint = f"trainer.strategy=auto for one device; {several}"
-    elif (isinstance(requested, int) and requested != devices) or (not is_rank() and started != devices):
+    elif (isinstance(requested, int) and requested != devices) or (
+        not is_rank() and started != devices
+    ):
         instead = "trainer.strategy=ddp"
         if not gpus:
             instead = f"device=ddp_cpu trainer.devices={devices}"
@@ -94,7 +99,9 @@ def check_callbacks(config: DictConfig) -> None:
                 raise ConfigError(f"{name} cannot be used: {why}", key=key, hint=instead)
     averaging = [key for key, kind in chosen.items() if issubclass(kind, WeightAveraging)]
     if len(averaging) > 1:
-        message = f"{averaging[0]} averages the weights already, and a checkpoint holds one average"
+        message = (
+            f"{averaging[0]} averages the weights already, and a checkpoint holds one average"
+        )
         raise ConfigError(message, key=averaging[1], hint=f"~{averaging[1]}, or ~{averaging[0]}")
     for key, kind in chosen.items():
         if issubclass(kind, lightning_callbacks.GradientAccumulationScheduler):
@@ -160,7 +167,9 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
             continue
         if without and monitor in names["val"]:
             raise ConfigError(
-                f"{monitor!r} will not be logged: {without}", key=key, hint=f"{instead}, or {key}=train/loss"
+                f"{monitor!r} will not be logged: {without}",
+                key=key,
+                hint=f"{instead}, or {key}=train/loss",
             )
         raise unknown_metric_error(key, monitor, sorted(logged))
 
@@ -176,16 +185,27 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
     for key, kind in classes_in(config):
         if issubclass(kind, ModelCheckpoint):
             node = OmegaConf.select(config, key)
-            _check_filename(f"{key}.filename", node.get("filename"), names, is_best=bool(node.get("monitor")))
+            _check_filename(
+                f"{key}.filename", node.get("filename"), names, is_best=bool(node.get("monitor"))
+            )
 
 
-def _check_filename(key: str, filename: Any, names: Sequence[str] | None, *, is_best: bool) -> None:
+def _check_filename(
+    key: str, filename: Any, names: Sequence[str] | None, *, is_best: bool
+) -> None:
     callback = ModelCheckpoint(dirpath="checkpoints", filename=filename)
     try:
         for _, name, _, _ in Formatter().parse(filename or ""):
-            if name and names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
+            if (
+                name
+                and names is not None
+                and not (name in (*_COUNTS, *names) or name.startswith("lr-"))
+            ):
                 raise unknown_metric_error(key, name, [*_COUNTS, *names])
-        values = {name: torch.tensor(number) for number, name in enumerate((*_COUNTS, *(names or ())), 1)}
+        values = {
+            name: torch.tensor(number)
+            for number, name in enumerate((*_COUNTS, *(names or ())), 1)
+        }
         path = os.path.normpath(callback.format_checkpoint_name(values))
         if not Path(path).is_relative_to(str(callback.dirpath)):
             raise ValueError("it is outside of the run's folder of checkpoints")
@@ -193,4 +213,6 @@ def _check_filename(key: str, filename: Any, names: Sequence[str] | None, *, is_
             raise ValueError("the last checkpoint already has the name last.ckpt")
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         hint = f"{key}='best-{{epoch:02d}}'"
-        raise ConfigError(f"{filename!r} cannot name a checkpoint: {error}", key=key, hint=hint) from error
+        raise ConfigError(
+            f"{filename!r} cannot name a checkpoint: {error}", key=key, hint=hint
+        ) from error

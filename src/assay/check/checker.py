@@ -82,7 +82,9 @@ class Checker:
         """Refuse errors that can be found without torch; skip a job whose words were all checked before."""
         for job in jobs.values():
             # A number is not a mistyped word: what is wrong with it is seen soon enough.
-            words = (text for text in job.overrides if not reads_as_number(text.partition("=")[2]))
+            words = (
+                text for text in job.overrides if not reads_as_number(text.partition("=")[2])
+            )
             if new := {(job.shared, word) for word in (*words, "")} - self._words:
                 with name_source(job.overrides, self._config_dir):
                     self._check_names(job)
@@ -115,7 +117,10 @@ class Checker:
         with name_source(job.overrides, self._config_dir):
             check_value("seed", job.config.get("seed"), SEED)
         return replace(
-            self._proven[alike], overrides=job.overrides, name=str(job.config["name"]), seconds=0.0
+            self._proven[alike],
+            overrides=job.overrides,
+            name=str(job.config["name"]),
+            seconds=0.0,
         )
 
     def check(self, job: Job) -> Proof:
@@ -143,7 +148,9 @@ class Checker:
 class SignatureProver:
     """Looks at signatures alone, where no room proves a step."""
 
-    def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
+    def prove(
+        self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False
+    ) -> Proof:
         """Refuse a job whose parts cannot be called with their arguments."""
         from assay.check.report import Proof, Report
         from assay.check.signature import check_signatures
@@ -157,7 +164,9 @@ class SignatureProver:
 def make_prover() -> Any:
     """What proves jobs: the prover of a room; it imports torch."""
     provers = entries("prove")
-    return provers[-1]() if provers else SignatureProver()
+    if provers:
+        return provers[-1]()
+    return SignatureProver()
 
 
 def _fingerprint_without_seed(job: Job) -> str:
@@ -270,7 +279,11 @@ def _check_targets(config: DictConfig) -> None:
         needed += ["model", "loss", "optimizer", "metrics.train", "metrics.eval"]
         needed += [key for key in OPTIONAL_GROUPS if config.get(key)]
     for group in ("callbacks", "logger"):
-        needed += [f"{group}.{name}" for name, node in (config.get(group) or {}).items() if node is not None]
+        needed += [
+            f"{group}.{name}"
+            for name, node in (config.get(group) or {}).items()
+            if node is not None
+        ]
     for key in needed:
         node = OmegaConf.select(config, key)
         if not isinstance(node, DictConfig) or not node.get("_target_"):

@@ -137,7 +137,9 @@ def show_job(console: Console, report: Report) -> None:
     if report.step is not None:
         rows += [("step", _step(report, report.step)), ("memory", _memory(report.step))]
     if report.unproven:
-        rows.append(("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; the run will show"))
+        rows.append(
+            ("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; the run will show")
+        )
     if report.spec:
         an_epoch = report.spec["steps_per_epoch"]
         total = report.spec["total_steps"]
@@ -168,7 +170,9 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     common = set(reports[0].overrides).intersection(*(report.overrides for report in reports))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("job", "overrides", "parameters", "a step", "memory", "steps"):
-        table.add_column(column, justify="left" if column == "overrides" else "right", overflow="fold")
+        table.add_column(
+            column, justify="left" if column == "overrides" else "right", overflow="fold"
+        )
     for number, report in enumerate(reports):
         overrides = " ".join(override for override in report.overrides if override not in common)
         step = report.step
@@ -188,7 +192,9 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
         in_order = [override for override in reports[0].overrides if override in common]
         console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
     texts = {
-        "unproven": [f"{report.unproven}; the run will show" for report in reports if report.unproven],
+        "unproven": [
+            f"{report.unproven}; the run will show" for report in reports if report.unproven
+        ],
         "note": [note for report in reports for note in report.notes],
         "warning": [warning for report in reports for warning in report.warnings],
     }
@@ -221,7 +227,9 @@ def _data(report: Report) -> str:
     shape = "×".join(map(str, spec["input_shape"]))
     if vocab_size := spec.get("vocab_size"):
         shape = f"up to {shape} tokens, vocabulary {vocab_size:,}"
-    task = find_task(spec["task"])  # one of the user's own may have been imported by another process
+    task = find_task(
+        spec["task"]
+    )  # one of the user's own may have been imported by another process
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
     read = "not read"
     if report.data_read:
@@ -239,7 +247,9 @@ def _distribution(report: Report) -> str:
     counts = spec.get("class_counts") or ()
     if counts and len(names) == len(counts):
         order = sorted(range(len(counts)), key=lambda index: -counts[index])
-        parts = [f"{single_line(str(names[index]))} {counts[index]:,}" for index in order[:_MOST_NAMED]]
+        parts = [
+            f"{single_line(str(names[index]))} {counts[index]:,}" for index in order[:_MOST_NAMED]
+        ]
         more = ""
         if len(order) > _MOST_NAMED:
             more = f", … {len(order) - _MOST_NAMED} more"

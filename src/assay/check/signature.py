@@ -92,7 +92,11 @@ def _arguments_from_parent(key: str, node: DictConfig) -> tuple[int, Mapping[str
     """What the class of the node around calls this one with, as it says in `calls_with`."""
     parent = parent_of(node)
     root = root_of(node)
-    if not isinstance(parent, DictConfig) or "_target_" not in parent or not isinstance(root, DictConfig):
+    if (
+        not isinstance(parent, DictConfig)
+        or "_target_" not in parent
+        or not isinstance(root, DictConfig)
+    ):
         return None
     outer, _, name = key.rpartition(".")
     kind = resolve_class(outer, parent)
@@ -101,7 +105,16 @@ def _arguments_from_parent(key: str, node: DictConfig) -> tuple[int, Mapping[str
 
 
 _OF_A_LOSS = "; a loss is a class, a torch.nn.Module"
-_USED_AS_THEY_ARE = ("data", "model", "loss", "metrics", "module", "trainer", "callbacks", "logger")
+_USED_AS_THEY_ARE = (
+    "data",
+    "model",
+    "loss",
+    "metrics",
+    "module",
+    "trainer",
+    "callbacks",
+    "logger",
+)
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -126,12 +139,16 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
     if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
         partial_key = f"{key}._partial_"
         hint = f"leave it out: ~{partial_key}{_OF_A_LOSS if key == 'loss' else ''}"
-        raise ConfigError("expected an object, not a function that creates it", key=partial_key, hint=hint)
+        raise ConfigError(
+            "expected an object, not a function that creates it", key=partial_key, hint=hint
+        )
     kind = resolve_class(key, node)
     call = call_of(kind)
     if call is not None:  # built-ins have no signature
         _check_call(key, node, call, later)
-    for name, inner in getattr(kind, "mapping_arguments", {}).items():  # which the class makes objects of
+    for name, inner in getattr(
+        kind, "mapping_arguments", {}
+    ).items():  # which the class makes objects of
         within = node.get(name)
         call = call_of(inner)
         if isinstance(within, DictConfig) and call is not None:
@@ -154,7 +171,8 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
         **dict.fromkeys(by_position[len(positional) : count], (ours, "leave it out")),
         **{name: (ours, instead) for name, instead in (later.names if later else {}).items()},
         **dict.fromkeys(
-            by_position[: len(positional)], ("given twice: also by position, in _args_", "leave one out")
+            by_position[: len(positional)],
+            ("given twice: also by position, in _args_", "leave one out"),
         ),
     }
     for name in names:
@@ -166,13 +184,17 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
             raise ConfigError(
                 f"{call.name} has no argument {name!r}{did_you_mean(name, call.parameters, '; ')}",
                 key=f"{key}.{name}",
-                hint=f"it takes: {call.in_short([name])}" if call.parameters else "it takes no arguments",
+                hint=f"it takes: {call.in_short([name])}"
+                if call.parameters
+                else "it takes no arguments",
             )
     root: Any = root_of(node)
     for name, value in _values(node, names):
         # Which mode suits a monitor: assay.assemble.node.
         if name != "mode" or not isinstance(node.get("monitor"), str):
-            _check_value(source_key(root, f"{key}.{name}"), value, call, call.parameters.get(name))
+            _check_value(
+                source_key(root, f"{key}.{name}"), value, call, call.parameters.get(name)
+            )
     for index, value in _values(positional, range(len(positional))):
         parameter = None
         if index < len(by_position):
@@ -180,14 +202,21 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
     if later is None:
         return
-    if refused := [name for name in later.names if name not in call.parameters and not call.takes_any]:
+    if refused := [
+        name for name in later.names if name not in call.parameters and not call.takes_any
+    ]:
         message = f"{call.name} has no argument {refused[0]!r}, which assay passes"
-        raise ConfigError(message, key=key, hint=f"{later.otherwise}it takes: {call.in_short([refused[0]])}")
+        raise ConfigError(
+            message, key=key, hint=f"{later.otherwise}it takes: {call.in_short([refused[0]])}"
+        )
     _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
 
 
 def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter | None) -> None:
-    expected = parameter.annotation if parameter is not None else call.many
+    if parameter is not None:
+        expected = parameter.annotation
+    else:
+        expected = call.many
     default = None
     if parameter is not None:
         default = parameter.default
@@ -216,14 +245,19 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
     if value is not None and not isinstance(value, list | dict | NestedTarget):
         if accepts(expected, str(value)):
             return shlex.quote(f'{key}="{value}"')  # a column named 2015
-        pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
+        pair = not isinstance(
+            default, list | tuple
+        )  # 32 for an image's height and width, but no 3 for betas
         for several in ([value], [value, value] if pair else []):
             if accepts(expected, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
     meant = []
     if isinstance(value, str):
         meant = difflib.get_close_matches(value, choices_of(expected), n=1)
-    example = meant[0] if meant else example_of(expected, default)
+    if meant:
+        example = meant[0]
+    else:
+        example = example_of(expected, default)
     if example:
         return f"for example {key}={example}"
     return ""

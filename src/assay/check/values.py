@@ -46,7 +46,9 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
     },
     "scheduler": {
-        **dict.fromkeys(("T_0", "T_max", "T_mult", "milestones", "epochs", "steps_per_epoch"), _COUNT),
+        **dict.fromkeys(
+            ("T_0", "T_max", "T_mult", "milestones", "epochs", "steps_per_epoch"), _COUNT
+        ),
         **dict.fromkeys(("step_size", "step_size_up", "step_size_down"), _COUNT),
         **dict.fromkeys(("total_iters", "total_steps"), _COUNT),
         **dict.fromkeys(("cooldown", "patience"), Annotated[int, Meta(ge=0)]),
@@ -56,14 +58,18 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {
     "callbacks": {
         "patience": _NOT_NEGATIVE,
         "decay": _BELOW_ONE,
-        **dict.fromkeys(("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT),
+        **dict.fromkeys(
+            ("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT
+        ),
     },
     "model": dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
     "data": dict.fromkeys(("size", "image_size"), _COUNT),
 }
 """By group and argument: values that constructors of known libraries accept although they are useless."""
 _TRAINER: Mapping[str, Any] = {
-    **dict.fromkeys(("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT),
+    **dict.fromkeys(
+        ("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT
+    ),
     "limit_train_batches": _SOME_BATCHES,
     "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
@@ -102,7 +108,9 @@ def check_values(config: DictConfig) -> None:
             check_value(key, value, kind)
     name = value_of(config, "name")
     if not (is_number(name) or isinstance(name, str)) or not str(name).strip():
-        raise ConfigError(f"expected a name, got {as_typed(name)}", key="name", hint="name=my_run")
+        raise ConfigError(
+            f"expected a name, got {as_typed(name)}", key="name", hint="name=my_run"
+        )
     if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
         monitor = value_of(config, "scheduler.monitor")
         check_value("scheduler.monitor", monitor, Annotated[str, Meta(min_length=1)])
@@ -135,7 +143,9 @@ def check_numbers(config: DictConfig) -> None:
             check_value(key, value, kind)
         # Infinity has a meaning for activations.
         if math.isnan(value) or (math.isinf(value) and (group != "model" or kind is not None)):
-            raise ConfigError(f"expected a finite number, got {value}", key=key, hint=f"{key}=0.1")
+            raise ConfigError(
+                f"expected a finite number, got {value}", key=key, hint=f"{key}=0.1"
+            )
 
 
 def check_trainer(config: DictConfig) -> None:
@@ -151,11 +161,15 @@ def check_trainer(config: DictConfig) -> None:
     if isinstance(devices, str) and not re.fullmatch(r"auto|-1|\d+(,\d+)*,?", devices):
         expected = "a number of devices, their indices, or auto"
         raise ConfigError(
-            f"expected {expected}, got {devices!r}", key="trainer.devices", hint="trainer.devices=1"
+            f"expected {expected}, got {devices!r}",
+            key="trainer.devices",
+            hint="trainer.devices=1",
         )
     for name, instead in _NOT_HERE.items():
         if values.get(name):
-            raise ConfigError("assay does not use this argument", key=f"trainer.{name}", hint=instead)
+            raise ConfigError(
+                "assay does not use this argument", key=f"trainer.{name}", hint=instead
+            )
     if (values.get("num_nodes") or 1) > 1 and not is_distributed(values):
         raise ConfigError(
             f"expected a distributed strategy, because trainer.num_nodes={values['num_nodes']}",
@@ -163,7 +177,9 @@ def check_trainer(config: DictConfig) -> None:
             hint="device=ddp for the GPUs of each node, or device=ddp_cpu",
         )
     _check_length(config, values)
-    if values.get("check_val_every_n_epoch", 1) is None and not is_whole(values.get("val_check_interval")):
+    if values.get("check_val_every_n_epoch", 1) is None and not is_whole(
+        values.get("val_check_interval")
+    ):
         raise ConfigError(
             "expected a number of batches, because trainer.check_val_every_n_epoch is null",
             key="trainer.val_check_interval",
@@ -198,7 +214,10 @@ def _check_micro_batch(config: DictConfig, values: Mapping[str, Any]) -> None:
         message = f"expected 1 with LBFGS, which computes the loss several times per step, got {accumulated}"
     elif size is not None and values.get("_target_") != "lightning.Trainer":
         message = "a custom trainer takes its steps itself"
-    elif size is not None and OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
+    elif size is not None and OmegaConf.select(config, "module._target_") not in (
+        None,
+        OUR_MODULE,
+    ):
         message = "a custom LightningModule takes its steps itself"
     elif size == "auto" and is_lbfgs(config):
         message = "LBFGS computes the loss several times per step"
@@ -252,7 +271,9 @@ def check_data_root(config: DictConfig) -> None:
                 _check_download(key, node, _TORCHVISION)
         except OSError as error:  # too long, or not to be looked into
             raise ConfigError(
-                f"{error.strerror}: {str(error.filename)[:80]}", key=key, hint="choose another path"
+                f"{error.strerror}: {str(error.filename)[:80]}",
+                key=key,
+                hint="choose another path",
             ) from error
 
 
@@ -271,13 +292,17 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
         expected = "folder"
         if download is not None:
             expected = f"folder, and {key}.download is false"
-        raise missing_path_error(full, path, expected, f"to have it downloaded: {key}.download=true")
+        raise missing_path_error(
+            full, path, expected, f"to have it downloaded: {key}.download=true"
+        )
 
 
 def _check_run(full: str, path: Path | None) -> None:
     if path is not None and not (path / "config.yaml").is_file():
         if not path.is_dir():
-            raise missing_path_error(full, path, "run directory", "`assay ls` lists those in outputs/")
+            raise missing_path_error(
+                full, path, "run directory", "`assay ls` lists those in outputs/"
+            )
         error = no_run_error(path.absolute())
         raise ConfigError(error.message, key=full, hint=error.hint)
 
@@ -307,7 +332,9 @@ def check_folder(key: str, path: str) -> None:
     if path:
         why = _why_unwritable(path)
     if why:
-        raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE")
+        raise ConfigError(
+            f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE"
+        )
 
 
 def _why_unwritable(path: str) -> str:
@@ -328,7 +355,8 @@ def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
     expected = os.path.normpath(os.path.join(run_dir, "checkpoints"))  # noqa: PTH118 - nothing is opened
     for name, node in (config.get("callbacks") or {}).items():
         if not (
-            isinstance(node, DictConfig) and ("dirpath" in node or str(node.get("_target_")).endswith(_KIND))
+            isinstance(node, DictConfig)
+            and ("dirpath" in node or str(node.get("_target_")).endswith(_KIND))
         ):
             continue
         key = f"callbacks.{name}.dirpath"

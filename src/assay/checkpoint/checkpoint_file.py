@@ -36,11 +36,15 @@ _NUMBERS = (bool, int, float, complex)
 
 
 def to_plain(
-    value: Any, key: str = "", take: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
+    value: Any,
+    key: str = "",
+    take: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
 ) -> Any:
     """A copy that `torch.load` reads back equal with its restricted reader, of tensors what `take` makes."""
     if type(value) is str:
-        return sys.intern(value)  # so that equal checkpoints are equal bytes: pickle writes an object once
+        return sys.intern(
+            value
+        )  # so that equal checkpoints are equal bytes: pickle writes an object once
     if type(value) in _AS_THEY_ARE:
         return value
     if isinstance(value, torch.Tensor):
@@ -86,10 +90,15 @@ def serializable_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
     return kept, dropped
 
 
-def _mapping(value: dict[Any, Any], key: str, take: Callable[[torch.Tensor], torch.Tensor]) -> dict[Any, Any]:
-    where = f"a key of {key}" if key else "a key"
+def _mapping(
+    value: dict[Any, Any], key: str, take: Callable[[torch.Tensor], torch.Tensor]
+) -> dict[Any, Any]:
+    where = "a key"
+    if key:
+        where = f"a key of {key}"
     items = [
-        (name, to_plain(one, f"{key}.{name}" if key else str(name), take)) for name, one in value.items()
+        (name, to_plain(one, f"{key}.{name}" if key else str(name), take))
+        for name, one in value.items()
     ]
     if any(isinstance(name, torch.Tensor) for name, _ in items):
         raise TypeError(
@@ -102,7 +111,9 @@ def _mapping(value: dict[Any, Any], key: str, take: Callable[[torch.Tensor], tor
         if metadata is not None:
             put_metadata(ordered, to_plain(metadata, f"{key}._metadata"))
         return ordered
-    return Counter(dict(items)) if isinstance(value, Counter) else dict(items)
+    if isinstance(value, Counter):
+        return Counter(dict(items))
+    return dict(items)
 
 
 def _tensor(value: torch.Tensor, key: str) -> torch.Tensor:
@@ -113,12 +124,16 @@ def _tensor(value: torch.Tensor, key: str) -> torch.Tensor:
     # Attributes of a tensor may be anything; detaching leaves them behind.
     if isinstance(value, torch.nn.Parameter) or vars(value):
         value = value.detach()
-    return value if type(value) is torch.Tensor else value.as_subclass(torch.Tensor)
+    if type(value) is torch.Tensor:
+        return value
+    return value.as_subclass(torch.Tensor)
 
 
 def _unsupported_value(value: Any, key: str) -> TypeError:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    return TypeError(f"a checkpoint holds only tensors and plain containers, but {key or 'it'} is a {kind}")
+    return TypeError(
+        f"a checkpoint holds only tensors and plain containers, but {key or 'it'} is a {kind}"
+    )
 
 
 def weights_sha256(state: Mapping[str, Any]) -> str:
@@ -126,8 +141,16 @@ def weights_sha256(state: Mapping[str, Any]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         if isinstance(tensor, torch.Tensor):
-            value: Any = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor  # one at a time
-            whole = value.detach().to_dense() if value.layout is not torch.strided else value.detach()
+            # one at a time
+            value: Any
+            if hasattr(tensor, "full_tensor"):
+                value = tensor.full_tensor()
+            else:
+                value = tensor
+            if value.layout is not torch.strided:
+                whole = value.detach().to_dense()
+            else:
+                whole = value.detach()
             flat = whole.cpu().contiguous().reshape(-1)
             digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
             digest.update(flat.view(torch.uint8).numpy().data)
@@ -149,7 +172,9 @@ class Snapshot:
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same tensor in the CPU's memory, of which nothing changes any more."""
         tensor = tensor.detach()
-        device = "meta" if tensor.is_meta else "cpu"
+        device = "cpu"
+        if tensor.is_meta:
+            device = "meta"
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
             return tensor.to(device, copy=True)
         if tensor.is_conj() or tensor.is_neg():  # has no memory as it reads
@@ -158,9 +183,14 @@ class Snapshot:
         key = (str(storage.device), storage.data_ptr(), storage.nbytes())
         if key not in self._copies:
             here = storage.cpu()  # type: ignore[no-untyped-call]  # itself, where it lies there already
-            self._copies[key] = storage.clone() if here is storage else here
+            if here is storage:
+                self._copies[key] = storage.clone()
+            else:
+                self._copies[key] = here
         empty = torch.empty(0, dtype=tensor.dtype)
-        return empty.set_(self._copies[key], tensor.storage_offset(), tensor.shape, tensor.stride())
+        return empty.set_(
+            self._copies[key], tensor.storage_offset(), tensor.shape, tensor.stride()
+        )
 
 
 _PAUSE = 1.0
@@ -199,7 +229,10 @@ class BackgroundWriter:
                 self._thread.start()
 
     def __reduce__(self) -> tuple[type[BackgroundWriter], tuple[()]]:
-        return BackgroundWriter, ()  # a spawned worker, to which a trainer is pickled, writes nothing
+        return (
+            BackgroundWriter,
+            (),
+        )  # a spawned worker, to which a trainer is pickled, writes nothing
 
     def wait(self) -> None:
         """Return when all is done; what waits is done now."""
@@ -211,7 +244,9 @@ class BackgroundWriter:
 
     def _run(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._is_awaited, self._last + _PAUSE - time.monotonic())
+            self._changed.wait_for(
+                lambda: self._is_awaited, self._last + _PAUSE - time.monotonic()
+            )
         while True:
             with self._changed:
                 steps = self._ready or self._coming
@@ -253,7 +288,10 @@ class CheckpointFile(CheckpointIO):
         if self._large not in (None, moment):
             self._writer.wait()  # large ones of two steps are never held at once
         copied, size = plain_copy(checkpoint)
-        self._large = None if size <= _SMALL else moment
+        if not (size <= _SMALL):
+            self._large = moment
+        else:
+            self._large = None
         self._do(partial(write, copied, target), target, moment)
 
     def load_checkpoint(
@@ -294,7 +332,9 @@ class CheckpointFile(CheckpointIO):
         if self._error is None:
             try:
                 step()
-            except BaseException as error:  # told where training can be stopped, not in this thread
+            except (
+                BaseException
+            ) as error:  # told where training can be stopped, not in this thread
                 self._error = error
 
     def _raise(self) -> None:
@@ -329,7 +369,9 @@ def load_verified(path: Path, map_location: Any = None) -> dict[str, Any]:
     return read_checkpoint(source, map_location)
 
 
-def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = False) -> dict[str, Any]:
+def read_checkpoint(
+    source: Path, map_location: Any = None, *, mmap: bool = False
+) -> dict[str, Any]:
     """Read tensors and plain containers, and run nothing."""
     if not zipfile.is_zipfile(source):
         raise AssayError(f"{source} is truncated, or torch.save did not write it")
@@ -338,8 +380,12 @@ def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = Fals
     except OSError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for what is not a checkpoint
-        reason = first_line(error).partition(". In PyTorch 2.6")[0]  # torch goes on to advise unsafe loading
-        raise AssayError(f"{source} cannot be read as tensors and plain containers: {reason}") from error
+        reason = first_line(error).partition(". In PyTorch 2.6")[
+            0
+        ]  # torch goes on to advise unsafe loading
+        raise AssayError(
+            f"{source} cannot be read as tensors and plain containers: {reason}"
+        ) from error
     if not isinstance(loaded, dict):
         raise AssayError(f"{source} is not a checkpoint: it holds a {type(loaded).__name__}")
     return loaded
@@ -480,7 +526,10 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
 
 
 def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
-    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if folder.is_dir():
+        there = [path.name for path in folder.iterdir()]
+    else:
+        there = []
     named = {name.removesuffix(SUFFIX) for name in there if not name.startswith(".")}
     named |= {name for name in wanted if Path(name).name == name}  # a record may be anybody's
     return [folder / name for name in sorted(named) if name.endswith(".ckpt")]
@@ -499,4 +548,6 @@ def _progress(path: Path) -> tuple[tuple[int, ...], dict[str, Any]]:
         state = dict(loop.get("state_dict", {}))
         return (int(batches), int(loaded.get("global_step", 0))), state
     except (AttributeError, TypeError, ValueError) as error:
-        raise AssayError(f"{path} has no position of the training: the file was changed") from error
+        raise AssayError(
+            f"{path} has no position of the training: the file was changed"
+        ) from error

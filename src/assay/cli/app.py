@@ -77,7 +77,9 @@ class _Verbs(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, verbs in _GROUPS.items():
             with formatter.section(title):
-                helps = {name: str(verb.__doc__).partition("\n")[0] for name, verb in verbs.items()}
+                helps = {
+                    name: str(verb.__doc__).partition("\n")[0] for name, verb in verbs.items()
+                }
                 formatter.write_dl([(f"{name:9}", text) for name, text in helps.items()])
 
     @contextmanager
@@ -87,7 +89,9 @@ class _Verbs(TyperGroup):
         except Exception as error:
             # typer names only kinds of click's errors; every verb tells its own ones itself.
             if hasattr(error, "format_message"):
-                print_problem(self._words, Problem(error.format_message(), hint="assay --help", code=2))
+                print_problem(
+                    self._words, Problem(error.format_message(), hint="assay --help", code=2)
+                )
             raise
 
 
@@ -117,7 +121,10 @@ def _version(asked: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print version and commit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print version and commit."
+        ),
     ] = False,
 ) -> None:
     del version
@@ -127,7 +134,9 @@ def _root(
 
 for _named in _GROUPS.values():
     for _name, _verb in _named.items():
-        _takes_overrides = "overrides" in inspect.signature(_verb).parameters and _name != "explain"
+        _takes_overrides = (
+            "overrides" in inspect.signature(_verb).parameters and _name != "explain"
+        )
         app.command(_name, epilog=overrides_help() if _takes_overrides else None)(verb(_verb))
 
 
@@ -150,6 +159,11 @@ def main() -> None:
 def _flags() -> dict[str, list[str]]:
     group = typer.main.get_group(app)
     return {
-        name: [flag for parameter in command.params for flag in parameter.opts if flag.startswith("-")]
+        name: [
+            flag
+            for parameter in command.params
+            for flag in parameter.opts
+            if flag.startswith("-")
+        ]
         for name, command in group.commands.items()
     }

@@ -17,7 +17,9 @@ def check(
     document: Document,
     overrides: Overrides = None,
     *,
-    multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
+    multirun: Annotated[
+        bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the learning rate to an image file.")
     ] = None,
@@ -28,9 +30,14 @@ def check(
     from assay.check.checker import Checker
 
     checker = Checker(config_dir, curve=plot is not None or not document.as_json)
-    job = None if multirun else checker.single_job(typed)
+    if not multirun:
+        job = checker.single_job(typed)
+    else:
+        job = None
     if plot is not None and job is None:
-        raise ConfigError("this draws the learning rate of a single job", key="--plot", hint="leave out -m")
+        raise ConfigError(
+            "this draws the learning rate of a single job", key="--plot", hint="leave out -m"
+        )
     check_ending("--plot", plot, ".png", ".svg", ".pdf")
     if job is None:
         entry("multirun", "--multirun", "a sweep").check(document, typed, config_dir)

@@ -52,17 +52,33 @@ class Problem:
         """The problem that an exception describes."""
         if isinstance(error, typer.Exit):
             problem = cls(f"the exit code is {error.exit_code}")
-            return replace(cls.of(error.__cause__) if error.__cause__ else problem, code=error.exit_code)
+            return replace(
+                cls.of(error.__cause__) if error.__cause__ else problem, code=error.exit_code
+            )
         if isinstance(error, AssayError):
-            key, file = (error.key, error.file) if isinstance(error, ConfigError) else ("", "")
+            if isinstance(error, ConfigError):
+                key, file = (error.key, error.file)
+            else:
+                key, file = ("", "")
             name, _, line = file.rpartition(":")
             if not line.isdecimal():
                 name = file
                 line = ""
             hint = redact(error.hint)
-            return cls(redact(error.message), key, name, int(line) if line else None, hint, error.exit_code)
-        if isinstance(error, KeyboardInterrupt | typer.Abort):  # the latter is Ctrl-C or Ctrl-D as an answer
-            name = error.name if isinstance(error, Stopped) else "SIGINT"
+            return cls(
+                redact(error.message),
+                key,
+                name,
+                int(line) if line else None,
+                hint,
+                error.exit_code,
+            )
+        if isinstance(
+            error, KeyboardInterrupt | typer.Abort
+        ):  # the latter is Ctrl-C or Ctrl-D as an answer
+            name = "SIGINT"
+            if isinstance(error, Stopped):
+                name = error.name
             return cls(stop_reason(name), code=exit_code_of(name))
         hint = "the same command with --debug shows where this came from"
         return cls(redact(describe_error(error)), hint=hint)
@@ -137,7 +153,9 @@ def to_plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value) if item.repr}
+        return {
+            item.name: to_plain(getattr(value, item.name)) for item in fields(value) if item.repr
+        }
     if hasattr(value, "items"):
         return {str(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, Path):

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-Follow = Annotated[bool, typer.Option("--follow", help="Update after each change until no run is running.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", help="Update after each change until no run is running.")
+]
 _TICK = 1.0
 """Seconds between two looks, at least."""
 REWRITTEN_AFTER = 600.0
@@ -89,7 +91,11 @@ def follow_text(paths: Sequence[Path], print_to: Callable[[Console], None]) -> N
         elif text != before:
             console.print(text, markup=False, soft_wrap=True)
 
-    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+    with (
+        Live(console=console, auto_refresh=False)
+        if console.is_terminal
+        else nullcontext() as live
+    ):
         follow(paths, show)
 
 

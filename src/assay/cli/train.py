@@ -25,18 +25,27 @@ def train(
     overrides: Overrides = None,
     *,
     multirun: Annotated[
-        bool, typer.Option("--multirun", "-m", help="One job per combination of comma-separated values.")
+        bool,
+        typer.Option(
+            "--multirun", "-m", help="One job per combination of comma-separated values."
+        ),
     ] = False,
     cfg: Annotated[
-        bool, typer.Option("--cfg", "-c", help="Print the composed config and stop: job, hydra or all.")
+        bool,
+        typer.Option(
+            "--cfg", "-c", help="Print the composed config and stop: job, hydra or all."
+        ),
     ] = False,
     package: Annotated[
-        str, typer.Option("--package", "-p", metavar="NODE", help="With --cfg: print this node only.")
+        str,
+        typer.Option("--package", "-p", metavar="NODE", help="With --cfg: print this node only."),
     ] = "",
     info: Annotated[
         bool,
         typer.Option(
-            "--info", "-i", help="Print how Hydra composes: defaults, defaults-tree, searchpath, plugins."
+            "--info",
+            "-i",
+            help="Print how Hydra composes: defaults, defaults-tree, searchpath, plugins.",
         ),
     ] = False,
     config_dir: ConfigDir = None,
@@ -60,8 +69,14 @@ def train(
     from assay.check.checker import Checker
 
     checker = Checker(config_dir)
-    world = None if multirun else _take_world()
-    job = None if multirun or world is not None else checker.single_job(typed)
+    if not multirun:
+        world = _take_world()
+    else:
+        world = None
+    if not (multirun or world is not None):
+        job = checker.single_job(typed)
+    else:
+        job = None
     if job is None and world is None:
         entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
         return
@@ -70,7 +85,9 @@ def train(
 
     if world is not None:
         together = entry("processes", "", "a job in several processes")
-        _end_run(document, together.train_together(world, checker, typed, raise_errors=document.debug))
+        _end_run(
+            document, together.train_together(world, checker, typed, raise_errors=document.debug)
+        )
     elif job is not None:
         _end_run(document, train_job(job, checker.check(job), raise_errors=document.debug))
 
@@ -98,13 +115,17 @@ def _print_config(
     configs = [to_raw_dict(select_parts(config, kinds[-1:], package)) for config in composed]
     document.say("config", {"configs": configs})
     if not document.as_json:
-        header = f"# @package {package}\n" if package else ""
+        header = ""
+        if package:
+            header = f"# @package {package}\n"
         sys.stdout.write(printable("---\n".join(header + to_yaml(config) for config in configs)))
 
 
 def resume(
     document: Document,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")
+    ],
     changes: Overrides = None,
     *,
     failed: Annotated[
@@ -137,7 +158,10 @@ def resume(
 
     if world is not None:
         together = entry("processes", "", "a run in several processes")
-        _end_run(document, together.resume_together(world, run, changes or [], raise_errors=document.debug))
+        _end_run(
+            document,
+            together.resume_together(world, run, changes or [], raise_errors=document.debug),
+        )
         return
     result = go_on(run, changes or [], raise_errors=document.debug)
     if result.status == "finished" and result.reason:

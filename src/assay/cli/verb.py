@@ -68,10 +68,12 @@ ConfigDir = Annotated[
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 Checkpoint = Annotated[Literal["best", "last"], typer.Option(help="Which weights.")]
 _Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
+    bool,
+    typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr."),
 ]
 _Debug = Annotated[
-    bool, typer.Option("--debug", envvar="HYDRA_FULL_ERROR", help="Show the traceback of an error.")
+    bool,
+    typer.Option("--debug", envvar="HYDRA_FULL_ERROR", help="Show the traceback of an error."),
 ]
 
 
@@ -102,7 +104,11 @@ def check_ending(option: str, path: Path | None, *endings: str) -> None:
 @contextmanager
 def show_loading() -> Iterator[None]:
     """Show on a terminal that torch is being loaded."""
-    with Console(stderr=True).status("loading torch and Lightning") if sys.stderr.isatty() else nullcontext():
+    with (
+        Console(stderr=True).status("loading torch and Lightning")
+        if sys.stderr.isatty()
+        else nullcontext()
+    ):
         yield
 
 
@@ -117,18 +123,29 @@ def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., 
     @functools.wraps(function)
     def run(*, as_json: bool, debug: bool, **arguments: Any) -> None:
         as_json = as_json or arguments.get("form") == "json"
-        typed = (arguments["overrides"] or []) if "overrides" in arguments else None
-        with report_errors(debug, typed, arguments.get("config_dir"), as_json=as_json) as document:
+        if "overrides" in arguments:
+            typed = arguments["overrides"] or []
+        else:
+            typed = None
+        with report_errors(
+            debug, typed, arguments.get("config_dir"), as_json=as_json
+        ) as document:
             function(document, **arguments)
 
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in declared]
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in declared
+    ]
     setattr(run, "__signature__", inspect.Signature([*parameters, *more]))  # noqa: B010 - mypy
     return run
 
 
 @contextmanager
 def report_errors(
-    debug: bool, overrides: list[str] | None = None, config_dir: Path | None = None, *, as_json: bool = False
+    debug: bool,
+    overrides: list[str] | None = None,
+    config_dir: Path | None = None,
+    *,
+    as_json: bool = False,
 ) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through."""
     remember_secrets(overrides or [])
@@ -161,7 +178,10 @@ def _keep_ctrl_c() -> Iterator[None]:
 def _print_error(debug: bool) -> Iterator[None]:
     try:
         yield
-    except (typer.Exit, BrokenPipeError):  # of the latter the reader has gone, as in `assay configs | head`
+    except (
+        typer.Exit,
+        BrokenPipeError,
+    ):  # of the latter the reader has gone, as in `assay configs | head`
         raise
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt | typer.Abort)

@@ -42,7 +42,13 @@ from assay.config.hydra_internals import (
     parse_overrides,
     strip_plus,
 )
-from assay.config.omegaconf_internals import child_node, is_untyped, raw_value, register_resolver, thaw
+from assay.config.omegaconf_internals import (
+    child_node,
+    is_untyped,
+    raw_value,
+    register_resolver,
+    thaw,
+)
 from assay.config.serialize import exact_json, fingerprint_of, to_raw_dict
 from assay.config.tree import places, split_key, walk
 from assay.config.unread_keys import (
@@ -59,7 +65,12 @@ from assay.errors import ConfigError, first_line
 from assay.paths import COMMAND_LINE, CONF_DIR, PROJECT, config_folders
 from assay.quoting import command
 from assay.rooms import entries
-from assay.targets.external_values import check_external_values, check_name, check_place, may_reach_out
+from assay.targets.external_values import (
+    check_external_values,
+    check_name,
+    check_place,
+    may_reach_out,
+)
 from assay.targets.objects import TARGET, name_of
 from assay.targets.trust import KEY, Trust, settle_trust, trust_for
 
@@ -86,7 +97,8 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
     """
     if config_dir is not None and not config_dir.is_dir():
         raise ConfigError(
-            f"--config-dir {config_dir} is not a folder", hint="give a folder that holds config groups"
+            f"--config-dir {config_dir} is not a folder",
+            hint="give a folder that holds config groups",
         )
     register_resolvers()
     before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
@@ -105,10 +117,15 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
 
 
-def compose_raw(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+def compose_raw(
+    hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN
+) -> DictConfig:
     """Compose with Hydra alone; nothing is filled in or checked."""
     config: DictConfig = hydra.compose_config(
-        config_name=PRIMARY, overrides=strip_plus(overrides), run_mode=mode, with_log_configuration=False
+        config_name=PRIMARY,
+        overrides=strip_plus(overrides),
+        run_mode=mode,
+        with_log_configuration=False,
     )
     return config
 
@@ -139,9 +156,17 @@ def translate_errors(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
     """Turn what Hydra or OmegaConf raises in the block into one `ConfigError`."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException, YAMLError, TypeError, ValueError, OSError) as error:
+    except (
+        HydraException,
+        OmegaConfBaseException,
+        YAMLError,
+        TypeError,
+        ValueError,
+        OSError,
+    ) as error:
         explained = [
-            explain(error, overrides, hydra.config_loader) for explain in entries("composition_help")
+            explain(error, overrides, hydra.config_loader)
+            for explain in entries("composition_help")
         ]
         raise (explained or [ConfigError(first_line(error))])[0] from error
 
@@ -158,7 +183,9 @@ def complete(
     settle_custom_parts(config, hydra_node, typed)
     check_hydra(hydra_node, trusted)
     if "run_dir" in config:
-        raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
+        raise ConfigError(
+            "is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…"
+        )
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
             raw = str(raw_value(child_node(config, "name")))
@@ -175,7 +202,9 @@ def complete(
     _resolve_calls(entries)
 
 
-def settle_custom_parts(config: DictConfig, hydra_node: DictConfig, overrides: Sequence[Override]) -> None:
+def settle_custom_parts(
+    config: DictConfig, hydra_node: DictConfig, overrides: Sequence[Override]
+) -> None:
     """Keep only the own keys of custom parts, and name them by their option or class."""
     typed = [override.key_or_group for override in overrides]
     data, module, model = (
@@ -226,7 +255,9 @@ def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
 
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """Overrides that the task of the data adds to the typed ones, such as `task=binary`."""
-    composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # `${…}` as typed
+    composed: Any = OmegaConf.to_container(
+        config.hydra.overrides.task, resolve=False
+    )  # `${…}` as typed
     return [override for override in composed if override not in overrides]
 
 
@@ -237,7 +268,9 @@ def _resolve_calls(entries: Iterable[Entry]) -> None:
             continue
         if entry.is_interpolation:
             text = str(entry.raw)
-            if _CALL.search(text) and "spec." not in text:  # what asks for the spec waits for the data
+            if (
+                _CALL.search(text) and "spec." not in text
+            ):  # what asks for the spec waits for the data
                 entry.parent[entry.name] = entry.parent[entry.name]
 
 
@@ -263,7 +296,9 @@ def select_parts(config: DictConfig, kind: Sequence[str], package: str) -> DictC
         return parts
     node = OmegaConf.select(parts, package)
     if not isinstance(node, DictConfig):
-        raise ConfigError("expected the key of a node", key=package, hint="assay train --cfg shows them all")
+        raise ConfigError(
+            "expected the key of a node", key=package, hint="assay train --cfg shows them all"
+        )
     return node
 
 
@@ -355,12 +390,16 @@ class JobComposer:
                 settled = job_config(completed)
                 config = to_raw_dict(settled)
                 chosen = choices(completed.hydra)
-                if self._directory is None and all(is_untyped(entry.node) for entry in walk(settled)):
+                if self._directory is None and all(
+                    is_untyped(entry.node) for entry in walk(settled)
+                ):
                     OmegaConf.set_readonly(settled, True)
                     tree = settled
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
-        typed = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
+        typed = tuple(
+            str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override()
+        )
         return Job(typed, config, chosen, fingerprint_of(config), template.name, tree=tree)
 
     def compose(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
@@ -376,14 +415,18 @@ class JobComposer:
         values = self._values(parsed)
         if any(item.key_or_group.startswith("data.") for item in values):
             composed = copy.deepcopy(composed)
-            apply_overrides([item for item in values if not is_of_task(item.key_or_group)], composed)
+            apply_overrides(
+                [item for item in values if not is_of_task(item.key_or_group)], composed
+            )
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options, self._trusted)
         if not task:
             return parsed, template
         chosen = self._parse([*overrides, *task])
         if keeps_parts(task, template.choices, chosen[1].choices):
-            chosen = self._parse([*overrides, *(word for word in task if not word.startswith("task="))])
+            chosen = self._parse(
+                [*overrides, *(word for word in task if not word.startswith("task="))]
+            )
         return chosen
 
     def _parse(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
@@ -406,7 +449,9 @@ class JobComposer:
         plain = override.package is None and not override.is_sweep_override()
         return plain and first not in ("hydra", KEY) and not self._groups[key]
 
-    def _template(self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]) -> _Template:
+    def _template(
+        self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]
+    ) -> _Template:
         swept = any(option.is_sweep_override() for option in options)
         composed = compose_raw(self._hydra, key, RunMode.MULTIRUN if swept else RunMode.RUN)
         if swept and not is_multirun(composed):
@@ -414,12 +459,16 @@ class JobComposer:
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
         check_replaced(self._hydra, composed, typed)
         bare = _Template(name, composed, "", choices(composed.hydra))
-        if self._directory is None or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
+        if self._directory is None or not all(
+            _SAME_FOR_ALL.match(call) for call in _calls(composed)
+        ):
             return bare
         plain = to_raw_dict(job_config(self._complete(options, bare, 0)))
         return replace(bare, text=exact_json(plain))
 
-    def _complete(self, parsed: Sequence[Override], template: _Template, number: int) -> DictConfig:
+    def _complete(
+        self, parsed: Sequence[Override], template: _Template, number: int
+    ) -> DictConfig:
         config: DictConfig = copy.deepcopy(template.composed)
         OmegaConf.clear_cache(config)  # each job has a short id of its own
         apply_overrides(self._values(parsed), config)
@@ -499,7 +548,9 @@ def _calls(composed: DictConfig) -> Iterator[str]:
         if entry.key.partition(".")[0] != "hydra" and entry.is_interpolation:
             text = str(entry.raw)
             yield from (text[match.start() :] for match in _CALL_OR_HYDRA.finditer(text))
-            if entry.key == "name":  # resolved at once, so what it takes from the job must not change
+            if (
+                entry.key == "name"
+            ):  # resolved at once, so what it takes from the job must not change
                 yield from (text for match in re.finditer(r"\$\{(?!hydra[.:])", text))
 
 
@@ -514,7 +565,10 @@ def _apply_plain_values(template: _Template, values: Sequence[Override]) -> dict
         parts = split_key(override.key_or_group)
         inner: Any = config
         for part in parts[:-1]:
-            inner = inner.get(part) if isinstance(inner, dict) else None
+            if isinstance(inner, dict):
+                inner = inner.get(part)
+            else:
+                inner = None
         if (
             override.type is not OverrideType.CHANGE
             or not isinstance(inner, dict)
@@ -538,7 +592,9 @@ def print_info(words: Sequence[str], config_dir: Path | None) -> None:
     """Print what Hydra's `--info` prints of how a config is composed."""
     kinds = [word for word in words if "=" not in word and not word.startswith("~")]
     typed = [word for word in words if word not in kinds]
-    kind = kinds[-1] if kinds else "all"
+    kind = "all"
+    if kinds:
+        kind = kinds[-1]
     with loader(config_dir) as hydra:
         trust_for(hydra, typed)
         with translate_errors(hydra, typed):

@@ -79,7 +79,9 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
     for part, default in _NOT_READ.items():
         if OmegaConf.select(node, part) not in (None, default):
             message = "this key has no effect: assay starts jobs and writes logs itself"
-            raise ConfigError(message, key=f"hydra.{part}", hint="leave it out; every run writes its log.txt")
+            raise ConfigError(
+                message, key=f"hydra.{part}", hint="leave it out; every run writes its log.txt"
+            )
     for part in ("launcher", "sweeper"):
         inner = OmegaConf.select(node, part)
         if not isinstance(inner, DictConfig):
@@ -88,7 +90,9 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
         for entry in follow(inner, f"hydra.{part}"):
             if entry.name == "_target_":
                 _check_target(entry, f"hydra.{part}", person.packages)
-            elif part == "launcher" and not isinstance(entry.value, (*CONTAINERS, dict, list, NoneType)):
+            elif part == "launcher" and not isinstance(
+                entry.value, (*CONTAINERS, dict, list, NoneType)
+            ):
                 _check_launcher(entry, is_own, person)
 
 
@@ -111,7 +115,12 @@ def _check_launcher(entry: Entry, is_own: bool, person: Trust) -> None:
         if "[" in key:
             typed = format_override(top_key, list(map(str, entry.parent)))
         refuse_untyped(key, text, _RUNS[top_key], person, typed)
-    if is_own and isinstance(value, str) and value != "auto" and not key.startswith("hydra.launcher.on_"):
+    if (
+        is_own
+        and isinstance(value, str)
+        and value != "auto"
+        and not key.startswith("hydra.launcher.on_")
+    ):
         refuse_untyped(key, text, "a custom launcher may run it", person)
     if CONTROL.search(text) and top_key != "hydra.launcher.setup":
         raise ConfigError(f"{text!r} contains a line break or another control character", key=key)
@@ -130,8 +139,14 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
         return
     if can_be_custom and not is_library(text):
         hint = f"if it is your own: {KEY}=[{text.partition('.')[0]}], or put that into conf/project.yaml"
-        raise ConfigError(f"{text!r} is in a package that is not trusted", key=entry.key, hint=hint)
+        raise ConfigError(
+            f"{text!r} is in a package that is not trusted", key=entry.key, hint=hint
+        )
     group = entry.key.removesuffix("._target_").replace(".", "/")
     names = sorted(path.stem for path in CONF_DIR.joinpath(group).glob("[!_]*.yaml"))
-    hint = instead_of_plugin(text) or (f"{group}={' or '.join(names)}" if names else f"~{entry.key}")
-    raise ConfigError(f"{entry.raw!r} is not a launcher or sweeper of assay", key=entry.key, hint=hint)
+    hint = instead_of_plugin(text) or (
+        f"{group}={' or '.join(names)}" if names else f"~{entry.key}"
+    )
+    raise ConfigError(
+        f"{entry.raw!r} is not a launcher or sweeper of assay", key=entry.key, hint=hint
+    )

@@ -90,7 +90,10 @@ def _raw(config: DictConfig, key: str) -> Any:
     node: Any = config
     for part in key.split("."):
         inside = isinstance(node, DictConfig) and not is_null(node) and part in node
-        node = child_node(node, part) if inside else None
+        if inside:
+            node = child_node(node, part)
+        else:
+            node = None
     if node is None or OmegaConf.is_config(node):
         return None
     return raw_value(node)
@@ -117,7 +120,10 @@ def settle_fused(config: DictConfig) -> None:
     """Replace `optimizer.fused: auto` by true or null: what a run records is what it does everywhere."""
     name = _class_of(config)
     if name and value_of(config, "optimizer.fused") == AUTO:
-        config.optimizer.fused = True if _suits(config, name) else None
+        if _suits(config, name):
+            config.optimizer.fused = True
+        else:
+            config.optimizer.fused = None
 
 
 def check_fused(config: DictConfig) -> None:
@@ -153,11 +159,14 @@ def _suits(config: DictConfig, name: str) -> bool:
         and accelerator in (None, "auto", "cpu", "cuda", "gpu", "mps")
         and not _clips_mixed(config)
         and _fits_shards(config, name)
-        and "deepspeed" not in str(value_of(config, "trainer.strategy")).lower()  # steps its own optimizer
+        and "deepspeed"
+        not in str(value_of(config, "trainer.strategy")).lower()  # steps its own optimizer
         and not (name == "Adagrad" and may_be_mps)  # torch has none for Apple's GPU
         and not (
             isinstance(model, DictConfig)
-            and any(entry.name == "sparse" and entry.raw is True for entry in walk(model, "model"))
+            and any(
+                entry.name == "sparse" and entry.raw is True for entry in walk(model, "model")
+            )
         )
     )
 
@@ -195,7 +204,9 @@ def task_to_choose(
         return []
     if name in ("auto", None):
         find = info_of(str(source.get("_target_"))).find_task
-        for key, value in source.items() if find is not None else ():  # before anything is looked at
+        for key, value in (
+            source.items() if find is not None else ()
+        ):  # before anything is looked at
             if isinstance(value, str) and "://" in value:
                 refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
         name = ""
@@ -218,7 +229,9 @@ def task_to_choose(
 
 def keeps_parts(task: Sequence[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether an experiment chooses a loss or metrics of several classes, which take two as well."""
-    return f"task={Binary.name}" in task and any(before.get(part) == after.get(part) for part in _OF_CLASSES)
+    return f"task={Binary.name}" in task and any(
+        before.get(part) == after.get(part) for part in _OF_CLASSES
+    )
 
 
 def task_defaults(overrides: Sequence[str]) -> list[str]:
@@ -230,7 +243,11 @@ def task_defaults(overrides: Sequence[str]) -> list[str]:
         task = TASKS.get(named[-1])
     if task is None or not task.learns_from_inputs or _typed("experiment", overrides):
         return []
-    return [override for override in task.suits.split() if not _typed(override.partition("=")[0], overrides)]
+    return [
+        override
+        for override in task.suits.split()
+        if not _typed(override.partition("=")[0], overrides)
+    ]
 
 
 def is_of_task(key: str) -> bool:

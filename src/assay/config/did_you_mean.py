@@ -36,9 +36,15 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     close = (
         swapped
         or longer
-        or [name for name in difflib.get_close_matches(word, names, cutoff=0.6) if _is_near(word, name)]
+        or [
+            name
+            for name in difflib.get_close_matches(word, names, cutoff=0.6)
+            if _is_near(word, name)
+        ]
     )
-    close = close or [name for name in names if len(name) > 2 and word.startswith(name)]  # validation: val
+    close = close or [
+        name for name in names if len(name) > 2 and word.startswith(name)
+    ]  # validation: val
     if close:
         return f"{before}did you mean {close[0]!r}?"
     return ""
@@ -59,14 +65,19 @@ def list_names(candidates: Iterable[str], word: str = "") -> str:
     names = list(candidates)
     if len(names) <= _MOST:
         return ", ".join(names)
-    near = difflib.get_close_matches(word, names, n=_MOST, cutoff=0.0) if word else names[:_MOST]
+    if word:
+        near = difflib.get_close_matches(word, names, n=_MOST, cutoff=0.0)
+    else:
+        near = names[:_MOST]
     return ", ".join([name for name in names if name in near]) + f", … ({len(names)} in all)"
 
 
 def guess_key(word: str, keys: Iterable[str]) -> str:
     """The full key that an unread key was probably meant to be; empty where none is near."""
     of_logger = word.startswith("logger")  # which has a path, too
-    all_keys = [key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))]
+    all_keys = [
+        key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))
+    ]
     if _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
         return _ELSEWHERE[word]
     if whole := [key for key in all_keys if key.endswith(f".{word}")]:

@@ -128,7 +128,9 @@ _create_interpolation_map: Any = getattr(defaults_list, "_create_interpolation_m
 if _create_interpolation_map is not None:  # until Hydra 1.3
     setattr(defaults_list, "_create_interpolation_map", _interpolation_map_if_needed)  # noqa: B010 - mypy
 _get_overrides_dirname: Any = getattr(config_loader_impl, "get_overrides_dirname", None)
-_POLICY: Any = None if _get_overrides_dirname else import_module("hydra._internal.execution_policy")
+_POLICY: Any = (
+    None if _get_overrides_dirname else import_module("hydra._internal.execution_policy")
+)
 
 
 def is_whitelisted(target: str) -> bool:
@@ -136,7 +138,9 @@ def is_whitelisted(target: str) -> bool:
     if _POLICY is None:  # until Hydra 1.3
         return True
     allowed = _POLICY._get_active_execution_whitelist()
-    return not isinstance(allowed, tuple) or bool(_POLICY._is_execution_whitelisted(target, allowed))
+    return not isinstance(allowed, tuple) or bool(
+        _POLICY._is_execution_whitelisted(target, allowed)
+    )
 
 
 def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
@@ -187,7 +191,11 @@ def load_defaults(
     typed = strip_plus(overrides)
     parsed, repository = implementation._parse_overrides_and_create_caching_repo(primary, typed)
     merged = create_defaults_list(
-        repo=repository, config_name=primary, overrides_list=parsed, prepend_hydra=True, skip_missing=False
+        repo=repository,
+        config_name=primary,
+        overrides_list=parsed,
+        prepend_hydra=True,
+        skip_missing=False,
     )
     return merged, parsed, repository
 
@@ -198,7 +206,9 @@ def note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
     config.hydra.overrides.task = [override.input_line for override in task_overrides]
     if _get_overrides_dirname is not None:  # until Hydra 1.3; later on it is a resolver
         options = config.hydra.job.config.override_dirname
-        config.hydra.job.override_dirname = _get_overrides_dirname(overrides=task_overrides, **options)
+        config.hydra.job.override_dirname = _get_overrides_dirname(
+            overrides=task_overrides, **options
+        )
 
 
 def apply_overrides(overrides: Sequence[Override], config: DictConfig) -> None:

@@ -43,9 +43,15 @@ def _copy_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Metada
     fields = vars(metadata)
     copied = object.__new__(type(metadata))
     vars(copied).update(fields)
-    copied.flags = dict(fields["flags"]) if fields["flags"] is not None else None
+    if fields["flags"] is not None:
+        copied.flags = dict(fields["flags"])
+    else:
+        copied.flags = None
     values = fields["resolver_cache"]
-    copied.resolver_cache = copy.deepcopy(values, memo) if values else defaultdict(dict)
+    if values:
+        copied.resolver_cache = copy.deepcopy(values, memo)
+    else:
+        copied.resolver_cache = defaultdict(dict)
     return copied
 
 
@@ -108,7 +114,11 @@ def is_untyped(node: Node) -> bool:
     """Whether a node is as YAML makes it; one of a structured config converts and refuses values."""
     if type(node) is AnyNode:
         return True
-    return type(node) in (DictConfig, ListConfig) and node._metadata.object_type in (dict, list, None)
+    return type(node) in (DictConfig, ListConfig) and node._metadata.object_type in (
+        dict,
+        list,
+        None,
+    )
 
 
 def is_null(node: Node) -> bool:

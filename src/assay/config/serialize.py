@@ -54,7 +54,9 @@ def resolved(config: DictConfig) -> dict[str, Any] | None:
     if not OmegaConf.is_readonly(config) or "spec" not in config:
         return None
     try:
-        plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True, enum_to_str=True)
+        plain: Any = OmegaConf.to_container(
+            config, resolve=True, throw_on_missing=True, enum_to_str=True
+        )
     except OmegaConfBaseException:
         return None
     return dict(plain)
@@ -64,7 +66,10 @@ def resolved_node(config: DictConfig, key: str) -> Any:
     """What `resolved` has under a key."""
     node: Any = resolved(config)
     for name in key.split("."):
-        node = node.get(name) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node = node.get(name)
+        else:
+            node = None
     return node
 
 
@@ -96,7 +101,11 @@ def to_text(plain: Any) -> str:
 
 def from_text(text: str) -> DictConfig:
     """Read `to_text` back."""
-    plain: dict[str, Any] = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
+    plain: dict[str, Any]
+    if text.startswith("{"):
+        plain = json.loads(text)
+    else:
+        plain = yaml.safe_load(text)
     return OmegaConf.create(plain, flags={"struct": True})
 
 
@@ -152,5 +161,7 @@ def fingerprint(config: DictConfig, without: Sequence[str] = ()) -> str:
 
 def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> str:
     """The same of a job as plain data; without `REPETITIONS`, what jobs of one configuration share."""
-    identity = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *without)}
+    identity = {
+        key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *without)
+    }
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

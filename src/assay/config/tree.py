@@ -72,12 +72,18 @@ def split_key(key: str) -> tuple[str, ...]:
 
 def join_key(parts: Sequence[str]) -> str:
     """The full key of names and indices."""
-    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts).removeprefix(".")
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts).removeprefix(
+        "."
+    )
 
 
 def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
     """Every place in a config, a container before what is in it."""
-    names: Any = config if isinstance(config, DictConfig) else range(len(config))
+    names: Any
+    if isinstance(config, DictConfig):
+        names = config
+    else:
+        names = range(len(config))
     for name in names:
         if isinstance(config, DictConfig):
             key = f"{prefix}.{name}"
@@ -104,7 +110,9 @@ def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) ->
         yield entry._replace(value=value, is_followed=depth > 0)
         if entry.is_interpolation and OmegaConf.is_config(value):
             if depth == _DEEPEST:
-                raise ConfigError("circular interpolation", key=entry.key, hint=f"{entry.key}=VALUE")
+                raise ConfigError(
+                    "circular interpolation", key=entry.key, hint=f"{entry.key}=VALUE"
+                )
             yield from follow(value, entry.key, depth + 1)
 
 

@@ -40,7 +40,17 @@ MODULE_GROUPS = (
 """What assay's own module is made of."""
 TOP = (
     *("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "module"),
-    *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
+    *(
+        "name",
+        "optimizer",
+        "param_groups",
+        "run_dir",
+        "scheduler",
+        "seed",
+        "spec",
+        "tags",
+        "trainer",
+    ),
     *("trusted_packages", "predictions", "finetune", "baseline"),
 )
 _TRAINER_OF_MODULE = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
@@ -66,7 +76,9 @@ _NAME = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII)
 def check_unread_keys(config: DictConfig, typed: Sequence[Override]) -> None:
     """Refuse keys that would do nothing, and several options of a group that takes one."""
     _check_options(config, {override.key_or_group: override.value() for override in typed})
-    entries = [entry for entry in places(config) if not (entry.is_followed or entry.key == "run_dir")]
+    entries = [
+        entry for entry in places(config) if not (entry.is_followed or entry.key == "run_dir")
+    ]
     if "spec" in config and OmegaConf.select(config, "data._target_") == OUR_DATA:
         key = next((f"spec.{name}" for name in config.spec or {}), "spec")
         message = "comes from the data, which would replace the value given here"
@@ -79,7 +91,12 @@ def _check_options(config: DictConfig, values: Mapping[str, Any]) -> None:
     choices = config.hydra.runtime.choices
     for group in _ONE_OPTION:
         # Of a group with a list of options, also in YAML, Hydra notes no choice.
-        in_yaml = group in MODULE_GROUPS and group not in choices and group in config and group not in values
+        in_yaml = (
+            group in MODULE_GROUPS
+            and group not in choices
+            and group in config
+            and group not in values
+        )
         if isinstance(values.get(group), list) or in_yaml:
             options = ",".join(map(str, values.get(group, ())))
             hint = f"{group}=OPTION; for a run of each: assay train -m {group}={options or 'A,B'}"
@@ -100,11 +117,16 @@ def check_single_run(overrides: Sequence[str]) -> None:
         key = override.key_or_group
         if _OF_SWEEPS.fullmatch(key) and not override.is_delete():
             hint = command("train", "-m", *overrides)
-            raise ConfigError("this applies only to a sweep, but this is a single run", key=key, hint=hint)
+            raise ConfigError(
+                "this applies only to a sweep, but this is a single run", key=key, hint=hint
+            )
 
 
 def _check(
-    config: DictConfig, looked_at: Sequence[Entry], entries: Sequence[Entry], typed: Sequence[Override]
+    config: DictConfig,
+    looked_at: Sequence[Entry],
+    entries: Sequence[Entry],
+    typed: Sequence[Override],
 ) -> None:
     read = interpolated_keys(entries)
     module = OmegaConf.select(config, "module._target_")
@@ -112,7 +134,10 @@ def _check(
     values = {override.key_or_group: override for override in typed if not override.is_delete()}
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
-        key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
+        key = next(
+            (key for key in values if key == entry.key or key.startswith(f"{entry.key}.")),
+            entry.key,
+        )
         node = entry.key.partition(".")[0]
         if key not in values and node in OPTIONAL_GROUPS and _without_target(config, node):
             hint = f"{node}=OPTION; options: assay configs {node}"
@@ -147,14 +172,22 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
         names = None
         if ours or not parent.startswith("data"):
             names = FIXED.get(parent)
-        top = not parent and name not in (*TOP, "hydra") and not (name == "fold" and is_null(entry.node))
-        inside = parent in empty or (names is not None and name not in names and not name.startswith("_"))
+        top = (
+            not parent
+            and name not in (*TOP, "hydra")
+            and not (name == "fold" and is_null(entry.node))
+        )
+        inside = parent in empty or (
+            names is not None and name not in names and not name.startswith("_")
+        )
         if (top or inside) and not is_read(entry.key, read):
             yield entry
 
 
 def _without_target(config: DictConfig, name: str) -> bool:
-    raw: Any = child_node(config, name) if name in config else None
+    raw: Any = None
+    if name in config:
+        raw = child_node(config, name)
     return isinstance(raw, DictConfig) and not is_null(raw) and "_target_" not in raw
 
 
@@ -165,7 +198,9 @@ def missing_header(group: str) -> ConfigError:
     return ConfigError(f"{why}: its keys end up in the wrong place", key=group, hint=hint)
 
 
-def _unused_key_error(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
+def _unused_key_error(
+    key: str, entries: Sequence[Entry], values: Mapping[str, Override]
+) -> ConfigError:
     if key.startswith("hydra."):
         hint = f"keys of Hydra that have an effect: {', '.join(_OF_HYDRA)}"
         return ConfigError("this key has no effect", key=key, hint=hint)
@@ -198,7 +233,9 @@ def interpolated_keys(entries: Sequence[Entry], without: Collection[str] = ()) -
     read: set[str] = set()
     for entry in entries:
         top = entry.key.partition(".")[0].partition("[")[0]
-        of_hydra = top == "hydra" and not any(_overlap(f"hydra.{part}", entry.key) for part in _OF_HYDRA)
+        of_hydra = top == "hydra" and not any(
+            _overlap(f"hydra.{part}", entry.key) for part in _OF_HYDRA
+        )
         if entry.is_interpolation and top not in without and not of_hydra:
             read |= {*_names(entry)}
     return read

@@ -101,7 +101,9 @@ def yaml_entries(path: Path, package: tuple[str, ...] = ()) -> list[YamlEntry]:
             return [(package, "mapping", "{}", 1)]
         return []
     entries = list(_walk(node, package, node.start_mark.line + 1))
-    entries = [entry for entry in entries if entry[0][: len(package) + 1] != (*package, "defaults")]
+    entries = [
+        entry for entry in entries if entry[0][: len(package) + 1] != (*package, "defaults")
+    ]
     if package:
         return entries
     return entries[1:]
@@ -118,7 +120,9 @@ def read_defaults(path: Path) -> list[tuple[str, int]]:
 
 def _read(path: Path) -> yaml.Node | None:
     content = path.read_text(encoding="utf-8")
-    node: yaml.Node | None = yaml.compose(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    node: yaml.Node | None = yaml.compose(
+        content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     return node
 
 

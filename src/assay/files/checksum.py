@@ -31,7 +31,9 @@ def seal_json(text: str) -> str:
 
 def is_yaml_intact(data: bytes) -> bool | None:
     """Whether a YAML file is as it was sealed; None when it has no seal."""
-    return _is_intact(data, *_YAML) if _YAML[0].encode() in data else None
+    if _YAML[0].encode() in data:
+        return _is_intact(data, *_YAML)
+    return None
 
 
 def is_json_intact(data: bytes) -> bool:
@@ -72,7 +74,9 @@ def read_sums(path: Path) -> list[str]:
         return []
     line = re.compile(f"([0-9a-f]{{64}})  {re.escape(path.name)}\n")
     # All of it must be as it was written: a flipped bit anywhere is damage.
-    return line.findall(text) if re.fullmatch(f"({line.pattern})+", text) else []
+    if re.fullmatch(f"({line.pattern})+", text):
+        return line.findall(text)
+    return []
 
 
 def write_sums(path: Path, sums: list[str]) -> None:

@@ -27,11 +27,18 @@ _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(o
 
 def open_append(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
     """Open a file to add to it, or make it; a link is not followed, and nothing else is opened either."""
-    access = os.O_RDWR if readable else os.O_WRONLY
+    if readable:
+        access = os.O_RDWR
+    else:
+        access = os.O_WRONLY
     try:
         descriptor = os.open(path, access | os.O_APPEND | os.O_CREAT | _FLAGS, mode)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):  # a link, also by BSD's name; a pipe
+        if error.errno in (
+            errno.ELOOP,
+            errno.EMLINK,
+            errno.ENXIO,
+        ):  # a link, also by BSD's name; a pipe
             raise _refusal(path, path.parent) from error
         raise
     status = os.fstat(descriptor)
@@ -45,7 +52,9 @@ def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
     """The contents of a file, refused above a size limit."""
     with _regular(path, os.O_RDONLY | _FLAGS & ~getattr(os, "O_NOFOLLOW", 0)) as file:
         if os.fstat(file.fileno()).st_size > largest:
-            raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB; refusing to read it", str(path))
+            raise OSError(
+                errno.EFBIG, f"larger than {largest >> 20} MiB; refusing to read it", str(path)
+            )
         return file.read()
 
 
@@ -66,7 +75,9 @@ def read_tail(path: Path, most: int) -> bytes:
 
 def _regular(path: Path, flags: int) -> BinaryIO:
     descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # of a folder, fdopen would name the descriptor
+    if not stat.S_ISREG(
+        os.fstat(descriptor).st_mode
+    ):  # of a folder, fdopen would name the descriptor
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
@@ -98,7 +109,9 @@ def _is_allowed(entry: os.DirEntry[str], root: str) -> bool:
 
 
 def _refusal(path: Path, directory: Path) -> AssayError:
-    reason = f"is a link to {os.path.realpath(path)}" if path.is_symlink() else "is not a file of one name"
+    reason = "is not a file of one name"
+    if path.is_symlink():
+        reason = f"is a link to {os.path.realpath(path)}"
     return AssayError(
         f"{path} {reason}: writing in {directory} could change files elsewhere",
         hint=f"remove it: rm {shlex.quote(str(path))}; to keep one with two names, copy it in place",

@@ -34,7 +34,10 @@ class Freeze(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        names = freezable_names(model) if self._frozen else [name for name, _ in model.named_parameters()]
+        if self._frozen:
+            names = freezable_names(model)
+        else:
+            names = [name for name, _ in model.named_parameters()]
         trained = match_names(self._trained, names, "finetune.trained")
         frozen = match_names(self._frozen, names, "finetune.frozen")
         if self._frozen:

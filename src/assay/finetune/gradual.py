@@ -72,7 +72,9 @@ def _distance(name: str, distances: Mapping[str, int], of_module: Mapping[str, i
     place = name
     while place not in distances and place not in of_module and place:
         place = place.rpartition(".")[0]
-        inside = [distance for module, distance in of_module.items() if module.startswith(f"{place}.")]
+        inside = [
+            distance for module, distance in of_module.items() if module.startswith(f"{place}.")
+        ]
         if inside:
             return max(inside)
     return distances.get(place, of_module.get(place, 1))

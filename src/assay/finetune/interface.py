@@ -40,7 +40,9 @@ def freezable_names(model: nn.Module) -> list[str]:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     head = head_names(model)
     always_trained = (*head, *getattr(model, "new_layers", ()))
-    matrices = [name for name, value in parameters.items() if lies_in(name, head) and value.ndim >= 2]
+    matrices = [
+        name for name, value in parameters.items() if lies_in(name, head) and value.ndim >= 2
+    ]
     if not matrices:
         raise ValueError(
             f"{type(model).__name__} has no head that could be trained while the rest is frozen: it does not "
@@ -54,7 +56,10 @@ def freezable_names(model: nn.Module) -> list[str]:
             "freeze; use finetune=none"
         )
     norms = [f"{name}.weight" for name in norm_names(model)]
-    return [*names, *(name for name in norms if name not in parameters and not lies_in(name, always_trained))]
+    return [
+        *names,
+        *(name for name in norms if name not in parameters and not lies_in(name, always_trained)),
+    ]
 
 
 def freeze(model: nn.Module, frozen: Collection[str]) -> None:
@@ -77,7 +82,9 @@ def match_names(patterns: Iterable[str], names: Sequence[str], key: str) -> set[
             ) from error
         if not matches:
             close = ", ".join(names[:3])
-            raise ValueError(f"{key}[{index}]={pattern!r} matches no parameter of this model, as {close} are")
+            raise ValueError(
+                f"{key}[{index}]={pattern!r} matches no parameter of this model, as {close} are"
+            )
         matching |= matches
     return matching
 
@@ -100,7 +107,9 @@ def _held_class(kind: Any) -> Any:
 def norm_names(model: nn.Module) -> list[str]:
     """Name the modules with running statistics, such as batch norms."""
     return [
-        name for name, module in model.named_modules() if getattr(module, "running_mean", None) is not None
+        name
+        for name, module in model.named_modules()
+        if getattr(module, "running_mean", None) is not None
     ]
 
 

@@ -57,7 +57,10 @@ class LoRA(FineTuning):
                 f"{type(model).__name__} has no linear or attention layer besides its head, and "
                 "finetune=lora adapts no other; use finetune=gradual"
             )
-        chosen = match_names(self._match, matrices, "finetune.match") if self._match else set(matrices)
+        if self._match:
+            chosen = match_names(self._match, matrices, "finetune.match")
+        else:
+            chosen = set(matrices)
         freeze(model, names)
         self.insert(model, [name for name in matrices if name in chosen])
 
@@ -68,20 +71,28 @@ class LoRA(FineTuning):
             module = model.get_submodule(place)
             weight: Tensor = getattr(module, attribute)
             if self._rank >= (least := min(weight.shape)):
-                smaller = f"finetune.rank={max(1, least // 4)}, or " if least > 1 else ""
+                smaller = ""
+                if least > 1:
+                    smaller = f"finetune.rank={max(1, least // 4)}, or "
                 raise ConfigError(
                     f"expected a rank below the size of {name}, {list(weight.shape)}, got {self._rank}",
                     key="finetune.rank",
                     hint=f"{smaller}finetune.match=[…] that matches larger matrices only",
                 )
-            parametrize.register_parametrization(module, attribute, _LowRank(weight, self._rank, self._scale))
+            parametrize.register_parametrization(
+                module, attribute, _LowRank(weight, self._rank, self._scale)
+            )
             module.parametrizations[attribute].original.requires_grad_(False)  # type: ignore[union-attr, index]  # of a ModuleDict
 
 
 def adapted_names(state: Iterable[str]) -> list[str]:
     """Name the adapted matrices in a state dict."""
     end = ".0.lora_A"
-    return [key.removesuffix(end).replace("parametrizations.", "", 1) for key in state if key.endswith(end)]
+    return [
+        key.removesuffix(end).replace("parametrizations.", "", 1)
+        for key in state
+        if key.endswith(end)
+    ]
 
 
 def merge(model: nn.Module) -> None:
@@ -91,10 +102,16 @@ def merge(model: nn.Module) -> None:
             continue
         # torch removes the property from the class, which copies of the module share.
         kind = type(module)
-        members = {key: value for key, value in vars(kind).items() if key not in ("__dict__", "__weakref__")}
+        members = {
+            key: value
+            for key, value in vars(kind).items()
+            if key not in ("__dict__", "__weakref__")
+        }
         module.__class__ = type(kind.__name__, kind.__bases__, members)
         parametrizations: Any = module.parametrizations
-        for attribute in [name for name, chain in parametrizations.items() if isinstance(chain[0], _LowRank)]:
+        for attribute in [
+            name for name, chain in parametrizations.items() if isinstance(chain[0], _LowRank)
+        ]:
             trained = parametrizations[attribute].original.requires_grad_()
             with torch.no_grad():
                 parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
@@ -104,7 +121,9 @@ def merge(model: nn.Module) -> None:
 def _matrix_names(model: nn.Module) -> Iterator[str]:
     """Yield the names of the matrices of linear and attention layers, in order."""
     for name, module in model.named_modules():
-        keys: tuple[str, ...] = ("weight",) if isinstance(module, nn.Linear) else ()
+        keys: tuple[str, ...] = ()
+        if isinstance(module, nn.Linear):
+            keys = ("weight",)
         if isinstance(module, nn.MultiheadAttention):
             keys = tuple(key for key in _ATTENTION if getattr(module, key) is not None)
         yield from (f"{name}.{key}".lstrip(".") for key in keys)

@@ -52,7 +52,9 @@ class RunCSV(Logger):
             with self._path.open("rb") as file:
                 begin = file.read(len(_HEADER))
             if not _HEADER.startswith(begin):
-                raise ValueError(f"{path} exists and is not the log of a run; choose another path")
+                raise ValueError(
+                    f"{path} exists and is not the log of a run; choose another path"
+                )
         self._columns: list[str] = []
         self._count = 0
         self._synced = -1
@@ -76,19 +78,27 @@ class RunCSV(Logger):
         return str(self._path.parent)
 
     @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any
+    ) -> None:
         """Nothing: the run directory holds the whole config."""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Append one row, which survives if the process is killed afterwards."""
-        row = {name: number for name, value in metrics.items() if (number := _to_number(value)) is not None}
+        row = {
+            name: number
+            for name, value in metrics.items()
+            if (number := _to_number(value)) is not None
+        }
         if not row.keys() - set(_FIRST):
             return
         if step is not None:
             row["step"] = step
         if "epoch" in row:
-            row["epoch"] = int(row["epoch"]) + self.first_epoch  # Lightning makes it a float on its way
+            row["epoch"] = (
+                int(row["epoch"]) + self.first_epoch
+            )  # Lightning makes it a float on its way
         with self._translate_write_errors():
             if new := [name for name in row if name not in self._open()]:
                 self._rewrite([*self._columns, *new], self._rows())
@@ -127,7 +137,9 @@ class RunCSV(Logger):
         self._synced = -1
         if len(intact) < rows:
             lost = rows - len(intact)
-            self.damage = f"{self._path.name} has lost {lost} of the {rows} rows up to its last checkpoint"
+            self.damage = (
+                f"{self._path.name} has lost {lost} of the {rows} rows up to its last checkpoint"
+            )
             log.warning("%s", self.damage)
         if self._count > rows or before != columns:
             self._rewrite(columns, [[row.get(name, "") for name in columns] for row in intact])
@@ -136,7 +148,9 @@ class RunCSV(Logger):
         """Return the columns; create the file, or remove the incomplete row of a killed process."""
         if not self._columns:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            content = self._path.read_bytes() if self._path.is_file() else b""
+            content = b""
+            if self._path.is_file():
+                content = self._path.read_bytes()
             complete = content[: content.rfind(b"\n") + 1]
             if not complete:
                 self._rewrite(list(_FIRST), [])
@@ -155,7 +169,10 @@ class RunCSV(Logger):
 
     def _rewrite(self, columns: list[str], rows: list[list[str]]) -> None:
         """Replace the file atomically, so that no row is lost."""
-        lines = [_csv_line(columns), *(_csv_line(row + [""] * (len(columns) - len(row))) for row in rows)]
+        lines = [
+            _csv_line(columns),
+            *(_csv_line(row + [""] * (len(columns) - len(row))) for row in rows),
+        ]
         write_text(self._path, "".join(lines))
         self._columns = columns
         self._count = len(rows)
@@ -169,7 +186,12 @@ def _csv_line(values: Iterable[Any]) -> str:
 
 def _to_number(value: Any) -> float | int | None:
     if getattr(value, "ndim", None) is not None:  # a tensor, an array, or a scalar of NumPy
-        value = value.item() if value.reshape(-1).shape == (1,) else None
+        if value.reshape(-1).shape == (1,):
+            value = value.item()
+        else:
+            value = None
     if isinstance(value, bool):
         return int(value)
-    return value if isinstance(value, int | float) else None
+    if isinstance(value, int | float):
+        return value
+    return None

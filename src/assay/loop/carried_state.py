@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ModelCheckpoint, WeightAveraging
+from lightning.pytorch.callbacks import (
+    Checkpoint,
+    EarlyStopping,
+    ModelCheckpoint,
+    WeightAveraging,
+)
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -93,7 +98,9 @@ def bookkeeping(trainer: L.Trainer) -> dict[str, Any]:
 
 def copy_tensors(state: dict[str, Any]) -> dict[str, Any]:
     """The same with tensors and containers of its own."""
-    copied: dict[str, Any] = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, state)
+    copied: dict[str, Any] = tree_map(
+        lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, state
+    )
     return copied
 
 
@@ -117,7 +124,9 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
         if saved := state.get("states", {}).get(callback.state_key):
             callback.load_state_dict(saved)
         if isinstance(callback, ModelCheckpoint):
-            internals.restore_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
+            internals.restore_bookkeeping(
+                callback, state["callbacks"].get(callback.state_key, {})
+            )
             if _has_saved(callback, Path(str(trainer.ckpt_path))):
                 internals.note_saved(callback, trainer.global_step)
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
@@ -179,7 +188,9 @@ def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     if gradients := _gradients(trainer, phase, sharded=False):
         state["gradients"] = gradients
     if trainer.world_size > 1:
-        state["buffers"] = [dict(submodule.named_buffers()) for submodule in _modules_with_buffers(trainer)]
+        state["buffers"] = [
+            dict(submodule.named_buffers()) for submodule in _modules_with_buffers(trainer)
+        ]
         # Whether the first process hands its buffers on before the next batch; a new wrapper would.
         wrapper = trainer.strategy.model
         if isinstance(wrapper, DistributedDataParallel):
@@ -211,30 +222,45 @@ def _modules_with_buffers(trainer: L.Trainer) -> list[torch.nn.Module]:
     """The module, and the averaged copies that callbacks keep of it."""
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     copies = (
-        internals.average_of(callback) for callback in callbacks if isinstance(callback, WeightAveraging)
+        internals.average_of(callback)
+        for callback in callbacks
+        if isinstance(callback, WeightAveraging)
     )
     return [trainer.lightning_module, *(copy for copy in copies if copy is not None)]
 
 
 def _gather(state: dict[str, Any], world_size: int) -> list[Any]:
-    if world_size == 1 or not torch.distributed.is_initialized():  # the process that has spawned the others
+    if (
+        world_size == 1 or not torch.distributed.is_initialized()
+    ):  # the process that has spawned the others
         return [state]
     gathered: list[Any] = [None] * world_size
-    on_cpu = tree_map(lambda leaf: leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf, state)
+    on_cpu = tree_map(
+        lambda leaf: leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf, state
+    )
     torch.distributed.all_gather_object(gathered, on_cpu)
     return gathered
 
 
 def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:
     """Whether this callback has saved the checkpoint, and would keep a second copy of it now."""
-    path = str(checkpoint.parent.resolve() / checkpoint.name)  # as Lightning writes the callback's folder
-    several = callback.monitor is None and callback.save_top_k == -1 and callback.best_model_path == path
+    path = str(
+        checkpoint.parent.resolve() / checkpoint.name
+    )  # as Lightning writes the callback's folder
+    several = (
+        callback.monitor is None
+        and callback.save_top_k == -1
+        and callback.best_model_path == path
+    )
     return several or path in callback.best_k_models or path == callback.last_model_path
 
 
 def resumes_at_epochs_only(trainer: L.Trainer) -> bool:
     """Whether a run can go on at the start of an epoch only, because its data can only be read from there."""
-    return any(getattr(loader, "exact", True) is False for loader in tree_leaves(trainer.train_dataloader))
+    return any(
+        getattr(loader, "exact", True) is False
+        for loader in tree_leaves(trainer.train_dataloader)
+    )
 
 
 _PROGRESS = frozenset(
@@ -275,11 +301,15 @@ def _reschedule(trainer: L.Trainer, fresh: Sequence[Mapping[str, Any]]) -> None:
     """Go on with schedulers as they are now built, at the step they had reached."""
     for config, built in zip(trainer.lr_scheduler_configs, fresh, strict=True):
         scheduler: Any = config.scheduler
-        scheduler.load_state_dict({name: value for name, value in built.items() if name not in _PROGRESS})
+        scheduler.load_state_dict(
+            {name: value for name, value in built.items() if name not in _PROGRESS}
+        )
         if config.reduce_on_plateau:
             continue
         closed = getattr(scheduler, "_get_closed_form_lr", None)
-        if closed is not None:  # the next lr is computed from the last one, which may be zero for good
+        if (
+            closed is not None
+        ):  # the next lr is computed from the last one, which may be zero for good
             for group, lr in zip(scheduler.optimizer.param_groups, closed(), strict=True):
                 group["lr"] = lr
             scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]

@@ -47,9 +47,9 @@ class AutomaticStep:
         self._plain_forward = (
             internals.forward_is_plain(trainer.strategy, "training_step") and not hooks.profiled
         )
-        self._plain_backward = internals.backward_is_plain(trainer.strategy) and not self._overridden(
-            "backward"
-        )
+        self._plain_backward = internals.backward_is_plain(
+            trainer.strategy
+        ) and not self._overridden("backward")
         self._plain_step = internals.step_is_plain(trainer.strategy) and not self._overridden(
             "optimizer_step"
         )
@@ -66,23 +66,35 @@ class AutomaticStep:
     def bind(self) -> None:
         """Ask who is called in each step; to be done again where callbacks have come or gone."""
         hooks = self._hooks
-        self._calls = {hook: active_calls(hooks.callbacks(hook), hooks.module(hook)) for hook in _HOOKS}
-        of_step = hooks.module if self._plain_forward else hooks.strategy
+        self._calls = {
+            hook: active_calls(hooks.callbacks(hook), hooks.module(hook)) for hook in _HOOKS
+        }
+        if self._plain_forward:
+            of_step = hooks.module
+        else:
+            of_step = hooks.strategy
         self._training_step: Any = of_step("training_step")
         self._optimizer = None
 
     def _overridden(self, hook: str) -> bool:
         module = self._trainer.lightning_module
-        overridden = hook in vars(module) or getattr(type(module), hook) is not getattr(LightningModule, hook)
+        overridden = hook in vars(module) or getattr(type(module), hook) is not getattr(
+            LightningModule, hook
+        )
         return overridden or self._hooks.profiled
 
-    def run(self, arguments: tuple[Any, ...], batch_idx: int, *, accumulates: bool) -> dict[str, Any]:
+    def run(
+        self, arguments: tuple[Any, ...], batch_idx: int, *, accumulates: bool
+    ) -> dict[str, Any]:
         """Take the step, or add to the gradients of one."""
         optimizer = self._strategy.optimizers[0]
         if optimizer is not self._optimizer:
             self._optimizer = optimizer
             self._lean_zero_grad = lean_zero_grad(optimizer)
-            self._lean_step = lean_step(optimizer) if self._plain_step else None
+            if self._plain_step:
+                self._lean_step = lean_step(optimizer)
+            else:
+                self._lean_step = None
         if self._lean_step is not None and not accumulates and torch.is_grad_enabled():
             may_be_used, step = self._lean_step
             if may_be_used():
@@ -141,7 +153,9 @@ class AutomaticStep:
         self._backward(loss)
         return outputs
 
-    def _forward(self, arguments: tuple[Any, ...], batch_idx: int) -> tuple[Tensor | None, dict[str, Any]]:
+    def _forward(
+        self, arguments: tuple[Any, ...], batch_idx: int
+    ) -> tuple[Tensor | None, dict[str, Any]]:
         """Loss with its graph, and the outputs as hooks see them."""
         trainer = self._trainer
         output = self._training_step(*arguments)
@@ -239,12 +253,19 @@ class AutomaticStep:
             fields[CURRENT_HOOK] = before
         else:
             epoch = trainer.current_epoch
-            self._hooks.module("optimizer_step")(epoch, batch_idx, internals.optimizer_of(trainer), closure)
+            self._hooks.module("optimizer_step")(
+                epoch, batch_idx, internals.optimizer_of(trainer), closure
+            )
         if counts:
             progress.increment_completed()
 
 
-_HOOKS = "on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step"
+_HOOKS = (
+    "on_before_zero_grad",
+    "on_before_backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+)
 """What is called in a step, of the callbacks and then of the module."""
 
 
@@ -278,7 +299,9 @@ class EpochLoop(LightningEpochLoop):
     @override
     def done(self) -> bool:
         progress: Any = self.batch_progress
-        over = progress.is_last_batch or progress.current.ready == self.trainer.fit_loop.max_batches
+        over = (
+            progress.is_last_batch or progress.current.ready == self.trainer.fit_loop.max_batches
+        )
         limited = self.max_steps != -1 and self.global_step >= self.max_steps
         return (over or limited or self.trainer.should_stop) and super().done
 
@@ -299,14 +322,19 @@ class EpochLoop(LightningEpochLoop):
         module = self.trainer.lightning_module
         self._automatic = module.automatic_optimization
         step = module.training_step
-        self._arguments = 2 if is_param_in_hook_signature(step, "batch_idx", min_args=2) else 1
+        if is_param_in_hook_signature(step, "batch_idx", min_args=2):
+            self._arguments = 2
+        else:
+            self._arguments = 1
 
     def _bind(self) -> None:
         hooks = self._hooks
         begin = "on_train_batch_start"
         end = "on_train_batch_end"
         self._bound = hooks.version
-        self._begin = active_calls(hooks.callbacks(begin), hooks.module(begin), hooks.strategy(begin))
+        self._begin = active_calls(
+            hooks.callbacks(begin), hooks.module(begin), hooks.strategy(begin)
+        )
         self._end = active_calls(hooks.callbacks(end, saving=False), hooks.module(end))
         self._save = active_calls(hooks.callbacks(end, saving=True))
         self._step.bind()
@@ -335,7 +363,9 @@ class EpochLoop(LightningEpochLoop):
         if start is Phase.VALIDATION_END:
             self._end_validation()
         if done:  # the next batch is not the first, at which what was logged before is forgotten
-            internals.set_first_of_loop(self._collector, start is not Phase.BATCH_END or done == 1)
+            internals.set_first_of_loop(
+                self._collector, start is not Phase.BATCH_END or done == 1
+            )
         if start is Phase.VALIDATION_END:
             self._end_step()
         elif start is Phase.BATCH_END:

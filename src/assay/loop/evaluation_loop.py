@@ -58,9 +58,14 @@ class EvaluationLoop(LightningEvaluationLoop):
         fetcher: Any = self._data_fetcher
         before = 0
         if hooks.profiled:
-            action = "test_next" if self.trainer.testing else "val_next"
+            action = "val_next"
+            if self.trainer.testing:
+                action = "test_next"
             internals.profile_fetching(fetcher, self.trainer, LightningEvaluationLoop, action)
-        single = None if hooks.profiled else internals.single_iterator(fetcher)
+        if not hooks.profiled:
+            single = internals.single_iterator(fetcher)
+        else:
+            single = None
         while True:
             try:
                 if single is not None:
@@ -80,7 +85,9 @@ class EvaluationLoop(LightningEvaluationLoop):
         return self._finish(hooks, fitting=fitting)
 
     def _name(self) -> str:
-        return "test" if self.trainer.testing else "validation"
+        if self.trainer.testing:
+            return "test"
+        return "validation"
 
     def _start(self, hooks: HookPlan) -> None:
         name = self._name()
@@ -112,7 +119,11 @@ class EvaluationLoop(LightningEvaluationLoop):
         end = f"on_{name}_batch_end"
         step = f"{name}_step"
         plain = not hooks.profiled and internals.forward_is_plain(self.trainer.strategy, step)
-        hook: Any = hooks.module(step) if plain else hooks.strategy(step)
+        hook: Any
+        if plain:
+            hook = hooks.module(step)
+        else:
+            hook = hooks.strategy(step)
         self._step: Call = hook
         self._begin = active_calls(hooks.callbacks(begin), hooks.module(begin))
         self._end = active_calls(hooks.callbacks(end), hooks.module(end))
@@ -129,7 +140,9 @@ class EvaluationLoop(LightningEvaluationLoop):
         for call in self._begin:
             call(*hook_arguments)
         progress.increment_started()
-        outputs = self._step(*(hook_arguments if self._takes_index else (batch, *hook_arguments[2:])))
+        outputs = self._step(
+            *(hook_arguments if self._takes_index else (batch, *hook_arguments[2:]))
+        )
         progress.increment_processed()
         for call in self._end:
             call(outputs, *hook_arguments)

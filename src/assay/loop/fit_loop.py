@@ -80,9 +80,16 @@ class FitLoop(LightningFitLoop):
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
         loop.prepare(self._hooks)
-        self._csv = next((logger for logger in trainer.loggers if hasattr(type(logger), "rewind")), None)
-        loop.phase = Phase.EPOCH_START  # not that of an earlier fit, or of the check before training
-        start = loop.phase if loaded is None else self._take_up(loaded)
+        self._csv = next(
+            (logger for logger in trainer.loggers if hasattr(type(logger), "rewind")), None
+        )
+        loop.phase = (
+            Phase.EPOCH_START
+        )  # not that of an earlier fit, or of the check before training
+        if loaded is None:
+            start = loop.phase
+        else:
+            start = self._take_up(loaded)
         self.has_begun = True
         self.on_run_start()
         while start is not Phase.EPOCH_START or not self.done:
@@ -102,7 +109,9 @@ class FitLoop(LightningFitLoop):
             progress.ready = 0  # a loader that reads ahead begins with the next epoch
         was_open = self._data_fetcher is not None
         self.setup_data()
-        if was_open:  # by a module that asked for the length of training, before the state was loaded
+        if (
+            was_open
+        ):  # by a module that asked for the length of training, before the state was loaded
             internals.reopen(self)
         progress.ready = done
         self.epoch_loop.is_open = True
@@ -167,8 +176,12 @@ class FitLoop(LightningFitLoop):
     @override
     def on_save_checkpoint(self) -> dict[str, Any]:
         phase = self.epoch_loop.phase
-        state = self._state(phase) if self._rest is None else self._rest
-        state["carried"] |= bookkeeping(self.trainer) if state["carried"] else {}
+        if self._rest is None:
+            state = self._state(phase)
+        else:
+            state = self._rest
+        if state["carried"]:
+            state["carried"] |= bookkeeping(self.trainer)
         return {**super().on_save_checkpoint(), **state, "scores": self._validation_scores(phase)}
 
     def _state(self, phase: Phase) -> dict[str, Any]:
@@ -177,14 +190,21 @@ class FitLoop(LightningFitLoop):
         loop = self.epoch_loop
         progress: Any = loop.batch_progress.current
         begun = phase not in (Phase.EPOCH_START, Phase.EPOCH_END, Phase.TRAIN_END)
-        batch = 0 if phase is Phase.EPOCH_START else progress.processed
+        batch = 0
+        if phase is not Phase.EPOCH_START:
+            batch = progress.processed
         epoch = self.epoch_progress.current.completed - (phase is Phase.TRAIN_END)
-        log = None if self._csv is None else self._csv.position()
+        if self._csv is not None:
+            log = self._csv.position()
+        else:
+            log = None
         if log is not None and phase in (Phase.EPOCH_START, Phase.BATCH_START):
             log |= self._mark
         half_done = phase in HALF_DONE
         return {
-            KEY: None if half_done else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
+            KEY: None
+            if half_done
+            else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
             "epoch_lost": resumes_at_epochs_only(trainer) and begun and batch > 0,
             "log": log,
             "carried": {} if half_done else resume_extras(trainer, phase),
@@ -233,21 +253,28 @@ class FitLoop(LightningFitLoop):
         trainer = self.trainer
         phase = Phase(loaded[KEY]["phase"])
         internals.clear_restart_flags(self)
-        if self._csv is not None and loaded["log"] is not None:  # as a tuner saves it, without loggers
+        if (
+            self._csv is not None and loaded["log"] is not None
+        ):  # as a tuner saves it, without loggers
             self._csv.rewind(loaded["log"])
         restore_extras(trainer, loaded["carried"], stop=self.changed.stop)
         self.changed.apply(trainer, self._built_schedulers)
         # Lightning never removes what it has resumed from; here that is one of the run's own.
         trainer.ckpt_path = None
         self.epoch_loop.phase = phase
-        return Phase.EPOCH_START if phase is Phase.TRAIN_END else phase
+        if phase is Phase.TRAIN_END:
+            return Phase.EPOCH_START
+        return phase
 
 
 def install(trainer: L.Trainer, micro_batch: int | Literal["auto"] | None = None) -> None:
     """Give a trainer loops that do what Lightning's do, and can go on after any step."""
     trainer.fit_loop = FitLoop(trainer.fit_loop)  # type: ignore[arg-type]  # Lightning names its private class
     trainer.save_checkpoint = partial(_save_checkpoint, trainer)  # type: ignore[method-assign]  # as Lightning calls it
-    trainer.fit_loop.epoch_loop.micro_batch = None if micro_batch is None else MicroBatch(micro_batch)
+    if micro_batch is not None:
+        trainer.fit_loop.epoch_loop.micro_batch = MicroBatch(micro_batch)
+    else:
+        trainer.fit_loop.epoch_loop.micro_batch = None
     trainer.validate_loop = EvaluationLoop.like(trainer.validate_loop)
     trainer.test_loop = EvaluationLoop.like(trainer.test_loop)
 
@@ -284,7 +311,9 @@ def _move(callback: ModelCheckpoint, state: dict[str, Any]) -> None:
     def moved(path: str) -> str:
         inside = path and ".." not in Path(path).parts and Path(path).is_relative_to(before)
         # What lies elsewhere is not this run's: Lightning would remove it for a better one.
-        return str(Path(now) / Path(path).relative_to(before)) if inside else ""
+        if inside:
+            return str(Path(now) / Path(path).relative_to(before))
+        return ""
 
     state["dirpath"] = callback.dirpath
     for name in _PATHS:
@@ -292,5 +321,8 @@ def _move(callback: ModelCheckpoint, state: dict[str, Any]) -> None:
     kept = {moved(path): score for path, score in state["best_k_models"].items()}
     state["best_k_models"] = best = {path: score for path, score in kept.items() if path}
     if best and state["kth_best_model_path"] not in best:  # Lightning looks its score up
-        worst = max if callback.mode == "min" else min
+        if callback.mode == "min":
+            worst = max
+        else:
+            worst = min
         state["kth_best_model_path"] = worst(best, key=best.__getitem__)

@@ -53,7 +53,9 @@ class HookPlan:
             self.forget()
         return self._version
 
-    def callbacks(self, hook: str, *, saving: bool | None = None, monitoring: bool | None = None) -> Call:
+    def callbacks(
+        self, hook: str, *, saving: bool | None = None, monitoring: bool | None = None
+    ) -> Call:
         """What calls a hook of the callbacks, given what comes after trainer and module."""
         if self._trainer.callbacks != self._callbacks:
             self.forget()
@@ -66,9 +68,15 @@ class HookPlan:
                     is_instance is None or isinstance(callback, kind) is is_instance
                     for is_instance, kind in kinds
                 )
-                method = getattr(callback, hook) if chosen else None
+                if chosen:
+                    method = getattr(callback, hook)
+                else:
+                    method = None
                 if callable(method) and not self.profiled:
-                    method = lean_hook(callback, hook, method) if _overrides(method, Callback, hook) else None
+                    if _overrides(method, Callback, hook):
+                        method = lean_hook(callback, hook, method)
+                    else:
+                        method = None
                 if callable(method):
                     methods.append(self._timed(f"[Callback]{callback.state_key}.{hook}", method))
             self._calls[key] = self._calling(hook, methods)
@@ -94,7 +102,9 @@ class HookPlan:
                 method(trainer, module, *args)
             fields[CURRENT_HOOK] = before
 
-        return call if methods else _nothing
+        if methods:
+            return call
+        return _nothing
 
     def _of_one(self, owner: Any, kind: type, name: str, hook: str) -> Call:
         key = f"{name}.{hook}"
@@ -112,7 +122,10 @@ class HookPlan:
 
         idle = not self.profiled and _IDLE.match(hook) and not _overrides(method, kind, hook)
         timed = self._timed(f"[{name}]{type(owner).__name__}.{hook}", call)
-        self._calls[key] = _nothing if idle or not callable(method) else timed
+        if idle or not callable(method):
+            self._calls[key] = _nothing
+        else:
+            self._calls[key] = timed
         return self._calls[key]
 
     def _timed(self, label: str, method: Call) -> Call:
@@ -120,7 +133,9 @@ class HookPlan:
             with self.profile(label):
                 return method(*args)
 
-        return profiled if self.profiled else method
+        if self.profiled:
+            return profiled
+        return method
 
     def profile(self, label: str) -> AbstractContextManager[Any]:
         """Time a block, where there is a profiler."""
@@ -152,22 +167,43 @@ class HookPlan:
         trainer = self._trainer
         strategy = self._trainer.strategy
         convert = trainer.precision_plugin.convert_input
-        converts = None if getattr(convert, "__qualname__", "") == "Precision.convert_input" else convert
+        if getattr(convert, "__qualname__", "") != "Precision.convert_input":
+            converts = convert
+        else:
+            converts = None
         if self.profiled or type(strategy).batch_to_device is not Strategy.batch_to_device:
             return converts, None
         before, move, after = (getattr(batch_hook_owner(trainer, hook), hook) for hook in _MOVING)
         self._moves_itself = _overrides(move, LightningModule, _MOVING[1])
         steps = [
-            *([(_MOVING[0], before, None)] if _overrides(before, LightningModule, _MOVING[0]) else []),
+            *(
+                [(_MOVING[0], before, None)]
+                if _overrides(before, LightningModule, _MOVING[0])
+                else []
+            ),
             (_MOVING[1], move, strategy.root_device),
-            *([(_MOVING[2], after, None)] if _overrides(after, LightningModule, _MOVING[2]) else []),
+            *(
+                [(_MOVING[2], after, None)]
+                if _overrides(after, LightningModule, _MOVING[2])
+                else []
+            ),
         ]
         return converts, steps
 
 
 _CALLS = frozenset(
     (
-        *("hooks", "micro_batch", "_hooks", "_step", "_begin", "_end", "_save", "_single", "_rest"),
+        *(
+            "hooks",
+            "micro_batch",
+            "_hooks",
+            "_step",
+            "_begin",
+            "_end",
+            "_save",
+            "_single",
+            "_rest",
+        ),
         *("_combined_loader", "_data_fetcher"),
     )
 )

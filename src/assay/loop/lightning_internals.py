@@ -15,7 +15,9 @@ from lightning.pytorch.loops.fetchers import _PrefetchDataFetcher as PlainFetche
 from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.loops.optimization.automatic import ClosureResult
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop as LightningEpochLoop
-from lightning.pytorch.loops.utilities import _block_parallel_sync_behavior as without_gradient_sync
+from lightning.pytorch.loops.utilities import (
+    _block_parallel_sync_behavior as without_gradient_sync,
+)
 from lightning.pytorch.loops.utilities import _no_grad_context as without_gradients
 from lightning.pytorch.loops.utilities import _verify_dataloader_idx_requirement
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
@@ -64,8 +66,12 @@ class _Placed(_ResultMetric):
 
     @override
     def to(self, *args: Any, **kwargs: Any) -> _ResultMetric:  # type: ignore[override]  # as Lightning's
-        current_device: torch.device | None = self.value.device if self.is_tensor else None
-        return self if args == (current_device,) and not kwargs else super().to(*args, **kwargs)
+        current_device: torch.device | None = None
+        if self.is_tensor:
+            current_device = self.value.device
+        if args == (current_device,) and not kwargs:
+            return self
+        return super().to(*args, **kwargs)
 
 
 @final
@@ -171,7 +177,9 @@ def single_iterator(fetcher: Any) -> Iterator[Any] | None:
     plain = type(fetcher) is PlainFetcher and fetcher.length is not None and iterators is not None
     loader = fetcher.combined_loader
     known_mode = loader._mode in ("max_size_cycle", "sequential")
-    is_single = plain and known_mode and len(iterators) == 1 and loader.iterables is loader.flattened[0]
+    is_single = (
+        plain and known_mode and len(iterators) == 1 and loader.iterables is loader.flattened[0]
+    )
     return iterators[0] if is_single else None
 
 
@@ -207,10 +215,14 @@ def batch_hook_owner(trainer: L.Trainer, hook: str) -> Any:
 
 def move_batch(trainer: L.Trainer, batch: Any, dataloader_idx: int) -> Any:
     """A batch after all hooks that move it, called as Lightning calls them."""
-    return trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=dataloader_idx)
+    return trainer.lightning_module._on_before_batch_transfer(
+        batch, dataloader_idx=dataloader_idx
+    )
 
 
-def check_dataloader_idx(loop: LightningEvaluationLoop, hooks: tuple[str, ...], *, several: bool) -> None:
+def check_dataloader_idx(
+    loop: LightningEvaluationLoop, hooks: tuple[str, ...], *, several: bool
+) -> None:
     """Refuse hooks that want, or lack, the number of the dataloader."""
     _verify_dataloader_idx_requirement(hooks, several, loop._stage, loop.trainer.lightning_module)
 
@@ -220,10 +232,13 @@ def check_dataloader_idx(loop: LightningEvaluationLoop, hooks: tuple[str, ...], 
 
 def clear_restart_flags(loop: Any) -> None:
     """After its state was loaded: nothing that follows is a restart in Lightning's sense."""
-    for restarting in (loop, *(value for value in vars(loop).values() if hasattr(value, "_restarting"))):
-        restarting._restarting = restarting._loaded_from_state_dict = restarting._resuming_from_checkpoint = (
-            False
-        )
+    for restarting in (
+        loop,
+        *(value for value in vars(loop).values() if hasattr(value, "_restarting")),
+    ):
+        restarting._restarting = restarting._loaded_from_state_dict = (
+            restarting._resuming_from_checkpoint
+        ) = False
         if restarting is not loop:
             clear_restart_flags(restarting)
 
@@ -245,7 +260,9 @@ def validation_is_due(loop: LightningEpochLoop, fetcher: Any) -> bool:
     interval = trainer.val_check_batch
     progress = loop.batch_progress
     counts = (
-        type(interval) is int and trainer.check_val_every_n_epoch and trainer._val_check_time_interval is None
+        type(interval) is int
+        and trainer.check_val_every_n_epoch
+        and trainer._val_check_time_interval is None
     )
     if (
         counts
@@ -306,7 +323,10 @@ def backward_is_plain(strategy: Strategy) -> bool:
         _is_inherited(strategy, Strategy, "backward", "pre_backward", "post_backward")
         and _is_inherited(precision, Precision, "backward", "post_backward")
         and not scaled
-        and (type(precision) is MixedPrecision or _is_inherited(precision, Precision, "pre_backward"))
+        and (
+            type(precision) is MixedPrecision
+            or _is_inherited(precision, Precision, "pre_backward")
+        )
     )
 
 
@@ -323,7 +343,8 @@ def step_is_plain(strategy: Strategy) -> bool:
     """Whether nothing but hooks and the clipping of gradients surrounds the optimizer's step."""
     precision = strategy.precision_plugin
     of_strategy = _is_inherited(strategy, Strategy, "optimizer_step") or (
-        _is_inherited(strategy, DDPStrategy, "optimizer_step") and strategy._model_averager is None  # type: ignore[attr-defined]  # DDP's
+        _is_inherited(strategy, DDPStrategy, "optimizer_step")
+        and strategy._model_averager is None  # type: ignore[attr-defined]  # DDP's
     )
     of_precision = _is_inherited(precision, Precision, "optimizer_step") or (
         type(precision) is MixedPrecision and precision.scaler is None
@@ -345,17 +366,25 @@ def clip_gradients(trainer: L.Trainer, optimizer: Any) -> None:
     )
 
 
-def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callable[..., Any] | None:
+def lean_hook(
+    callback: object, hook: str, method: Callable[..., Any]
+) -> Callable[..., Any] | None:
     """A hook of a callback, without what only finds out that there is nothing to do; None: there never is."""
 
     def is_stock(kind: type) -> bool:
-        return isinstance(callback, kind) and getattr(type(callback), hook, None) is getattr(kind, hook)
+        return isinstance(callback, kind) and getattr(type(callback), hook, None) is getattr(
+            kind, hook
+        )
 
     if hook == "on_train_batch_end" and is_stock(ModelCheckpoint):
         saver: Any = callback
         by_epoch = saver._every_n_train_steps < 1 and saver._train_time_interval is None
-        return None if by_epoch else method
-    if hook != "on_train_batch_start" or not (is_stock(LearningRateMonitor) or is_stock(LRMonitor)):
+        if by_epoch:
+            return None
+        return method
+    if hook != "on_train_batch_start" or not (
+        is_stock(LearningRateMonitor) or is_stock(LRMonitor)
+    ):
         return method
 
     def when_due(trainer: Any, *args: Any) -> None:
@@ -378,7 +407,10 @@ def bookkeeping(callback: ModelCheckpoint) -> dict[str, Any]:
 
 def bookkeeping_after(callback: ModelCheckpoint, path: str | Path, step: int) -> dict[str, Any]:
     """The same, once it has saved what it is saving."""
-    return bookkeeping(callback) | {"_last_global_step_saved": step, "_last_checkpoint_saved": path}
+    return bookkeeping(callback) | {
+        "_last_global_step_saved": step,
+        "_last_checkpoint_saved": path,
+    }
 
 
 def restore_bookkeeping(callback: ModelCheckpoint, state: Mapping[str, Any]) -> None:
@@ -394,7 +426,10 @@ def _link_within_folder(callback: ModelCheckpoint) -> None:
     folder = Path(callback.dirpath or "")
     if ".." in saved.parts or not saved.is_relative_to(folder):
         saved = folder / saved.name
-    callback._last_checkpoint_saved = str(saved) if saved.is_file() else ""
+    if saved.is_file():
+        callback._last_checkpoint_saved = str(saved)
+    else:
+        callback._last_checkpoint_saved = ""
 
 
 def note_saved(callback: ModelCheckpoint, step: int) -> None:
@@ -436,13 +471,20 @@ def restore_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
     strategy: Any = loop.trainer.strategy
     for key, saved in state.items():
         if saved["reduce"] not in _REDUCTIONS or not {*saved["values"]} <= {*_VALUES}:
-            raise AssayError(f"the checkpoint has an unexpected entry for {key!r}: it was changed")
+            raise AssayError(
+                f"the checkpoint has an unexpected entry for {key!r}: it was changed"
+            )
         meta = _Metadata(**saved["meta"], reduce_fx=getattr(torch, saved["reduce"]))
         reduce: Callable[..., Any] = strategy.reduce
-        meta.sync = _Sync(_should=saved["together"], fn=reduce, rank_zero_only=saved["first_only"])
+        meta.sync = _Sync(
+            _should=saved["together"], fn=reduce, rank_zero_only=saved["first_only"]
+        )
         result = _ResultMetric(meta, is_tensor=True)
         for name, value in saved["values"].items():
-            held = value.to(strategy.root_device) if isinstance(value, torch.Tensor) else value
+            if isinstance(value, torch.Tensor):
+                held = value.to(strategy.root_device)
+            else:
+                held = value
             setattr(result, name, held)
         result._update_count = saved["updates"]
         loop._results[key] = result

@@ -39,7 +39,9 @@ class MicroBatch:
         """Ask what does not change while training."""
         self._trainer = trainer
         self._module: Any = trainer.lightning_module
-        self._sensitive = [part for part in self._module.modules() if isinstance(part, BATCH_NORMS)]
+        self._sensitive = [
+            part for part in self._module.modules() if isinstance(part, BATCH_NORMS)
+        ]
 
     def run(
         self, batch: Any, forward: Forward, zero_grad: Callable[[], None], backward: Backward
@@ -50,7 +52,10 @@ class MicroBatch:
         number: int = trainer.fit_loop.epoch_loop.batch_progress.total.completed
         with trainer.precision_plugin.train_step_context():
             num_samples = len(module.augmented(batch)[1])
-        before = _State(module) if self._asked == "auto" else None
+        if self._asked == "auto":
+            before = _State(module)
+        else:
+            before = None
 
         def zero_grad_once() -> None:
             if before is None or before.gradients is None:
@@ -84,18 +89,19 @@ class MicroBatch:
 
     @property
     def _least(self) -> int:
-        return 1 + any(part.training for part in self._sensitive)  # of one sample there is no variance
+        return 1 + any(
+            part.training for part in self._sensitive
+        )  # of one sample there is no variance
 
     def _count(self, num_samples: int, number: int) -> int:
         """In how many pieces a batch is taken."""
         known_sizes = [batch for batch in self.sizes if batch <= number]
-        size = (
-            self._asked
-            if self._asked != "auto"
-            else self.sizes[max(known_sizes)]
-            if known_sizes
-            else num_samples
-        )
+        if self._asked != "auto":
+            size = self._asked
+        elif known_sizes:
+            size = self.sizes[max(known_sizes)]
+        else:
+            size = num_samples
         return max(1, min(-(-num_samples // size), num_samples // self._least))
 
     def _take(
@@ -112,7 +118,10 @@ class MicroBatch:
         for index in range(count):
             start = num_samples * index // count
             stop = num_samples * (index + 1) // count
-            module.piece = slice(start, stop) if count > 1 else None
+            if count > 1:
+                module.piece = slice(start, stop)
+            else:
+                module.piece = None
             with without_gradient_sync(trainer.strategy, block=index < count - 1):
                 loss, outputs = forward()
                 module.piece = None  # hooks see the batch
@@ -143,8 +152,15 @@ class _State:
         self._python = random.getstate()
         self._cpu = torch.get_rng_state()
         accelerated = self._device.type != "cpu"
-        self._backend: Any = torch.get_device_module(self._device) if accelerated else None
-        self._on_device = None if self._backend is None else self._backend.get_rng_state(self._device)
+        self._backend: Any
+        if accelerated:
+            self._backend = torch.get_device_module(self._device)
+        else:
+            self._backend = None
+        if self._backend is not None:
+            self._on_device = self._backend.get_rng_state(self._device)
+        else:
+            self._on_device = None
         self.gradients: list[tuple[nn.Parameter, Tensor | None]] | None = None
 
     def note_gradients(self) -> None:
@@ -162,7 +178,10 @@ class _State:
             for name, buffer in self._module.named_buffers():
                 buffer.copy_(self._buffers[name])
         for parameter, gradient in self.gradients or ():
-            parameter.grad = None if gradient is None else gradient.clone()
+            if gradient is not None:
+                parameter.grad = gradient.clone()
+            else:
+                parameter.grad = None
         np.random.set_state(self._numpy)
         random.setstate(self._python)
         torch.set_rng_state(self._cpu)

@@ -68,7 +68,9 @@ class StopOnSignal(Checkpoint):
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if os.getpid() != self._process:  # a process that loads data: its parent tells it when to end
+        if (
+            os.getpid() != self._process
+        ):  # a process that loads data: its parent tells it when to end
             return
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -76,7 +78,9 @@ class StopOnSignal(Checkpoint):
             self.received = signal.Signals(number).name
             # Not print: a signal may come in the middle of one.
             with suppress(OSError):
-                os.write(2, f"\n{self.received}: stopping after this step (Ctrl-C: at once)\n".encode())
+                os.write(
+                    2, f"\n{self.received}: stopping after this step (Ctrl-C: at once)\n".encode()
+                )
             if number == _HANGUP:
                 leave_terminal()
 
@@ -97,12 +101,21 @@ class StopOnSignal(Checkpoint):
 
     @override
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         if not self.received and self._store is None:
             return
-        step_done = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
-        if step_done and (self.received if self._store is None else self._agreed(trainer.global_step)):
+        step_done = (
+            batch_idx + 1
+        ) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
+        if step_done and (
+            self.received if self._store is None else self._agreed(trainer.global_step)
+        ):
             if not resumes_at_epochs_only(trainer):
                 trainer.save_checkpoint(self.path)
             self._saved = True
@@ -113,7 +126,9 @@ class StopOnSignal(Checkpoint):
             last, self.received = self._store.get(_KEY).decode().split()
             self._last_step = int(last)
         elif self._last_step < 0 and self.received:
-            said = self._store.compare_set(_KEY, "", f"{step + 1} {self.received}").decode().split()
+            said = (
+                self._store.compare_set(_KEY, "", f"{step + 1} {self.received}").decode().split()
+            )
             self._last_step = int(said[0])
             self.received = said[1]
         return 0 <= self._last_step <= step
@@ -127,7 +142,9 @@ class StopOnSignal(Checkpoint):
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._saved = False
-        is_cut = getattr(trainer.fit_loop.epoch_loop, "is_cut", False)  # a custom trainer has other loops
+        is_cut = getattr(
+            trainer.fit_loop.epoch_loop, "is_cut", False
+        )  # a custom trainer has other loops
         if resumes_at_epochs_only(trainer) and not is_cut:
             trainer.save_checkpoint(self.path.with_name("epoch.ckpt"))
 

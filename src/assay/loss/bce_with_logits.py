@@ -58,7 +58,9 @@ class BCEWithLogits(nn.Module):
         logits, targets = binary_targets(outputs, targets)
         if not self.weighted:
             return F.binary_cross_entropy_with_logits(logits, targets)
-        num_labels = 1 if logits.ndim == 1 else logits.shape[1]
+        num_labels = 1
+        if logits.ndim != 1:
+            num_labels = logits.shape[1]
         if self.pos_weight.shape[0] not in (1, num_labels):
             raise ValueError(
                 f"pos_weight has {self.pos_weight.shape[0]} numbers, the model returns {num_labels} logits."
@@ -72,7 +74,9 @@ class BCEWithLogits(nn.Module):
         return squeeze_label(outputs).sigmoid()
 
 
-def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | None, task: str) -> list[float]:
+def _balanced_pos_weight(
+    class_counts: Sequence[int] | None, num_train: int | None, task: str
+) -> list[float]:
     if class_counts is None:
         raise ValueError(
             "pos_weight=balanced needs class_counts: leave loss.class_counts at ${spec.class_counts}."

@@ -32,7 +32,9 @@ class Dice(nn.Module):
     kind: ClassVar[str] = "multiclass"
     mean_over_samples: ClassVar[bool] = True
 
-    def __init__(self, smooth: float = 1.0, ignore_index: int = -100, *, cross_entropy: float = 0.0) -> None:
+    def __init__(
+        self, smooth: float = 1.0, ignore_index: int = -100, *, cross_entropy: float = 0.0
+    ) -> None:
         super().__init__()
         check_numbers("(0, inf)", smooth=smooth)
         check_numbers("[0, inf)", cross_entropy=cross_entropy)
@@ -49,22 +51,29 @@ class Dice(nn.Module):
                 "sample use loss=cross_entropy."
             )
         shares = logits.softmax(1)
-        counted = None if targets.is_floating_point() else targets != self.ignore_index
+        if not targets.is_floating_point():
+            counted = targets != self.ignore_index
+        else:
+            counted = None
         if counted is None:
             truth = targets
         else:
             labels = torch.arange(logits.shape[1], device=targets.device)
-            truth = (targets.unsqueeze(1) == labels.view(-1, *[1] * (logits.ndim - 2))).to(shares.dtype)
+            truth = (targets.unsqueeze(1) == labels.view(-1, *[1] * (logits.ndim - 2))).to(
+                shares.dtype
+            )
             truth = truth * counted.unsqueeze(1)
             shares = shares * counted.unsqueeze(1)
         overlap = (shares * truth).flatten(2).sum(2)
         total = (shares.square() + truth.square()).flatten(2).sum(2)
         loss = (1 - (2 * overlap + self.smooth) / (total + self.smooth)).mean(1)
         if self.cross_entropy:
-            pixels = cross_entropy(logits, targets, ignore_index=self.ignore_index, reduction="none").flatten(
-                1
+            pixels = cross_entropy(
+                logits, targets, ignore_index=self.ignore_index, reduction="none"
+            ).flatten(1)
+            number = (
+                pixels.shape[1] if counted is None else counted.flatten(1).sum(1).clamp(min=1)
             )
-            number = pixels.shape[1] if counted is None else counted.flatten(1).sum(1).clamp(min=1)
             loss = loss + self.cross_entropy * pixels.sum(1) / number
         return loss.mean()
 

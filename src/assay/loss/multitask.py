@@ -55,9 +55,15 @@ class Multitask(nn.Module):
                     f"{option}: {unknown[0]!r} is not a target; expected one of {', '.join(names)}."
                 )
         self.weights = {name: float((weights or {}).get(name, 1.0)) for name in names}
-        check_numbers("[0, inf)", **{f"weights.{name}": weight for name, weight in self.weights.items()})
-        self.losses = nn.ModuleList(_head_loss(head, (losses or {}).get(head.name)) for head in self.heads)
-        self.mean, self.std = ([float(value) for value in column] for column in (target_mean, target_std))
+        check_numbers(
+            "[0, inf)", **{f"weights.{name}": weight for name, weight in self.weights.items()}
+        )
+        self.losses = nn.ModuleList(
+            _head_loss(head, (losses or {}).get(head.name)) for head in self.heads
+        )
+        self.mean, self.std = (
+            [float(value) for value in column] for column in (target_mean, target_std)
+        )
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the losses over a batch, and add them up."""
@@ -103,11 +109,15 @@ class Multitask(nn.Module):
 
 def _head_loss(head: Head, loss: nn.Module | None) -> nn.Module:
     if loss is None:
-        return CrossEntropy() if head.class_names else nn.MSELoss()
+        if head.class_names:
+            return CrossEntropy()
+        return nn.MSELoss()
     kind = getattr(loss, "kind", None)
     if (kind in LOGIT_KINDS & Multiclass.loss_kinds) != bool(head.class_names):
         expected = "a loss over classes, such as assay.loss.cross_entropy.CrossEntropy"
-        expected = expected if head.class_names else "a loss over numbers, such as torch.nn.HuberLoss"
+        expected = (
+            expected if head.class_names else "a loss over numbers, such as torch.nn.HuberLoss"
+        )
         raise ValueError(
             f"losses.{head.name}: {type(loss).__name__} does not suit this target; expected {expected}."
         )

@@ -20,7 +20,9 @@ def at_least_float32(values: Tensor) -> Tensor:
         raise ValueError(
             f"a loss needs the model's outputs as floats, got {values.dtype}: let the model return logits."
         )
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    if values.dtype in (torch.bfloat16, torch.float16):
+        return values.float()
+    return values
 
 
 _WIDTH = 16
@@ -67,7 +69,10 @@ def loss_terms(loss: nn.Module, outputs: Tensor, targets: Tensor) -> tuple[Tenso
         return value, None
     if targets.is_floating_point():
         return value, None
-    weight = torch.ones_like(value).expand(outputs.shape[1]) if loss.weight is None else loss.weight
+    if loss.weight is None:
+        weight = torch.ones_like(value).expand(outputs.shape[1])
+    else:
+        weight = loss.weight
     return value, class_shares(weight, targets, loss.ignore_index).sum()
 
 
@@ -76,10 +81,14 @@ def has_terms(loss: nn.Module) -> bool:
     return hasattr(loss, "terms") or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
 
 
-def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> tuple[Tensor, Tensor]:
+def class_targets(
+    outputs: Tensor, targets: Tensor, *, pixels: bool = False
+) -> tuple[Tensor, Tensor]:
     """Check shapes and dtypes of outputs and targets, and convert them to one precision."""
     logits = at_least_float32(outputs)
-    usual = targets.dtype == torch.int64 and logits.ndim == 2 and targets.shape == logits.shape[:1]
+    usual = (
+        targets.dtype == torch.int64 and logits.ndim == 2 and targets.shape == logits.shape[:1]
+    )
     if usual and logits.shape[1] > 1:  # the fast path of each step
         return logits, targets
     if logits.ndim < 2 or (logits.ndim > 2 and not pixels) or logits.shape[1] < 2:
@@ -105,7 +114,9 @@ def squeeze_label(outputs: Tensor) -> Tensor:
         raise ValueError(
             f"a binary loss needs one output per label, [B], [B, 1] or [B, L], got {list(outputs.shape)}."
         )
-    return values.squeeze(1) if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.ndim == 2 and values.shape[1] == 1:
+        return values.squeeze(1)
+    return values
 
 
 def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,7 +143,9 @@ class WeightedLoss(nn.Module, ABC):
     class_weight: Tensor
 
     def __init__(
-        self, class_weight: Literal["balanced"] | Sequence[float] | None, class_counts: Sequence[int] | None
+        self,
+        class_weight: Literal["balanced"] | Sequence[float] | None,
+        class_counts: Sequence[int] | None,
     ) -> None:
         super().__init__()
         # Always present and, if the classes are known, of one shape: weight averaging pairs buffers, and
@@ -175,9 +188,10 @@ class WeightedLoss(nn.Module, ABC):
     def set_class_weight(self, weight: Tensor | None) -> None:
         """Set the class weights from now on."""
         self.has_class_weight = weight is not None
-        self.class_weight = (
-            torch.ones_like(self.class_weight) if weight is None else weight.to(self.class_weight)
-        )
+        if weight is None:
+            self.class_weight = torch.ones_like(self.class_weight)
+        else:
+            self.class_weight = weight.to(self.class_weight)
 
     def terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the loss of a batch and, with class weights, the sum of its weights; see `loss_terms`."""
@@ -186,7 +200,9 @@ class WeightedLoss(nn.Module, ABC):
             return value, None
         logits, targets = class_targets(outputs, targets, pixels=True)
         weight = self.class_weight.to(logits.dtype)
-        return value, total_weight(class_shares(weight, targets, getattr(self, "ignore_index", -100)))
+        return value, total_weight(
+            class_shares(weight, targets, getattr(self, "ignore_index", -100))
+        )
 
     def weight_of(self, logits: Tensor) -> Tensor | None:
         """Return the weights `[C]` in the dtype of logits `[B, C]`; None if all classes count the same."""
@@ -199,7 +215,9 @@ class WeightedLoss(nn.Module, ABC):
             )
         return self.class_weight.to(logits.dtype)
 
-    def mean(self, losses: Tensor, targets: Tensor, logits: Tensor, ignore_index: int = -100) -> Tensor:
+    def mean(
+        self, losses: Tensor, targets: Tensor, logits: Tensor, ignore_index: int = -100
+    ) -> Tensor:
         """Average a batch: Σ q·w·loss / Σ q·w, which is the same for a hard target and its one-hot row."""
         weight = self.weight_of(logits)
         if weight is not None:
@@ -209,7 +227,10 @@ class WeightedLoss(nn.Module, ABC):
             return (losses * targets).sum() / (losses.numel() // losses.shape[1])
         if losses.ndim == 1 and ignore_index < 0:
             return losses.mean()
-        counted = (targets != ignore_index).flatten(1) if losses.ndim > 1 else targets != ignore_index
+        if losses.ndim > 1:
+            counted = (targets != ignore_index).flatten(1)
+        else:
+            counted = targets != ignore_index
         sums = losses.reshape(counted.shape).mul(counted).sum(-1)
         return (sums / counted.sum(-1).clamp_min(1)).mean()
 

@@ -53,13 +53,18 @@ class Triplet(nn.Module):
         to_positive = torch.linalg.vector_norm(points - points[positive], dim=1)
         to_negative = torch.linalg.vector_norm(points - points[negative], dim=1)
         gap = to_positive - to_negative
-        losses = F.softplus(gap) if isinstance(self.margin, str) else F.relu(gap + self.margin)
+        if isinstance(self.margin, str):
+            losses = F.softplus(gap)
+        else:
+            losses = F.relu(gap + self.margin)
         return (losses * valid).sum() / valid.sum().clamp_min(1)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Return the embeddings that the loss compares, of length 1 if `normalize`: float `[B, D]`."""
         points = at_least_float32(outputs)
-        return F.normalize(points, dim=1) if self.normalize else points
+        if self.normalize:
+            return F.normalize(points, dim=1)
+        return points
 
 
 def _mine_hardest(points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -27,17 +27,23 @@ class Multitask(ByHead):
     """
 
     def __init__(
-        self, output_names: Sequence[str], metrics: Mapping[str, Mapping[str, Metric]] | None = None
+        self,
+        output_names: Sequence[str],
+        metrics: Mapping[str, Mapping[str, Metric]] | None = None,
     ) -> None:
         heads = parse_heads(output_names)
         custom = metrics or {}
         names = [head.name for head in heads]
         if unknown := [name for name in custom if name not in names]:
-            raise ValueError(f"metrics: {unknown[0]!r} is not a target; expected one of {', '.join(names)}.")
+            raise ValueError(
+                f"metrics: {unknown[0]!r} is not a target; expected one of {', '.join(names)}."
+            )
         metrics_of = {
             f"{prefix}/{key}": (metric, head)
             for prefix, head in zip(metric_keys(names), heads, strict=True)
-            for key, metric in (custom.get(head.name) or _default_metrics(len(head.class_names))).items()
+            for key, metric in (
+                custom.get(head.name) or _default_metrics(len(head.class_names))
+            ).items()
         }
         super().__init__(
             {key: metric for key, (metric, _) in metrics_of.items()},

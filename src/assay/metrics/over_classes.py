@@ -38,7 +38,9 @@ def _kind(metric: Metric) -> str:
     """Name what a metric computes, whatever the targets are like."""
     name = type(metric).__name__
     is_recall = name == "MulticlassAccuracy" and metric.average == "macro"
-    return "Recall" if is_recall else _KIND.sub("", name)
+    if is_recall:
+        return "Recall"
+    return _KIND.sub("", name)
 
 
 def score_of(metric: Metric) -> str:
@@ -51,12 +53,18 @@ def score_of(metric: Metric) -> str:
     ''
     """
     average = getattr(metric, "average", None) or ""
-    is_usual = all(getattr(metric, option, usual) in (usual, None) for option, usual in _USUAL.items())
-    if not is_usual or not type(metric).__module__.startswith(("torchmetrics.", "assay.metrics.")):
+    is_usual = all(
+        getattr(metric, option, usual) in (usual, None) for option, usual in _USUAL.items()
+    )
+    if not is_usual or not type(metric).__module__.startswith(
+        ("torchmetrics.", "assay.metrics.")
+    ):
         return ""
     kind = _kind(metric)
     if kind == "Accuracy":
-        return "" if average in {"weighted", "none"} else kind
+        if average in {"weighted", "none"}:
+            return ""
+        return kind
     if kind == "MeanSquaredError" and not metric.squared:
         return "MeanSquaredError root"
     return f"{kind} {average}".strip()
@@ -74,7 +82,11 @@ def separate_classes(metric: Metric) -> str | None:
     of_torchmetrics = type(metric).__module__.startswith("torchmetrics.")
     if not of_torchmetrics or not is_whole or getattr(metric, "ignore_index", None) is not None:
         return None
-    average = "macro" if type(metric).__name__.startswith("Binary") else getattr(metric, "average", None)
+    average = (
+        "macro"
+        if type(metric).__name__.startswith("Binary")
+        else getattr(metric, "average", None)
+    )
     if average not in _MEANS.get(_kind(metric), ()):
         return None
     options.average = "none"
@@ -96,7 +108,10 @@ def count_classes(metric: Metric) -> Tensor:
         if not len(states.target):
             return torch.zeros(2, size, device=metric.device)
         target = dim_zero_cat(states.target)
-        positives = target.bincount(minlength=size) if num_classes else (target == 1).reshape(-1, size).sum(0)
+        if num_classes:
+            positives = target.bincount(minlength=size)
+        else:
+            positives = (target == 1).reshape(-1, size).sum(0)
         counts = torch.stack([positives, torch.full_like(positives, len(target))])
     return counts.reshape(2, -1)
 

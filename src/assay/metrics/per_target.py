@@ -35,7 +35,9 @@ class ByHead(MetricCollection, ABC):
         for name, metric in self.items(keep_base=True, copy_state=False):
             metric.update(*self.select_head(str(name), *args))
 
-    def select_head(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def select_head(
+        self, name: str, predictions: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Select what a metric sees of a batch."""
         if (head := self._heads.get(name)) is None:
             return predictions, targets
@@ -56,14 +58,25 @@ class PerTarget(ByHead):
     """
 
     def __init__(
-        self, metrics: Mapping[str, Metric], num_targets: int = 1, target_names: Sequence[str] = ()
+        self,
+        metrics: Mapping[str, Metric],
+        num_targets: int = 1,
+        target_names: Sequence[str] = (),
     ) -> None:
         heads: dict[str, Head] = {}
         by_name: dict[str, Metric | MetricCollection] = dict(metrics)
         if 1 < num_targets <= _MOST:
             names = metric_keys(target_names or [f"target_{i}" for i in range(num_targets)])
-            joint = {key: metric for key, metric in by_name.items() if getattr(metric, "num_targets", 1) > 1}
+            joint = {
+                key: metric
+                for key, metric in by_name.items()
+                if getattr(metric, "num_targets", 1) > 1
+            }
             split = [key for key in by_name if key not in joint]
-            heads = {f"{name}/{key}": Head(name, i, i) for i, name in enumerate(names) for key in split}
-            by_name = {key: copy.deepcopy(by_name[key.rpartition("/")[2]]) for key in heads} | joint
+            heads = {
+                f"{name}/{key}": Head(name, i, i) for i, name in enumerate(names) for key in split
+            }
+            by_name = {
+                key: copy.deepcopy(by_name[key.rpartition("/")[2]]) for key in heads
+            } | joint
         super().__init__(by_name, heads)

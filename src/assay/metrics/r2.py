@@ -67,7 +67,9 @@ class R2(Metric):
             _add, self.sums.reshape(-1, 6, self.num_targets)
         )
         varies = high > low
-        score = torch.where(varies, 1 - error / torch.where(varies, spread, 1), (error == 0).to(error.dtype))
+        score = torch.where(
+            varies, 1 - error / torch.where(varies, spread, 1), (error == 0).to(error.dtype)
+        )
         return torch.where(total[0] < 2, torch.nan, score.mean())
 
 
@@ -79,4 +81,6 @@ def _add(first: Tensor, second: Tensor) -> Tensor:
     spread = first[2] + second[2] + move.square() * first[0] * second[0] / count
     lowest = torch.minimum(first[4], second[4])
     highest = torch.maximum(first[5], second[5])
-    return torch.stack([first[0] + second[0], mean, spread, first[3] + second[3], lowest, highest])
+    return torch.stack(
+        [first[0] + second[0], mean, spread, first[3] + second[3], lowest, highest]
+    )

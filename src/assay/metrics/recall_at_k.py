@@ -66,12 +66,18 @@ class RecallAtK(Metric):
         lengths = points.square().sum(dim=1)
         hits = torch.zeros((), dtype=torch.int64, device=points.device)
         rows = max(1, _PAIRS_AT_ONCE // total)
-        with torch.autocast(points.device.type, enabled=False):  # half precision cannot rank neighbours
+        with torch.autocast(
+            points.device.type, enabled=False
+        ):  # half precision cannot rank neighbours
             for start in range(0, total, rows):
                 query = points[start : start + rows]
                 # Without |query|², which is constant per row.
                 distance = torch.addmm(lengths, query, points.T, alpha=-2)
                 distance.diagonal(start).fill_(torch.inf)
                 nearest = distance.topk(min(self.k, total - 1), dim=1, largest=False).indices
-                hits += (labels[nearest] == labels[start : start + rows].unsqueeze(1)).any(dim=1).sum()
+                hits += (
+                    (labels[nearest] == labels[start : start + rows].unsqueeze(1))
+                    .any(dim=1)
+                    .sum()
+                )
         return hits / total

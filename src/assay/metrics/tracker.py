@@ -42,7 +42,10 @@ def _to_plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, int | float):
         return value
-    kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+    if isinstance(value, Tensor):
+        kind = str(value.dtype)
+    else:
+        kind = type(value).__name__
     raise TypeError(f"it computes a {kind}, which can be neither logged nor stored")
 
 
@@ -115,10 +118,15 @@ class Tracker:
             self._count += sum(sizes)
         else:
             pairs = zip(each_weight, sizes, strict=True)
-            weights = torch.stack([losses.new_tensor(size) if one is None else one for one, size in pairs])
+            weights = torch.stack(
+                [losses.new_tensor(size) if one is None else one for one, size in pairs]
+            )
             total = (losses * weights).sum(0)
             self._count = self._count + weights.to(losses.dtype).sum(0)
-        self._loss_sum = total if self._loss_sum is None else self._loss_sum + total
+        if self._loss_sum is None:
+            self._loss_sum = total
+        else:
+            self._loss_sum = self._loss_sum + total
         if len(self.metrics):
             self._move_metrics(losses.device)
             self._update_metrics(*map(torch.cat, columns))
@@ -127,7 +135,9 @@ class Tracker:
 
     def _update_metrics(self, predictions: Tensor, targets: Tensor) -> None:
         predictions = predictions.float() if predictions.dtype != torch.float64 else predictions
-        self.metrics.update(predictions if self._predict is None else self._predict(predictions), targets)
+        self.metrics.update(
+            predictions if self._predict is None else self._predict(predictions), targets
+        )
 
     @torch.no_grad()
     def _shape_empty_states(self) -> None:
@@ -149,7 +159,10 @@ class Tracker:
         """Return loss and metrics of all batches since the last reset, over all ranks."""
         self.flush()
         if device is None:
-            device = torch.device("cpu") if self._loss_sum is None else self._loss_sum.device
+            if self._loss_sum is None:
+                device = torch.device("cpu")
+            else:
+                device = self._loss_sum.device
         losses = torch.zeros(2, self._num_terms, dtype=widest_float(device), device=device)
         if self._loss_sum is not None:
             losses[0] = self._loss_sum
@@ -182,7 +195,10 @@ class Tracker:
 
     def _named_metrics(self) -> dict[str, Metric]:
         """All metrics, with the states of those that share one up to date."""
-        return {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
+        return {
+            str(name): metric
+            for name, metric in self.metrics.items(keep_base=True, copy_state=False)
+        }
 
     def _move_metrics(self, device: torch.device) -> None:
         if device != self._device:  # list states grow with the epoch

@@ -31,7 +31,9 @@ class BagOfEmbeddings(nn.Module):
         ValueError: The data has no token ids, or a size is below 1.
     """
 
-    def __init__(self, vocab_size: int, num_outputs: int, *, width: int = 128, dropout: float = 0.0) -> None:
+    def __init__(
+        self, vocab_size: int, num_outputs: int, *, width: int = 128, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         check_vocabulary("bag_of_embeddings", vocab_size)
         check_numbers("[1, inf)", width=width, num_outputs=num_outputs)

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def parse_image_shape(input_shape: Sequence[int], model: str, *, minimum: int = 1) -> tuple[int, int, int]:
+def parse_image_shape(
+    input_shape: Sequence[int], model: str, *, minimum: int = 1
+) -> tuple[int, int, int]:
     """Parse an input shape into channels, height and width."""
     shape = f"[{','.join(str(size) for size in input_shape)}]"
     if len(input_shape) != 3 or min(input_shape) < 1:

@@ -33,7 +33,11 @@ class ConvAutoencoder(nn.Module):
     """
 
     def __init__(
-        self, input_shape: Sequence[int], latent_size: int = 32, *, widths: Sequence[int] = (32, 64)
+        self,
+        input_shape: Sequence[int],
+        latent_size: int = 32,
+        *,
+        widths: Sequence[int] = (32, 64),
     ) -> None:
         super().__init__()
         check_numbers("[1, inf)", widths=widths or [0])
@@ -42,13 +46,20 @@ class ConvAutoencoder(nn.Module):
         encoder: list[nn.Module] = []
         sizes = [tuple(size)]
         for before, width in zip([channels, *widths], widths, strict=False):
-            encoder += [nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width)]
+            encoder += [
+                nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+            ]
             encoder.append(nn.ReLU())
             sizes.append(tuple(-(-side // 2) for side in sizes[-1]))
         smallest = widths[-1], *sizes[-1]
         flat = math.prod(smallest)
         self.encoder = nn.Sequential(*encoder, nn.Flatten(), nn.Linear(flat, latent_size))
-        decoder: list[nn.Module] = [nn.Linear(latent_size, flat), nn.ReLU(), nn.Unflatten(1, smallest)]
+        decoder: list[nn.Module] = [
+            nn.Linear(latent_size, flat),
+            nn.ReLU(),
+            nn.Unflatten(1, smallest),
+        ]
         backwards = [*widths[::-1][1:], widths[0]]
         for before, width, larger in zip(widths[::-1], backwards, sizes[-2::-1], strict=True):
             decoder += [nn.Upsample(larger), nn.Conv2d(before, width, 3, padding=1, bias=False)]

@@ -48,10 +48,16 @@ class GPT(nn.Module):
     ) -> None:
         super().__init__()
         check_vocabulary("gpt", vocab_size, "text_files")
-        sizes = {"context_length": context_length, "num_layers": num_layers, "num_heads": num_heads}
+        sizes = {
+            "context_length": context_length,
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+        }
         check_numbers("[1, inf)", **sizes, embedding_size=embedding_size)
         if embedding_size % num_heads:
-            raise ValueError(f"embedding_size={embedding_size}: expected a multiple of num_heads={num_heads}")
+            raise ValueError(
+                f"embedding_size={embedding_size}: expected a multiple of num_heads={num_heads}"
+            )
         self.vocab_size = vocab_size
         self.context_length = context_length
         self.tokens = nn.Embedding(vocab_size, embedding_size)
@@ -63,7 +69,9 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(embedding_size, bias=bias)
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
-                depth = (2 * num_layers) ** 0.5 if name.endswith("project.weight") else 1.0
+                depth = 1.0
+                if name.endswith("project.weight"):
+                    depth = (2 * num_layers) ** 0.5
                 nn.init.normal_(parameter, std=0.02 / depth)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -119,13 +127,24 @@ class Block(nn.Module):
 
     def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Attend causally, or as `attention_mask` allows."""
-        heads = self.query_key_value(self.attention_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
-        drop = self.drop_probability if self.training else 0.0
-        attended = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=attention_mask, dropout_p=drop, is_causal=attention_mask is None
+        heads = self.query_key_value(self.attention_norm(hidden)).unflatten(
+            -1, (3, self.num_heads, -1)
         )
-        hidden = hidden + self.dropout(self.attention_project(attended.transpose(1, 2).flatten(-2)))
+        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
+        drop = 0.0
+        if self.training:
+            drop = self.drop_probability
+        attended = F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=attention_mask,
+            dropout_p=drop,
+            is_causal=attention_mask is None,
+        )
+        hidden = hidden + self.dropout(
+            self.attention_project(attended.transpose(1, 2).flatten(-2))
+        )
         widened = self.activation(self.widen(self.mlp_norm(hidden)))
         outputs: Tensor = hidden + self.dropout(self.mlp_project(widened))
         return outputs

@@ -17,7 +17,14 @@ _FILES = "config.json, model.safetensors and tokenizer.json"
 _OTHERS = "choose other weights: model.weights=FOLDER"
 _OF_OTHERS = frozenset(
     {
-        *("architectures", "auto_map", "custom_pipelines", "dtype", "finetuning_task", "id2label"),
+        *(
+            "architectures",
+            "auto_map",
+            "custom_pipelines",
+            "dtype",
+            "finetuning_task",
+            "id2label",
+        ),
         *("label2id", "num_labels", "problem_type", "task_specific_params", "torch_dtype"),
         "transformers_version",
     }
@@ -35,7 +42,9 @@ def find_weights_folder(weights: Any) -> Path:
         )
     path = Path(str(weights))
     if path.is_file():
-        return path.parent.parent if path.parent.name == "checkpoints" else path.parent
+        if path.parent.name == "checkpoints":
+            return path.parent.parent
+        return path.parent
     if not path.is_dir():
         raise ConfigError(
             f"{weights} is not a folder; expected one with {_FILES}, which is not downloaded",
@@ -68,9 +77,14 @@ def read_network_settings(weights: Any) -> dict[str, Any]:
     if is_run_directory(folder):
         node = load_mapping(folder / "config.yaml").get("model") or {}
         config = node.get("config")
-        settings = {**config} if isinstance(config, Mapping) else {}
+        if isinstance(config, Mapping):
+            settings = {**config}
+        else:
+            settings = {}
         if not settings or not _is_plain(settings):
-            raise ConfigError(f"{folder} is not a run of model=hf_text", key="model.weights", hint=_OTHERS)
+            raise ConfigError(
+                f"{folder} is not a run of model=hf_text", key="model.weights", hint=_OTHERS
+            )
         return settings
     path = folder / "config.json"
     try:
@@ -82,11 +96,19 @@ def read_network_settings(weights: Any) -> dict[str, Any]:
             hint=f"a folder with {_FILES}, as save_pretrained of transformers writes it",
         ) from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path} does not describe a network", key="model.weights", hint=_OTHERS)
-    network = {name: value for name, value in settings.items() if name not in _OF_OTHERS and name[:1] != "_"}
+        raise ConfigError(
+            f"{path} does not describe a network", key="model.weights", hint=_OTHERS
+        )
+    network = {
+        name: value
+        for name, value in settings.items()
+        if name not in _OF_OTHERS and name[:1] != "_"
+    }
     if not _is_plain(network):
         raise ConfigError(
-            f"{path} holds values that are not plain settings of a network", key="model.weights", hint=_OTHERS
+            f"{path} holds values that are not plain settings of a network",
+            key="model.weights",
+            hint=_OTHERS,
         )
     check_network_kind(network, f"{path}: ")
     return network
@@ -106,7 +128,10 @@ def check_network_kind(settings: Mapping[str, Any], where: str = "") -> None:
 def _is_plain(value: Any) -> bool:
     """Return whether a value has nothing that a config would call or resolve, and nothing missing."""
     if isinstance(value, dict):
-        return all(name[:1] != "_" and "${" not in name and _is_plain(item) for name, item in value.items())
+        return all(
+            name[:1] != "_" and "${" not in name and _is_plain(item)
+            for name, item in value.items()
+        )
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return not isinstance(value, str) or ("${" not in value and value != "???")

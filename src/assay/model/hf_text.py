@@ -98,14 +98,24 @@ class HFText(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""
         is_token = tokens != 0
-        network_ids = torch.where(is_token, torch.where(tokens == self._padding, 0, tokens), self._padding)
+        network_ids = torch.where(
+            is_token, torch.where(tokens == self._padding, 0, tokens), self._padding
+        )
         # The first position is always attended to: a softmax over nothing is NaN.
         attention_mask = is_token | (torch.arange(tokens.shape[1], device=tokens.device) == 0)
-        ids = tokens if self._padding == 0 else network_ids
-        encoded = self.encoder(input_ids=ids, attention_mask=attention_mask.long(), return_dict=True)
+        if self._padding == 0:
+            ids = tokens
+        else:
+            ids = network_ids
+        encoded = self.encoder(
+            input_ids=ids, attention_mask=attention_mask.long(), return_dict=True
+        )
         values: Tensor = encoded.last_hidden_state
         weights = is_token.to(values.dtype)[:, :, None]
-        mean = values[:, 0] if self._first else (values * weights).sum(1) / weights.sum(1).clamp(min=1)
+        if self._first:
+            mean = values[:, 0]
+        else:
+            mean = (values * weights).sum(1) / weights.sum(1).clamp(min=1)
         outputs: Tensor = self.head(self.dropout(mean))
         return outputs
 
@@ -113,7 +123,10 @@ class HFText(nn.Module):
     def trained_on(config: Any, weights: str) -> dict[str, Any]:
         """Return the tokenizer that the weights were trained with."""
         folder = find_weights_folder(weights)
-        settings = read_network_settings(weights) if isinstance(config, str) else config
+        if isinstance(config, str):
+            settings = read_network_settings(weights)
+        else:
+            settings = config
         try:
             tokenizer = read_whole(folder / "tokenizer.json").decode()
         except (OSError, UnicodeDecodeError) as error:
@@ -122,14 +135,18 @@ class HFText(nn.Module):
                 key="model.weights",
                 hint="transformers writes one: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
             ) from error
-        padding = 0 if is_run_directory(folder) else padding_id(_make_settings(settings, 0))
+        padding = 0
+        if not is_run_directory(folder):
+            padding = padding_id(_make_settings(settings, 0))
         return {"tokenizer": tokenizer, "padding": padding, "source": str(folder)}
 
 
 def padding_id(settings: PreTrainedConfig) -> int:
     """Return the padding id of the network."""
     padding = settings.pad_token_id
-    return padding if isinstance(padding, int) else 0
+    if isinstance(padding, int):
+        return padding
+    return 0
 
 
 def _make_settings(config: Mapping[str, Any], vocab_size: int) -> PreTrainedConfig:
@@ -152,18 +169,32 @@ def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -
             "model.config.vocab_size",
         )
     longest = int(settings.max_position_embeddings)
-    longest -= padding + 1 if settings.model_type in _AFTER_PADDING else 0
+    if settings.model_type in _AFTER_PADDING:
+        longest -= padding + 1
+    else:
+        longest -= 0
     if max_length > longest:
         message = f"expected at most {longest} tokens per text, which the network can read, got {max_length}"
-        raise ConfigError(message, key="data.source.max_length", hint=f"data.source.max_length={longest}")
+        raise ConfigError(
+            message, key="data.source.max_length", hint=f"data.source.max_length={longest}"
+        )
 
 
 def _convert_entries(entries: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Rename the entries as in this module, without the heads of other tasks."""
-    if "head.weight" in entries and all(name.startswith(("encoder.", "head.")) for name in entries):
+    if "head.weight" in entries and all(
+        name.startswith(("encoder.", "head.")) for name in entries
+    ):
         return entries  # of a run
-    inside = {name.removeprefix(prefix): value for name, value in entries.items() if name.startswith(prefix)}
-    converted = {"head.weight": torch.empty(0), "head.bias": torch.empty(0)}  # of a shape that does not fit
+    inside = {
+        name.removeprefix(prefix): value
+        for name, value in entries.items()
+        if name.startswith(prefix)
+    }
+    converted = {
+        "head.weight": torch.empty(0),
+        "head.bias": torch.empty(0),
+    }  # of a shape that does not fit
     for name, value in (inside or entries).items():
         if not name.startswith("pooler.") and name != "embeddings.position_ids":
             modern = name.replace("LayerNorm.gamma", "LayerNorm.weight")

@@ -29,10 +29,14 @@ class PeriodicEmbedding(nn.Module):
         self, num_features: int, width: int = 3, *, frequencies: int = 16, sigma: float = 0.1
     ) -> None:
         super().__init__()
-        self.frequency = nn.Parameter(2 * math.pi * sigma * torch.randn(num_features, frequencies))
+        self.frequency = nn.Parameter(
+            2 * math.pi * sigma * torch.randn(num_features, frequencies)
+        )
         self.phase = nn.Parameter(math.pi * (2 * torch.rand(num_features, frequencies) - 1))
         bound = frequencies**-0.5
-        self.weight = nn.Parameter(torch.empty(num_features, frequencies, width).uniform_(-bound, bound))
+        self.weight = nn.Parameter(
+            torch.empty(num_features, frequencies, width).uniform_(-bound, bound)
+        )
         self.bias = nn.Parameter(torch.empty(num_features, width).uniform_(-bound, bound))
 
     def forward(self, inputs: Tensor) -> Tensor:

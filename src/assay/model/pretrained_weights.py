@@ -41,11 +41,15 @@ class Published:
 
     def if_missing(self) -> Published | None:
         """Return itself if it has to be downloaded, else None."""
-        return None if self.path.is_file() else self
+        if self.path.is_file():
+            return None
+        return self
 
     def in_words(self) -> str:
         """Describe name, size and address for messages."""
-        size = f"{self.megabytes:,.0f} MB" if self.megabytes else "size unknown"
+        size = "size unknown"
+        if self.megabytes:
+            size = f"{self.megabytes:,.0f} MB"
         return f"{self.name} ({size}) from {self.url}"
 
     def fetch(self) -> Path:
@@ -86,7 +90,10 @@ def load_pretrained_weights(
     """Copy pretrained weights into a network, in place; return the layers that they do not fill."""
     if isinstance(weights, Published):
         # Checks on the meta device download nothing.
-        weights = None if next(network.parameters()).is_meta else weights.fetch()
+        if not next(network.parameters()).is_meta:
+            weights = weights.fetch()
+        else:
+            weights = None
     if weights is None:
         return ()
     file = _find_checkpoint(Path(weights))
@@ -97,16 +104,25 @@ def load_pretrained_weights(
     if stem is not None:
         _fit_channels(entries, state, f"{stem}.weight")
     free = [*(head or [find_head(network)]), *([stem] if stem else [])]
-    differing = {key for key in state.keys() & entries.keys() if state[key].shape != entries[key].shape}
+    differing = {
+        key for key in state.keys() & entries.keys() if state[key].shape != entries[key].shape
+    }
     # Layers are dropped entirely: a bias is meaningless without its weight.
     dropped = [layer for layer in free if any(key.startswith(f"{layer}.") for key in differing)]
     skipped = {
-        key for key in state.keys() | entries.keys() if any(key.startswith(f"{layer}.") for layer in dropped)
+        key
+        for key in state.keys() | entries.keys()
+        if any(key.startswith(f"{layer}.") for layer in dropped)
     }
-    counters = {key for key in state if key.endswith(".num_batches_tracked")}  # older files lack them
+    counters = {
+        key for key in state if key.endswith(".num_batches_tracked")
+    }  # older files lack them
     filled = OrderedDict((key, state[key]) for key in state if key in skipped | counters)
     for key in entries.keys() - skipped:
-        filled[key] = entries[key].to(state[key].device) if key in state else entries[key]
+        if key in state:
+            filled[key] = entries[key].to(state[key].device)
+        else:
+            filled[key] = entries[key]
     # Some classes read the version of the entries; names and shapes match this one.
     filled._metadata = getattr(state, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
     try:
@@ -134,7 +150,12 @@ def _fit_channels(entries: dict[str, Tensor], state: Mapping[str, Tensor], key: 
     """Adapt a first convolution to other channels, keeping the scale of its outputs."""
     source = entries.get(key)
     target = state.get(key)
-    if source is None or target is None or source.ndim != 4 or source.shape[2:] != target.shape[2:]:
+    if (
+        source is None
+        or target is None
+        or source.ndim != 4
+        or source.shape[2:] != target.shape[2:]
+    ):
         return
     channels = source.shape[1]
     new_channels = target.shape[1]
@@ -152,7 +173,9 @@ def _find_checkpoint(path: Path) -> Path:
     if not (path / "checkpoints").is_dir():
         return path
     files = RunRecord.load(path).checkpoints
-    name = Path(files.get("best") or files.get("last") or "last.ckpt").name  # a record is not trusted
+    name = Path(
+        files.get("best") or files.get("last") or "last.ckpt"
+    ).name  # a record is not trusted
     return path / "checkpoints" / name
 
 
@@ -178,7 +201,9 @@ def _read_state_dict(path: Path) -> Mapping[str, Any]:
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]
     if not isinstance(loaded, Mapping) or not loaded:
-        raise ValueError(f"{path} holds no state dict; save one as torch.save(model.state_dict(), path)")
+        raise ValueError(
+            f"{path} holds no state dict; save one as torch.save(model.state_dict(), path)"
+        )
     return loaded
 
 
@@ -187,17 +212,25 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
     children = dict(network.named_children())
     left_out: list[str] = []
     wrappers = [wrapper for wrapper in _WRAPPERS if wrapper.partition(".")[0] not in children]
-    while wrapper := next((one for one in wrappers if any(key.startswith(one) for key in loaded)), ""):
+    while wrapper := next(
+        (one for one in wrappers if any(key.startswith(one) for key in loaded)), ""
+    ):
         left_out += [key for key in loaded if not key.startswith(wrapper)]
-        loaded = {key.removeprefix(wrapper): loaded[key] for key in loaded if key.startswith(wrapper)}
+        loaded = {
+            key.removeprefix(wrapper): loaded[key] for key in loaded if key.startswith(wrapper)
+        }
     if non_tensors := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
-        raise ValueError(f"the weights hold entries that are not tensors: {join_first(non_tensors)}")
+        raise ValueError(
+            f"the weights hold entries that are not tensors: {join_first(non_tensors)}"
+        )
     return dict(loaded), left_out
 
 
 def find_head(network: nn.Module) -> str:
     """Return the name of the last linear layer, or of the last convolution if there is none."""
     for kind in (nn.Linear, nn.Conv2d):
-        if names := [name for name, module in network.named_modules() if isinstance(module, kind)]:
+        if names := [
+            name for name, module in network.named_modules() if isinstance(module, kind)
+        ]:
             return str(names[-1])
     return ""

@@ -28,10 +28,17 @@ class SimCLR(nn.Module):
     """
 
     def __init__(
-        self, encoder: nn.Module, num_features: int, *, hidden: int = 128, projection_size: int = 64
+        self,
+        encoder: nn.Module,
+        num_features: int,
+        *,
+        hidden: int = 128,
+        projection_size: int = 64,
     ) -> None:
         super().__init__()
-        check_numbers("[1, inf)", num_features=num_features, hidden=hidden, projection_size=projection_size)
+        check_numbers(
+            "[1, inf)", num_features=num_features, hidden=hidden, projection_size=projection_size
+        )
         self.encoder = encoder
         self.projection = nn.Sequential(
             nn.Linear(num_features, hidden), nn.ReLU(), nn.Linear(hidden, projection_size)
@@ -45,4 +52,6 @@ class SimCLR(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Map inputs `[B, ...]` to projections in training mode, else to features."""
         features: Tensor = self.encoder(inputs)
-        return self.project(features) if self.training else features
+        if self.training:
+            return self.project(features)
+        return features

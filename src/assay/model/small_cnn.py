@@ -30,16 +30,24 @@ class SmallCNN(nn.Module):
     """
 
     def __init__(
-        self, input_shape: Sequence[int], num_outputs: int, *, widths: Sequence[int] = (32, 64, 128)
+        self,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        *,
+        widths: Sequence[int] = (32, 64, 128),
     ) -> None:
         super().__init__()
         check_numbers("[1, inf)", widths=widths or [0], num_outputs=num_outputs)
         channels, _, _ = parse_image_shape(
-            input_shape, f"model=small_cnn with {len(widths)} widths", minimum=2 ** (len(widths) - 1)
+            input_shape,
+            f"model=small_cnn with {len(widths)} widths",
+            minimum=2 ** (len(widths) - 1),
         )
         blocks: list[nn.Module] = []
         for index, width in enumerate(widths):
-            block: list[nn.Module] = [] if index == 0 else [nn.MaxPool2d(2)]
+            block: list[nn.Module] = []
+            if index != 0:
+                block = [nn.MaxPool2d(2)]
             block += [
                 # The norm's shift makes a bias redundant.
                 nn.Conv2d(channels, width, kernel_size=3, padding=1, bias=False),

@@ -135,7 +135,9 @@ def _find_published(name: str, weights: str | None) -> Published | None:
 
 
 def _as_list(names: Any) -> list[str]:
-    return [names] if isinstance(names, str) else list(names or ())
+    if isinstance(names, str):
+        return [names]
+    return list(names or ())
 
 
 def _convert_entries(network: nn.Module, entries: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -144,5 +146,9 @@ def _convert_entries(network: nn.Module, entries: dict[str, Tensor]) -> dict[str
     if convert is None:
         return entries
     takes_network = len(inspect.signature(convert).parameters) > 1
-    converted: dict[str, Tensor] = convert(entries, network) if takes_network else convert(entries)
+    converted: dict[str, Tensor]
+    if takes_network:
+        converted = convert(entries, network)
+    else:
+        converted = convert(entries)
     return dict(converted)

@@ -79,7 +79,9 @@ class Torchvision(nn.Module):
         if name.startswith("vit_"):
             _, height, width = parse_image_shape(input_shape, f"model.name={name}")
             if height != width:
-                raise ValueError(f"model.name={name} takes square images, the data has {height}x{width}")
+                raise ValueError(
+                    f"model.name={name} takes square images, the data has {height}x{width}"
+                )
             options["image_size"] = height
         if name in _segmentation_names():
             options = {"weights_backbone": None, "aux_loss": False}
@@ -102,17 +104,26 @@ class Torchvision(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`, or of masks `[B, num_outputs, H, W]`."""
         outputs: Tensor | dict[str, Tensor] = self.network(inputs)
-        return outputs["out"] if isinstance(outputs, dict) else outputs  # networks for masks return a dict
+        # networks for masks return a dict
+        if isinstance(outputs, dict):
+            return outputs["out"]
+        return outputs
 
     @staticmethod
     def trained_on(name: str, weights: str) -> dict[str, Any]:
         """Return the normalisation and size of the inputs that the published weights were trained with."""
         _check_name(name)
         published = models.get_model_weights(name)
-        entry = published[weights] if weights in published.__members__ else published.DEFAULT
+        if weights in published.__members__:
+            entry = published[weights]
+        else:
+            entry = published.DEFAULT
         transform = entry.transforms()
         # torchvision's two Inceptions convert inputs from ImageNet's statistics to these.
-        halves = (0.5, 0.5, 0.5) if name in _OPTIONS else None
+        if name in _OPTIONS:
+            halves = (0.5, 0.5, 0.5)
+        else:
+            halves = None
         return {
             "mean": halves or tuple(transform.mean),
             "std": halves or tuple(transform.std),
@@ -134,7 +145,9 @@ def _segmentation_names() -> tuple[str, ...]:
 
 def _check_name(name: str) -> None:
     names = (*models.list_models(module=models), *_segmentation_names())
-    check_network_name(name, names, "network of torchvision for classes or masks", "efficientnet_b0")
+    check_network_name(
+        name, names, "network of torchvision for classes or masks", "efficientnet_b0"
+    )
 
 
 def _find_published(name: str, weights: str | None) -> Published | None:
@@ -150,7 +163,10 @@ def _find_published(name: str, weights: str | None) -> Published | None:
     entry = published[weights]
     file = PurePosixPath(entry.url).name
     return Published(
-        entry.url, file, file.removesuffix(".pth").rpartition("-")[2], float(entry.meta["_file_size"])
+        entry.url,
+        file,
+        file.removesuffix(".pth").rpartition("-")[2],
+        float(entry.meta["_file_size"]),
     )
 
 
@@ -171,7 +187,11 @@ def _fit_to_images(
 def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> str | None:
     """Replace the first convolution if it does not fit; return its name if so."""
     name, old = next(
-        ((name, module) for name, module in network.named_modules() if isinstance(module, nn.Conv2d)),
+        (
+            (name, module)
+            for name, module in network.named_modules()
+            if isinstance(module, nn.Conv2d)
+        ),
         ("", None),
     )
     if old is None or (old.in_channels != channels and (old.in_channels != 3 or old.groups != 1)):
@@ -188,7 +208,9 @@ def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> st
         padding = (1, 1)
         network.maxpool = nn.Identity()
     elif small and isinstance(network, ConvNeXt):
-        patch = 2 if side >= 16 else 1
+        patch = 1
+        if side >= 16:
+            patch = 2
         kernel = (patch, patch)
         stride = (patch, patch)
     if (channels, kernel, stride) == (old.in_channels, old.kernel_size, old.stride):

@@ -32,7 +32,10 @@ class UNet(nn.Module):
     """
 
     def __init__(
-        self, input_shape: Sequence[int], num_outputs: int, widths: Sequence[int] = (16, 32, 64, 128)
+        self,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        widths: Sequence[int] = (16, 32, 64, 128),
     ) -> None:
         super().__init__()
         channels, height, width = parse_image_shape(input_shape, "this model (UNet)")
@@ -48,7 +51,9 @@ class UNet(nn.Module):
             _convolutions(before, after) for before, after in pairwise([channels, *widths])
         )
         upwards = list(pairwise(reversed(widths)))
-        self.up = nn.ModuleList(nn.ConvTranspose2d(below, above, 2, stride=2) for below, above in upwards)
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(below, above, 2, stride=2) for below, above in upwards
+        )
         self.join = nn.ModuleList(_convolutions(2 * above, above) for _, above in upwards)
         self.head = nn.Conv2d(widths[0], num_outputs, 1)
 
@@ -57,7 +62,10 @@ class UNet(nn.Module):
         height, width = inputs.shape[2:]
         below = -height % self.multiple
         right = -width % self.multiple
-        features = F.pad(inputs, (0, right, 0, below), mode="replicate") if below or right else inputs
+        if below or right:
+            features = F.pad(inputs, (0, right, 0, below), mode="replicate")
+        else:
+            features = inputs
         skips: list[Tensor] = []
         for level, convolutions in enumerate(self.down):
             features = convolutions(F.max_pool2d(features, 2) if level else features)
@@ -72,5 +80,9 @@ class UNet(nn.Module):
 def _convolutions(before: int, after: int) -> nn.Sequential:
     layers: list[nn.Module] = []
     for channels in (before, after):
-        layers += [nn.Conv2d(channels, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        layers += [
+            nn.Conv2d(channels, after, 3, padding=1, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+        ]
     return nn.Sequential(*layers)

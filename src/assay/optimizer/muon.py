@@ -50,14 +50,18 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(
         self,
-        params: Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, torch.Tensor]],
+        params: Iterable[torch.Tensor]
+        | Iterable[dict[str, Any]]
+        | Iterable[tuple[str, torch.Tensor]],
         lr: float = 1e-3,
         *,
         weight_decay: float = 0.1,
         momentum: float = 0.95,
         nesterov: bool = True,
         ns_steps: int = 5,
-        adjust_lr_fn: Literal["match_rms_adamw", "original", "spectral_unclamped"] = "match_rms_adamw",
+        adjust_lr_fn: Literal[
+            "match_rms_adamw", "original", "spectral_unclamped"
+        ] = "match_rms_adamw",
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
     ) -> None:
@@ -80,7 +84,9 @@ class Muon(torch.optim.Optimizer):
     def split_groups(groups: Iterable[dict[str, Any]], model: nn.Module) -> list[dict[str, Any]]:
         """Keep embeddings and the head of a model, tied or not, apart from what Muon takes."""
         head = head_names(model)
-        outer = {id(parameter) for name, parameter in model.named_parameters() if lies_in(name, head)}
+        outer = {
+            id(parameter) for name, parameter in model.named_parameters() if lies_in(name, head)
+        }
         for module in model.modules():
             if isinstance(module, nn.Embedding):
                 outer |= set(map(id, module.parameters()))
@@ -91,19 +97,29 @@ class Muon(torch.optim.Optimizer):
                 split.append(group)
                 continue
             if not all(is_outer):
-                hidden = [p for p, here in zip(group["params"], is_outer, strict=True) if not here]
+                hidden = [
+                    p for p, here in zip(group["params"], is_outer, strict=True) if not here
+                ]
                 split.append({**group, "params": hidden})
             params = list(compress(group["params"], is_outer))
-            split.append({**group, "params": params, "name": f"{group['name']}/outer", "use_muon": False})
+            split.append(
+                {**group, "params": params, "name": f"{group['name']}/outer", "use_muon": False}
+            )
         return split
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, split into its matrices and the rest."""
         params = param_group["params"]
-        params = [params] if isinstance(params, torch.Tensor) else list(params)
+        if isinstance(params, torch.Tensor):
+            params = [params]
+        else:
+            params = list(params)
         halves: dict[bool, list[Any]] = {True: [], False: []}
         for param in params:
-            tensor = param[1] if isinstance(param, tuple) else param
+            if isinstance(param, tuple):
+                tensor = param[1]
+            else:
+                tensor = param
             halves[param_group.get("use_muon", True) and tensor.ndim == 2].append(param)
         for use_muon, half in halves.items():
             if half:

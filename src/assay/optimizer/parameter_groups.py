@@ -41,14 +41,18 @@ class ParameterGroups:
             range.
     """
 
-    def __init__(self, rules: Sequence[Mapping[str, Any]] = (), layer_decay: float | None = None) -> None:
+    def __init__(
+        self, rules: Sequence[Mapping[str, Any]] = (), layer_decay: float | None = None
+    ) -> None:
         check_numbers("(0, 1]", layer_decay=layer_decay)
         self._rules = [_parse_rule(dict(rule), index) for index, rule in enumerate(rules)]
         self._layer_decay = layer_decay
         names = [*(_group_name(rule, index) for index, rule in enumerate(self._rules)), "default"]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"param_groups.rules has more than one group called {name}; rename one")
+                raise ValueError(
+                    f"param_groups.rules has more than one group called {name}; rename one"
+                )
 
     def __call__(self, model: nn.Module, lr: float) -> list[dict[str, Any]]:
         """Sort the parameters of a model."""
@@ -58,14 +62,22 @@ class ParameterGroups:
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad:
                 continue
-            matching = (i for i, rule in enumerate(self._rules) if _rule_matches(rule, name, parameter.ndim))
+            matching = (
+                i
+                for i, rule in enumerate(self._rules)
+                if _rule_matches(rule, name, parameter.ndim)
+            )
             index = next(matching, len(self._rules))
-            distance = distances[name] if self._layer_decay is not None else 0
+            distance = 0
+            if self._layer_decay is not None:
+                distance = distances[name]
             if (index, distance) not in groups:
                 groups[index, distance] = self._group(index, distance, lr)
             groups[index, distance]["params"].append(parameter)
         if not groups:
-            raise ValueError("the model has no trainable parameter; unfreeze some or choose another model")
+            raise ValueError(
+                "the model has no trainable parameter; unfreeze some or choose another model"
+            )
         used = {index for index, _ in groups}
         for index in range(len(self._rules)):
             if index not in used:
@@ -76,9 +88,17 @@ class ParameterGroups:
         return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -key[1]))]
 
     def _group(self, index: int, distance: int, lr: float) -> dict[str, Any]:
-        rule: Mapping[str, Any] = self._rules[index] if index < len(self._rules) else {"name": "default"}
+        rule: Mapping[str, Any]
+        if index < len(self._rules):
+            rule = self._rules[index]
+        else:
+            rule = {"name": "default"}
         group: dict[str, Any] = {"params": [], "name": _group_name(rule, index)}
-        group |= {key: value for key, value in rule.items() if key not in _CONDITIONS | {"name", "lr_scale"}}
+        group |= {
+            key: value
+            for key, value in rule.items()
+            if key not in _CONDITIONS | {"name", "lr_scale"}
+        }
         if "lr_scale" in rule:
             group["lr"] = lr * rule["lr_scale"]
         if self._layer_decay is not None:
@@ -92,20 +112,25 @@ def _parse_rule(rule: dict[str, Any], index: int) -> dict[str, Any]:
     key = f"param_groups.rules[{index}]"
     allowed = _CONDITIONS | _OPTIONS
     if unknown := rule.keys() - allowed:
-        raise ValueError(f"{key} has the unknown key {min(unknown)!r}; expected {', '.join(sorted(allowed))}")
+        raise ValueError(
+            f"{key} has the unknown key {min(unknown)!r}; expected {', '.join(sorted(allowed))}"
+        )
     rule = {name: value for name, value in rule.items() if value is not None}
     if not rule.keys() & _CONDITIONS:
         raise ValueError(f"{key} has no condition; add match (a regular expression) or max_ndim")
     if "lr" in rule and "lr_scale" in rule:
         raise ValueError(f"{key} has both lr and lr_scale; keep one")
     check_numbers(
-        "[0, 100]", **{f"{key}.{name}": rule[name] for name in (_NUMBERS | {"max_ndim"}) & rule.keys()}
+        "[0, 100]",
+        **{f"{key}.{name}": rule[name] for name in (_NUMBERS | {"max_ndim"}) & rule.keys()},
     )
     if "match" in rule:
         rule["match"] = re.compile(rule["match"])
     # Lists become tuples: an optimizer's state may hold plain containers only.
     return {
-        name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        name: tuple(value)
+        if isinstance(value, Sequence) and not isinstance(value, str)
+        else value
         for name, value in rule.items()
     }
 

@@ -23,7 +23,9 @@ FILE = "log.txt"
 
 def log_candidates(run_log: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
     """Where the last words of a job may stand, the likelier place first."""
-    return [path for path in ((printed, run_log) if died else (run_log, printed)) if path is not None]
+    return [
+        path for path in ((printed, run_log) if died else (run_log, printed)) if path is not None
+    ]
 
 
 class _Formatter(logging.Formatter):
@@ -64,7 +66,9 @@ def log_file(path: Path) -> Iterator[None]:
     handler = _Handler(path, stream)
     root = logging.getLogger()
     handler.setFormatter(
-        _Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+        _Formatter(
+            "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
+        )
     )
     with ExitStack() as undo:
         undo.callback(handler.close)
@@ -79,7 +83,9 @@ def log_file(path: Path) -> Iterator[None]:
         logging.captureWarnings(capture=True)
         if warnings.showwarning is not show:
             undo.callback(logging.captureWarnings, capture=False)
-            if terminal is not None and not root.handlers:  # where no other handler would show warnings
+            if (
+                terminal is not None and not root.handlers
+            ):  # where no other handler would show warnings
                 logging.getLogger("py.warnings").addHandler(terminal)
                 undo.callback(logging.getLogger("py.warnings").removeHandler, terminal)
         for logger in (root, *logging.Logger.manager.loggerDict.values()):

@@ -45,7 +45,9 @@ def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, An
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
     about = {"schema_version": SCHEMA_VERSION, **about}
-    table = pa.table(dict(columns)).replace_schema_metadata({_METADATA: json.dumps(about).encode()})
+    table = pa.table(dict(columns)).replace_schema_metadata(
+        {_METADATA: json.dumps(about).encode()}
+    )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", use_dictionary=False)
     write_bytes(path, sink.getvalue().to_pybytes())
@@ -87,7 +89,9 @@ def write(path: Path, predictions: StoredPredictions) -> None:
     if predictions.targets is not None:
         columns["target"] = _column(predictions.targets)
     columns["output"] = _column(predictions.outputs)
-    write_parquet(path, columns, {name: getattr(predictions, name) for name in _About.__struct_fields__})
+    write_parquet(
+        path, columns, {name: getattr(predictions, name) for name in _About.__struct_fields__}
+    )
 
 
 def read(path: Path) -> StoredPredictions:
@@ -118,9 +122,15 @@ def _read(path: Path) -> StoredPredictions:
     if (names := table.schema.names) not in (["key", "target", "output"], ["key", "output"]):
         raise ValueError(f"expected columns key, target and output, got {', '.join(names)}")
     keys = msgspec.convert(table["key"].to_pylist(), tuple[str, ...])
-    targets = _array(table, "target") if "target" in names else None
+    if "target" in names:
+        targets = _array(table, "target")
+    else:
+        targets = None
     return StoredPredictions(
-        keys=keys, outputs=_array(table, "output"), targets=targets, **msgspec.structs.asdict(about)
+        keys=keys,
+        outputs=_array(table, "output"),
+        targets=targets,
+        **msgspec.structs.asdict(about),
     )
 
 
@@ -138,11 +148,16 @@ def _array(table: pa.Table, name: str) -> NDArray[Any]:
 
     column = table[name].combine_chunks()
     listed = pa.types.is_fixed_size_list(column.type)
-    flat = column.flatten() if listed else column
+    if listed:
+        flat = column.flatten()
+    else:
+        flat = column
     if flat.null_count:
         raise ValueError(f"its column {name} has missing values")
     values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
-    return values.reshape(len(column), column.type.list_size) if listed else values
+    if listed:
+        return values.reshape(len(column), column.type.list_size)
+    return values
 
 
 SAMPLES = "samples.parquet"
@@ -189,8 +204,12 @@ def read_samples(path: Path) -> list[KeptSample]:
             for values in table.to_pylist()
         ]
         samples = [
-            KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,))) for row in rows
+            KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,)))
+            for row in rows
         ]
-        if any(sample.picture is not None and not sample.picture.startswith(_PNG) for sample in samples):
+        if any(
+            sample.picture is not None and not sample.picture.startswith(_PNG)
+            for sample in samples
+        ):
             raise ValueError("expected PNG pictures")
         return samples

@@ -31,8 +31,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHANGE_NUMBERS = (
-    *("ATEN_CPU_CAPABILITY", "CUBLAS_", "CUDA_VISIBLE_DEVICES", "CUDNN_", "DNNL_", "GLIBC_TUNABLES"),
-    *("HIP_VISIBLE_DEVICES", "KMP_", "MKL_", "NCCL_", "NPY_DISABLE_CPU_FEATURES", "NUMEXPR_NUM_THREADS"),
+    *(
+        "ATEN_CPU_CAPABILITY",
+        "CUBLAS_",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDNN_",
+        "DNNL_",
+        "GLIBC_TUNABLES",
+    ),
+    *(
+        "HIP_VISIBLE_DEVICES",
+        "KMP_",
+        "MKL_",
+        "NCCL_",
+        "NPY_DISABLE_CPU_FEATURES",
+        "NUMEXPR_NUM_THREADS",
+    ),
     *("NVIDIA_TF32_OVERRIDE", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTHONHASHSEED", "PYTORCH_"),
     *("TORCHINDUCTOR_", "TORCH_", "VECLIB_MAXIMUM_THREADS"),
 )
@@ -75,7 +89,9 @@ def assay_commit() -> str:
     if (built_in := CODE_DIR / "COMMIT").is_file():
         return built_in.read_text(encoding="ascii").strip()
     checkout = CODE_DIR.parents[1]
-    if not (checkout / ".git").exists():  # whatever repository an environment lies in is not assay's
+    if not (
+        checkout / ".git"
+    ).exists():  # whatever repository an environment lies in is not assay's
         return ""
     with contextlib.suppress(OSError):  # there is no git
         return _ask_git(checkout, "describe", "--always", "--dirty", "--abbrev=12")
@@ -91,7 +107,9 @@ def _remote(root: Path) -> str | None:
     """Address of the remote `origin`, else of any, without credentials and query."""
     remotes = _ask_git(root, "config", "--get-regexp", r"^remote\..*\.url$").splitlines()
     urls = sorted(remotes, key=lambda line: not line.startswith("remote.origin.url "))
-    return redact(re.sub(r"[?#].*", "", urls[0].partition(" ")[2])) if urls else None
+    if urls:
+        return redact(re.sub(r"[?#].*", "", urls[0].partition(" ")[2]))
+    return None
 
 
 @functools.cache
@@ -101,7 +119,9 @@ def packages() -> dict[str, str]:
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
         # Its own parser of emails takes half a second for a few hundred of them.
-        headers = dict(re.findall(r"^(Name|Version): (.+)$", text.partition("\n\n")[0], re.MULTILINE))
+        headers = dict(
+            re.findall(r"^(Name|Version): (.+)$", text.partition("\n\n")[0], re.MULTILINE)
+        )
         if len(headers) == 2:
             versions.setdefault(headers["Name"], headers["Version"])
     return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
@@ -110,16 +130,23 @@ def packages() -> dict[str, str]:
 @functools.cache
 def cpu_model() -> str:
     """The processor's name, as the system tells it."""
-    text = _CPUINFO.read_text(encoding="utf-8") if _CPUINFO.is_file() else ""
+    text = ""
+    if _CPUINFO.is_file():
+        text = _CPUINFO.read_text(encoding="utf-8")
     # An ARM core has numbers in place of a name.
     named = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
     numbers = re.findall(r"^CPU (?:implementer|part)\s*: (.+)$", text, re.MULTILINE)[:2]
-    return named[1] if named else " ".join((platform.processor() or platform.machine(), *numbers))
+    if named:
+        return named[1]
+    return " ".join((platform.processor() or platform.machine(), *numbers))
 
 
 def usable_cores() -> int:
     """Cores that this process may use: its affinity, and the quota of its control group."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
     with contextlib.suppress(OSError, ValueError):  # there is none; `max`, which is no number
         quota, period = map(int, _QUOTA.read_text(encoding="ascii").split())
         cores = min(cores, math.ceil(quota / period))
@@ -145,12 +172,23 @@ def machine(gpus: list[str], threads: int) -> dict[str, Any]:
 
 def numeric_environment() -> dict[str, str]:
     """The environment variables that change numbers; a fixed list, and nothing else of the environment."""
-    names = sorted(name for name in os.environ if name.startswith(_CHANGE_NUMBERS) and not is_secret(name))
+    names = sorted(
+        name for name in os.environ if name.startswith(_CHANGE_NUMBERS) and not is_secret(name)
+    )
     return {name: redact(os.environ[name]) for name in names}
 
 
 NUMERIC_PACKAGES = (
-    *("torch", "lightning", "numpy", "torchvision", "torchmetrics", "scikit-learn", "assay", "pandas"),
+    *(
+        "torch",
+        "lightning",
+        "numpy",
+        "torchvision",
+        "torchmetrics",
+        "scikit-learn",
+        "assay",
+        "pandas",
+    ),
     *("pillow", "scipy"),
 )
 """Packages that compute."""
@@ -163,7 +201,9 @@ def describe_segment(gpus: list[str], threads: int) -> tuple[dict[str, Any], str
     git, patch = git_state(Path.cwd())
     return {
         "git": git,
-        "patch_sha256": hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else "",
+        "patch_sha256": hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
+        if patch
+        else "",
         "packages": packages(),
         "machine": machine(gpus, threads),
     }, patch
@@ -174,9 +214,15 @@ def segments(record: RunRecord) -> list[dict[str, Any]]:
     every = [{name: getattr(record, name) for name in _FIELDS}]
     for entry in record.resumed:
         if "machine" in entry:
-            new = {name: version for name, version in entry.get("packages", {}).items() if version}
+            new = {
+                name: version for name, version in entry.get("packages", {}).items() if version
+            }
             gone = entry.get("packages", {}).keys() - new.keys()
-            kept = {name: version for name, version in every[-1]["packages"].items() if name not in gone}
+            kept = {
+                name: version
+                for name, version in every[-1]["packages"].items()
+                if name not in gone
+            }
             every.append({name: entry.get(name) for name in _FIELDS} | {"packages": kept | new})
     return every
 
@@ -185,7 +231,11 @@ def segment_changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[s
     """A segment as an entry of the record says it: of the packages those that are not as before."""
     then = before["packages"]
     new = now["packages"]
-    changed = {name: new.get(name, "") for name in sorted({**then, **new}) if then.get(name) != new.get(name)}
+    changed = {
+        name: new.get(name, "")
+        for name in sorted({**then, **new})
+        if then.get(name) != new.get(name)
+    }
     return {**now, "packages": changed}
 
 
@@ -204,7 +254,10 @@ def differences_between(then: Mapping[str, Any], now: Mapping[str, Any]) -> list
     """What differs between two segments, the code first."""
     before = describe_code(then)
     after = describe_code(now)
-    code = [] if before == after else [f"code: {before} then, {after} now"]
+    if before != after:
+        code = [f"code: {before} then, {after} now"]
+    else:
+        code = []
     return [*code, *machine_changes(then, now)]
 
 
@@ -212,7 +265,9 @@ def describe_code(segment: Mapping[str, Any]) -> str:
     """Commit and changes of a segment's code."""
     if segment["git"] is None:
         return "not in a repository"
-    patch = f" with changes ({segment['patch_sha256'][:8]})" if segment["patch_sha256"] else ""
+    patch = ""
+    if segment["patch_sha256"]:
+        patch = f" with changes ({segment['patch_sha256'][:8]})"
     return f"commit {(segment['git'].get('commit') or 'none')[:12]}{patch}"
 
 
@@ -220,7 +275,13 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     """What differs between machines and packages, the most likely cause of other numbers first."""
     before = then["machine"]
     after = now["machine"]
-    names = {"gpus": "device", "cpu": "CPU", "threads": "threads", "python": "python", "platform": "platform"}
+    names = {
+        "gpus": "device",
+        "cpu": "CPU",
+        "threads": "threads",
+        "python": "python",
+        "platform": "platform",
+    }
     changes = [
         f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now"
         for key, name in names.items()
@@ -236,15 +297,22 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
         for name in sorted((old.keys() | new.keys()) - {"OMP_NUM_THREADS"})
         if old.get(name) != new.get(name)
     ]
-    return [*changes, f"environment: {', '.join(switches)}"] if switches else changes
+    if switches:
+        return [*changes, f"environment: {', '.join(switches)}"]
+    return changes
 
 
 def package_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Packages of another version, those that compute first."""
     changed = (name for name in then if then[name] != now.get(name))
     names = sorted(changed, key=lambda name: (name not in NUMERIC_PACKAGES, name))
-    shown = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names[:_MOST_PACKAGES]]
-    return [*shown, f"{len(names) - _MOST_PACKAGES} more"] if len(names) > _MOST_PACKAGES else shown
+    shown = [
+        f"{name} {then[name]} then, {now.get(name, 'none')} now"
+        for name in names[:_MOST_PACKAGES]
+    ]
+    if len(names) > _MOST_PACKAGES:
+        return [*shown, f"{len(names) - _MOST_PACKAGES} more"]
+    return shown
 
 
 _SETTINGS = {
@@ -269,7 +337,9 @@ def git_environment(folder: Path) -> dict[str, str]:
     """Environment variables with which git runs no hook, monitor, filter or helper of a repository's own."""
     settings = {**_SETTINGS, **_disable_filters(folder)}
     count = os.environ.get("GIT_CONFIG_COUNT", "0")  # what the user has set this way stays
-    first = int(count) if count.isdigit() else 0
+    first = 0
+    if count.isdigit():
+        first = int(count)
     variables = {**_VARIABLES, "GIT_CONFIG_COUNT": str(first + len(settings))}
     for number, (key, value) in enumerate(settings.items(), start=first):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
@@ -282,7 +352,9 @@ def _disable_filters(folder: Path) -> dict[str, str]:
     words = _ask_git(folder, "config", *arguments).split("\0")
     users: dict[str, str] = {}
     options: list[str] = []
-    for scope, pair in zip(words[::2], words[1::2], strict=False):  # an empty word is left at the end
+    for scope, pair in zip(
+        words[::2], words[1::2], strict=False
+    ):  # an empty word is left at the end
         key, _, value = pair.partition("\n")
         if scope in ("local", "worktree"):
             options.append(key)
@@ -315,7 +387,9 @@ def code_patch(root: Path, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
         # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
         index = Path(folder) / "index"
         if (git_dir / "index").is_file():
-            shutil.copy2(git_dir / "index", index)  # its time tells git what may have changed since
+            shutil.copy2(
+                git_dir / "index", index
+            )  # its time tells git what may have changed since
         environment = {
             **git_environment(root),
             "GIT_INDEX_FILE": str(index),
@@ -350,10 +424,13 @@ def _announce_untracked(root: Path, environment: Mapping[str, str]) -> bool:
     kept = [
         name
         for name in found
-        if (root / name).lstat().st_size <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(Path(name).name)
+        if (root / name).lstat().st_size <= _LARGEST_UNTRACKED
+        and not _CREDENTIALS.fullmatch(Path(name).name)
     ]
     if kept:
-        names = "\0".join(f":(top,literal){name}" for name in kept).encode("utf-8", "surrogateescape")
+        names = "\0".join(f":(top,literal){name}" for name in kept).encode(
+            "utf-8", "surrogateescape"
+        )
         add = ("--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
         _git(root, "add", *add, environment=environment, stdin=names)
     return kept == found
@@ -362,7 +439,9 @@ def _announce_untracked(root: Path, environment: Mapping[str, str]) -> bool:
 def _is_generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
     """Whether a folder lies in a run directory or a virtual environment."""
     if folder not in seen:
-        here = folder != root and ((folder / "record.json").is_file() or (folder / "pyvenv.cfg").is_file())
+        here = folder != root and (
+            (folder / "record.json").is_file() or (folder / "pyvenv.cfg").is_file()
+        )
         seen[folder] = here or (folder != root and _is_generated(folder.parent, root, seen))
     return seen[folder]
 
@@ -372,7 +451,9 @@ def checkout_code(repository: Path, commit: str, patch: Path | None, folder: Pat
     safe = git_environment(repository)
     # The hash comes from a file: nothing else may be asked of git with it.
     is_hash = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", commit)
-    if commit and not (is_hash and _ask_git(repository, "cat-file", "-t", f"{commit}^{{commit}}")):
+    if commit and not (
+        is_hash and _ask_git(repository, "cat-file", "-t", f"{commit}^{{commit}}")
+    ):
         raise AssayError(
             f"{_NOT_RESTORED}commit {commit[:12]} is not in {repository}",
             hint="git fetch, or reproduce the run in a clone that has it",
@@ -384,7 +465,14 @@ def checkout_code(repository: Path, commit: str, patch: Path | None, folder: Pat
         index = {**safe, "GIT_INDEX_FILE": str(folder.parent / "index")}
         _git(repository, "read-tree", commit, environment=index, problem=_NOT_RESTORED)
         target = f"--prefix={folder}{os.sep}"
-        _git(repository, "checkout-index", "--all", target, environment=index, problem=_NOT_RESTORED)
+        _git(
+            repository,
+            "checkout-index",
+            "--all",
+            target,
+            environment=index,
+            problem=_NOT_RESTORED,
+        )
     if patch is not None:
         # As if there were no repository around: the folder may lie in one.
         alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}

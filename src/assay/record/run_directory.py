@@ -81,10 +81,15 @@ def refuse_existing(path: Path) -> None:
         )
 
 
-def find_runs(root: Path, *, broken: bool = False, sweeps: list[Path] | None = None) -> Iterator[Path]:
+def find_runs(
+    root: Path, *, broken: bool = False, sweeps: list[Path] | None = None
+) -> Iterator[Path]:
     """Every run directory below a folder, by name; a directory with a record is not searched further."""
     if not root.is_dir():
-        message = f"{root} is a file" if root.exists() else f"there is no folder {root}"
+        if root.exists():
+            message = f"{root} is a file"
+        else:
+            message = f"there is no folder {root}"
         raise AssayError(message, hint="name the folder that holds the runs, such as outputs/")
     pending = [str(root)]
     while pending:
@@ -140,11 +145,14 @@ def check_removable(path: Path) -> Path:
         raise AssayError(f"there is no run directory {path}", hint="assay ls lists them")
     if (path / "journal.jsonl").exists():
         raise AssayError(
-            f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
+            f"{path} is a sweep, and assay rm removes runs",
+            hint=f"assay rm {shlex.quote(str(path))}/NUMBER",
         )
     record = RunRecord.load(path)
     others = (entry.name for entry in path.iterdir() if entry.name not in _REMOVABLE)
-    if foreign := sorted(name for name in others if not (is_temporary(name) or _OTHERS.fullmatch(name))):
+    if foreign := sorted(
+        name for name in others if not (is_temporary(name) or _OTHERS.fullmatch(name))
+    ):
         shown = ", ".join(foreign[:5]) + ", …" * (len(foreign) > 5)
         raise AssayError(
             f"{path} contains files that assay did not write: {shown}",
@@ -170,4 +178,6 @@ def remove_run(path: Path) -> None:
             path.rename(gone)
             shutil.rmtree(gone)  # removes links, and follows none
         except OSError as error:
-            raise AssayError(f"{path} cannot be removed: {error.strerror}: {error.filename}") from error
+            raise AssayError(
+                f"{path} cannot be removed: {error.strerror}: {error.filename}"
+            ) from error

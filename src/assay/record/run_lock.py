@@ -74,7 +74,10 @@ def is_written(run_dir: Path) -> bool:
 def _is_locked(path: Path) -> bool:
     try:
         # An exclusive lock on a network file system wants a file that is open for writing.
-        access = os.O_RDONLY if path.is_dir() else os.O_RDWR
+        if path.is_dir():
+            access = os.O_RDONLY
+        else:
+            access = os.O_RDWR
         descriptor = os.open(path, access | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:  # not there, or nobody can write there
         return False
@@ -124,7 +127,12 @@ def _await_silence(run_dir: Path) -> None:
     if host in ("", socket.gethostname()):
         return
     seconds = _MISSED * _BEAT
-    log.warning("%s was last written on %s: waiting %g s for a heartbeat", run_dir, printable(host), seconds)
+    log.warning(
+        "%s was last written on %s: waiting %g s for a heartbeat",
+        run_dir,
+        printable(host),
+        seconds,
+    )
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if _read_beat(run_dir) != before:
@@ -178,7 +186,10 @@ def lock_error(run_dir: Path) -> AssayError:
     if process.isdecimal() and host.isprintable():
         is_here = host == socket.gethostname()
         who = f"process {process}" + f" on {host}" * (not is_here)
-        hint += f": kill {process}" if is_here else " there"
+        if is_here:
+            hint += f": kill {process}"
+        else:
+            hint += " there"
     return AssayError(f"{run_dir} is still being written by {who}", hint=hint)
 
 

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import msgspec
 
-from assay.errors import AssayError, NonFiniteError, RankError, causes, describe_error, write_failure
+from assay.errors import (
+    AssayError,
+    NonFiniteError,
+    RankError,
+    causes,
+    describe_error,
+    write_failure,
+)
 from assay.files.atomic import write_text
 from assay.files.checksum import is_json_intact, seal_json
 from assay.files.symlinks import read_whole
@@ -31,7 +38,14 @@ Status = Literal["running", "finished", "failed", "pruned", "interrupted"]
 JobStatus = Status | Literal["waiting", "broken"]
 """Of a job of a sweep, or of a run as it is found."""
 Cause = Literal[
-    "", "exception", "machine", "out_of_memory", "killed", "timed_out", "non_finite", "cannot_write"
+    "",
+    "exception",
+    "machine",
+    "out_of_memory",
+    "killed",
+    "timed_out",
+    "non_finite",
+    "cannot_write",
 ]
 """Kind of a failure; empty for a run that did not fail. `machine` is a device, a network or a disk."""
 _TRANSIENT = ("machine", "killed", "timed_out", "cannot_write")
@@ -107,7 +121,9 @@ def exit_code(status: Status, signal_name: str = "") -> int:
     """What a process says that has run something to its end: 0 where that is finished or pruned, else 1."""
     if status == "interrupted":
         return exit_code_of(signal_name or "SIGINT")
-    return 0 if status in ("finished", "pruned") else 1
+    if status in ("finished", "pruned"):
+        return 0
+    return 1
 
 
 def exit_code_of(signal_name: str) -> int:
@@ -118,7 +134,9 @@ def exit_code_of(signal_name: str) -> int:
 
 def stop_reason(signal_name: str) -> str:
     """The reason of what a signal has interrupted."""
-    return "stopped by hand" if signal_name == "SIGINT" else f"stopped by {signal_name}"
+    if signal_name == "SIGINT":
+        return "stopped by hand"
+    return f"stopped by {signal_name}"
 
 
 _MEMORY = re.compile(
@@ -126,18 +144,27 @@ _MEMORY = re.compile(
     r"|Unable to allocate \S+ \S+ for",
     re.IGNORECASE,
 )
-_WORKER = re.compile(r"DataLoader worker \(pid.*(?:is killed by signal|exited unexpectedly)", re.DOTALL)
+_WORKER = re.compile(
+    r"DataLoader worker \(pid.*(?:is killed by signal|exited unexpectedly)", re.DOTALL
+)
 _DEVICE = re.compile(
     r"\bCUDA(?: driver)? error\b|\bHIP error\b|\bNCCL\b|\bcuDNN\b|\bCUDNN_STATUS|\bCUBLAS_STATUS|\bgloo\b"
     r"|Connection (?:reset|refused|closed)",
     re.IGNORECASE,
 )
 _OF_THE_CODE = re.compile(
-    r"device-side assert|no kernel image|invalid device ordinal|NOT_SUPPORTED|NotSupported", re.IGNORECASE
+    r"device-side assert|no kernel image|invalid device ordinal|NOT_SUPPORTED|NotSupported",
+    re.IGNORECASE,
 )
 """What a device says of code that is wrong, and says again."""
 _DISTRIBUTED = frozenset(("DistError", "DistBackendError", "DistNetworkError", "DistStoreError"))
-_OF_THE_PATH = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+_OF_THE_PATH = (
+    FileNotFoundError,
+    PermissionError,
+    NotADirectoryError,
+    IsADirectoryError,
+    FileExistsError,
+)
 _FATAL = frozenset(("SIGABRT", "SIGSEGV", "SIGBUS"))
 
 
@@ -154,12 +181,16 @@ def cause_of_exception(error: BaseException) -> Cause:
     for cause in chain:
         if cause not in ("exception", "machine"):
             return cause
-    return "machine" if "machine" in (chain if type(error) is AssayError else chain[:1]) else "exception"
+    if "machine" in (chain if type(error) is AssayError else chain[:1]):
+        return "machine"
+    return "exception"
 
 
 def reason_of(error: BaseException) -> str:
     """What is kept of an exception: its type, the first line of its message, the line of the user's code."""
-    return str(error) if isinstance(error, AssayError) else describe_error(error)
+    if isinstance(error, AssayError):
+        return str(error)
+    return describe_error(error)
 
 
 def cause_of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
@@ -182,7 +213,9 @@ def _cause_of(error: BaseException) -> Cause:
         return "non_finite"
     if write_failure(error):
         return "cannot_write"
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+    if isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno == errno.ENOMEM
+    ):
         return "out_of_memory"
     passes = isinstance(error, OSError | EOFError) and not isinstance(error, _OF_THE_PATH)
     if isinstance(error, RuntimeError):
@@ -257,7 +290,12 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
         if self.status == "running":
             return Outcome("failed", "killed", "a process of the run died", **kept)
         return Outcome(
-            self.status, self.cause, self.reason, self.signal, warnings=list(self.warnings), **kept
+            self.status,
+            self.cause,
+            self.reason,
+            self.signal,
+            warnings=list(self.warnings),
+            **kept,
         )
 
     def interrupted_by(self, signal: str) -> None:
@@ -277,7 +315,9 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     def save(self, run_dir: Path) -> None:
         """Replace `record.json` whole, without secrets."""
         # Redacted as a tree: in the text, a secret that is a number would take the JSON along.
-        plain = to_json_numbers(redact_tree(msgspec.to_builtins(self, str_keys=True, enc_hook=str)))
+        plain = to_json_numbers(
+            redact_tree(msgspec.to_builtins(self, str_keys=True, enc_hook=str))
+        )
         write_text(run_dir / FILE, seal_json(json.dumps(plain, indent=2, allow_nan=False)))
 
     @classmethod
@@ -299,10 +339,17 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
             raise no_run_error(run_dir, FILE) from error
         except (ValueError, OSError, RecursionError) as error:
             raise AssayError(f"{path} cannot be read: {error}") from error
-        version = plain.get("schema_version") if isinstance(plain, dict) else None
+        if isinstance(plain, dict):
+            version = plain.get("schema_version")
+        else:
+            version = None
         if version != SCHEMA_VERSION:
-            raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
-        if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):  # few; a matrix has many numbers
+            raise AssayError(
+                f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}"
+            )
+        if any(
+            f'"{name}"'.encode() in content for name in _NOT_FINITE
+        ):  # few; a matrix has many numbers
             for name in plain.keys() & {"metrics", "best", "matrices"}:
                 plain[name] = from_json_numbers(plain[name])
         plain.pop("sha256", None)
@@ -337,7 +384,9 @@ def from_json_numbers(value: Any) -> Any:
         return {key: from_json_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
         return [from_json_numbers(item) for item in value]
-    return float(value) if value in _NOT_FINITE else value
+    if value in _NOT_FINITE:
+        return float(value)
+    return value
 
 
 def no_run_error(path: Path, lacking: str = "config.yaml") -> AssayError:

@@ -27,15 +27,22 @@ def format_score(name: str, value: float, shares: Shares | None = None) -> str:
     """One score: a share in per cent, the rest with four significant digits or more."""
     if math.isnan(value) and not _NO_SHARE.search(name):
         return "undefined"
-    return f"{100 * value:.2f} %" if is_percent(name, value, shares) else format_number(value)
+    if is_percent(name, value, shares):
+        return f"{100 * value:.2f} %"
+    return format_number(value)
 
 
 def is_share(name: str, shares: Shares | None = None) -> bool:
     """Whether a score is a share of a whole: as its metric says it, and where none does, by its name."""
-    bare = name.partition("/")[2] if name.startswith(_STAGES) else name
+    if name.startswith(_STAGES):
+        bare = name.partition("/")[2]
+    else:
+        bare = name
     if shares and bare in shares:
         return shares[bare]
-    score = bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]  # a class may be called anything
+    score = (
+        bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]
+    )  # a class may be called anything
     return bool(_SHARES.search(score)) and not _NO_SHARE.search(score)
 
 
@@ -77,14 +84,23 @@ def describe_baseline(baseline: Mapping[str, Any]) -> str:
     ...     "difference": -0.014, "noise": 0.003, "ahead": "baseline"})
     'gradient boosting 92.80 % accuracy: ahead of this run by 1.40, more than its noise'
     """
-    scale = 1 if baseline["score"] == "r2" else 100
+    scale = 100
+    if baseline["score"] == "r2":
+        scale = 1
     value = format_score(baseline["score"], baseline["value"])
     score = baseline["score"].replace("_", " ")
     by = abs(scale * baseline["difference"])
-    digits = f"{by:.2f}" if scale == 100 else f"{by:.3f}"
+    if scale == 100:
+        digits = f"{by:.2f}"
+    else:
+        digits = f"{by:.3f}"
     who = f"{baseline['name'].replace('_', ' ')} {value} {'R²' if score == 'r2' else score}"
     if not float(digits):
         return f"{who}: the same as this run"
-    side = "behind" if baseline["difference"] > 0 else "ahead of"
-    noise = "more than its noise" if baseline["ahead"] else "within its noise"
+    side = "ahead of"
+    if baseline["difference"] > 0:
+        side = "behind"
+    noise = "within its noise"
+    if baseline["ahead"]:
+        noise = "more than its noise"
     return f"{who}: {side} this run by {digits}, {noise}"

@@ -42,7 +42,9 @@ _KNOWN = re.compile(
 )
 """Tokens that say themselves what they are: GitHub's, GitLab's, Hugging Face's, OpenAI's, Slack's, AWS's,
 Google's."""
-_PRIVATE_KEY = re.compile(r"(?<=PRIVATE KEY-----\n)(?:[+ ]?[A-Za-z0-9+/=:,. -]+\n)+?(?=[+ ]?-----END )")
+_PRIVATE_KEY = re.compile(
+    r"(?<=PRIVATE KEY-----\n)(?:[+ ]?[A-Za-z0-9+/=:,. -]+\n)+?(?=[+ ]?-----END )"
+)
 _SPACE = r"\\?\s+\\?\s*"
 """Where YAML may have broken a line."""
 
@@ -85,7 +87,9 @@ def _without_random(text: str) -> str:
     """Strike out what cannot stand in a text by chance: random values, tokens of services, private keys."""
     text = _KNOWN.sub(STRUCK, text)
     if "PRIVATE KEY-----" in text:  # line by line: a patch counts its lines
-        text = _PRIVATE_KEY.sub(lambda match: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", match[0]), text)
+        text = _PRIVATE_KEY.sub(
+            lambda match: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", match[0]), text
+        )
     for value in _values().random:
         if len(value.split()) > 1:
             text = re.sub(_pattern(value), STRUCK, text)
@@ -127,7 +131,10 @@ def _redact_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
         return stated[0] + STRUCK
     if not isinstance(value, str) or key == "_target_":
         return value
-    before, equals, after = value.partition("=") if _OVERRIDE.fullmatch(value) else ("", "", value)
+    if _OVERRIDE.fullmatch(value):
+        before, equals, after = value.partition("=")
+    else:
+        before, equals, after = ("", "", value)
     if after in weak:
         return before + equals + STRUCK
     return _without_random(_without_credentials(value))
@@ -135,7 +142,10 @@ def _redact_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
 
 def _find_secret(value: Any, key: str) -> tuple[str, str] | None:
     """The secret that stands under a secret's key or in an override of one, after what stands before it."""
-    text = str(value) if isinstance(value, int) and len(str(value)) >= _SHORTEST else value
+    if isinstance(value, int) and len(str(value)) >= _SHORTEST:
+        text = str(value)
+    else:
+        text = value
     if not isinstance(text, str) or text in ("", STRUCK) or "${" in text:
         return None
     if is_secret_key(key):
@@ -148,7 +158,9 @@ def _find_secret(value: Any, key: str) -> tuple[str, str] | None:
 
 def _without_credentials(text: str) -> str:
     # Most texts are not an address; the search for one costs more than the rest.
-    return _URL_CREDENTIALS.sub(f"{STRUCK}@", text) if "://" in text else text
+    if "://" in text:
+        return _URL_CREDENTIALS.sub(f"{STRUCK}@", text)
+    return text
 
 
 def _pattern(value: str) -> str:
@@ -168,8 +180,15 @@ def _values_in(environment: Sequence[tuple[str, str]], typed: frozenset[str]) ->
     for name, value in [*named, *(("TOKEN", value) for value in typed)]:
         if len(value) < _SHORTEST or (os.path.isabs(value) and os.path.exists(value)):  # noqa: PTH110, PTH117 - text
             continue
-        written = {value, json.dumps(value)[1:-1], quote(value, safe=""), value.replace("'", "''")}
-        lines = {line.strip() for line in value.splitlines()[1:]} | {value.partition("\n")[0].strip()}
+        written = {
+            value,
+            json.dumps(value)[1:-1],
+            quote(value, safe=""),
+            value.replace("'", "''"),
+        }
+        lines = {line.strip() for line in value.splitlines()[1:]} | {
+            value.partition("\n")[0].strip()
+        }
         if _RANDOM.search(value) or re.search(r"[^\w.:/\-]", value):
             random |= written | {line for line in lines if len(line) >= _SHORTEST_LINE}
         elif _SECRET_NAME.search(name):

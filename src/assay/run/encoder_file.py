@@ -58,7 +58,8 @@ def read_encoder(
     if not path.exists():
         if must_be:
             raise AssayError(
-                f"{path} is missing; it holds how columns are encoded", hint="restore it from a copy"
+                f"{path} is missing; it holds how columns are encoded",
+                hint="restore it from a copy",
             )
         return None
     try:
@@ -75,8 +76,13 @@ def read_encoder(
         data = read_whole(path)
         if hashlib.sha256(data).hexdigest() != about["tokenizer_sha256"]:
             raise ValueError(_DAMAGED)
-        tokenizer = pretrained_tokenizer(data) if about.get("pretrained") else Tokenizer.from_json(data)
-        return tokenizer if "codec" in plain else TextEncoder.from_plain(about, tokenizer)
+        if about.get("pretrained"):
+            tokenizer = pretrained_tokenizer(data)
+        else:
+            tokenizer = Tokenizer.from_json(data)
+        if "codec" in plain:
+            return tokenizer
+        return TextEncoder.from_plain(about, tokenizer)
     except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
         hint = "restore it from a copy"
         raise AssayError(f"{path} cannot be read: {first_line(error)}", hint=hint) from error

@@ -67,12 +67,16 @@ def warn_of_useless_model(
 ) -> None:
     """Put into a record what the test says of a model that is of no use."""
     del assembly
-    record.warnings = kept_predictions.warnings_of(predictions and predictions.at(record.threshold))
+    record.warnings = kept_predictions.warnings_of(
+        predictions and predictions.at(record.threshold)
+    )
     for warning in record.warnings:
         log.warning("%s", warning)
 
 
-def log_results(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
+def log_results(
+    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
+) -> None:
     """Log scores that only predictions tell."""
     trainer = assembly.trainer
     loggers = [logger for logger in trainer.loggers if not isinstance(logger, RunCSV)]
@@ -168,10 +172,13 @@ def _explain_monitors(assembly: Assembly) -> Iterator[None]:
         for name, node in assembly.config.callbacks.items():
             monitor = str((node or {}).get("monitor"))
             if re.search(
-                f"(monitor='|metric `){re.escape(monitor)}['`].*(not find|not available)", str(error)
+                f"(monitor='|metric `){re.escape(monitor)}['`].*(not find|not available)",
+                str(error),
             ):
                 key = f"callbacks.{name}.monitor"
-                closest = difflib.get_close_matches(monitor, [*logged, "METRIC"], n=1, cutoff=0)[0]
+                closest = difflib.get_close_matches(monitor, [*logged, "METRIC"], n=1, cutoff=0)[
+                    0
+                ]
                 message = f"the module has not logged {monitor}; it logged {', '.join(logged)}"
                 raise ConfigError(message, key=key, hint=f"{key}={closest}") from error
         raise
@@ -179,11 +186,17 @@ def _explain_monitors(assembly: Assembly) -> Iterator[None]:
 
 def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
     """A run that has lost rows of metrics.csv says so wherever it is said how it ended."""
-    lost = [logger.damage for logger in trainer.loggers if isinstance(logger, RunCSV) and logger.damage]
+    lost = [
+        logger.damage
+        for logger in trainer.loggers
+        if isinstance(logger, RunCSV) and logger.damage
+    ]
     if lost:
         record.resumed[-1]["lost"] = lost
     if record.status == "finished":
-        record.reason = "; ".join(one for entry in record.resumed for one in entry.get("lost", ()))
+        record.reason = "; ".join(
+            one for entry in record.resumed for one in entry.get("lost", ())
+        )
 
 
 def note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
@@ -215,7 +228,10 @@ def _save(record: RunRecord, run_dir: Path) -> None:
     try:
         record.save(run_dir)
     except OSError as error:
-        ended = f"{record.status}: {record.reason}" if record.reason else record.status
+        if record.reason:
+            ended = f"{record.status}: {record.reason}"
+        else:
+            ended = record.status
         raise AssayError(
             f"{run_dir / 'record.json'} cannot be written: {error.strerror}. The run has {ended}",
             hint=f"free some space, then `assay resume {shlex.quote(str(run_dir))}`",
@@ -264,10 +280,14 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
         path = None
     if not can_test:
-        log.warning("nothing was tested: the module has no test_step, or the datamodule no test_dataloader")
+        log.warning(
+            "nothing was tested: the module has no test_step, or the datamodule no test_dataloader"
+        )
     elif tests:
         with kept_predictions.collect_predictions(assembly) as keep:
-            trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
+            trainer.test(
+                module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True
+            )
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
             not_kept = "could not save the predictions"
@@ -285,14 +305,20 @@ def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:
 
 
 def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
-    kept = (callback for callback in trainer.checkpoint_callbacks if isinstance(callback, ModelCheckpoint))
+    kept = (
+        callback
+        for callback in trainer.checkpoint_callbacks
+        if isinstance(callback, ModelCheckpoint)
+    )
     return next((callback for callback in kept if callback.monitor is not None), None)
 
 
 def _checkpoint_to_test(trainer: L.Trainer, record: RunRecord) -> str | None:
     """The best checkpoint; None where the weights of the last step are to be tested."""
     best = _best_checkpoint(trainer)
-    path = best.best_model_path if best is not None else ""
+    path = ""
+    if best is not None:
+        path = best.best_model_path
     if not path:
         return None
     if reason := describe_damage(Path(path)):
@@ -312,8 +338,13 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
         if isinstance(callback, StopOnSignal) and callback.received and callback.path.is_file():
             found["last"] = callback.path.name
         elif isinstance(callback, ModelCheckpoint):
-            role = "last" if callback.monitor is None else "best"
-            for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
+            role = "best"
+            if callback.monitor is None:
+                role = "last"
+            for name, kept in (
+                (role, callback.best_model_path),
+                ("last", callback.last_model_path),
+            ):
                 path = Path(kept).resolve()  # one given as an object may save elsewhere
                 usable = kept and path.is_relative_to(folder) and path.is_file()
                 if usable and not (name == "best" and describe_damage(path)):
@@ -342,7 +373,10 @@ def _notes(assembly: Assembly) -> list[str]:
     data = assembly.datamodule
     module = assembly.module
     config = assembly.config
-    of_parts = notes_on_parts(config, module.model, module.finetune) if isinstance(module, Module) else []
+    if isinstance(module, Module):
+        of_parts = notes_on_parts(config, module.model, module.finetune)
+    else:
+        of_parts = []
     notes = [*getattr(data, "notes", ()), *of_parts]
     notes += notes_on_hyper_parameters(module, data)
     if not isinstance(assembly.trainer.fit_loop, FitLoop):
@@ -360,7 +394,10 @@ def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
 def _directions(assembly: Assembly) -> dict[str, str]:
     """Which way each score is better: as its metric says, else as the best checkpoint is kept by it."""
     best = _best_checkpoint(assembly.trainer)
-    kept_by = {} if best is None else {str(best.monitor): str(best.mode)}
+    if best is not None:
+        kept_by = {str(best.monitor): str(best.mode)}
+    else:
+        kept_by = {}
     metrics = _metrics(assembly.module)
     return {**kept_by, **(score_directions(assembly.config, metrics) if metrics else {})}
 
@@ -419,7 +456,9 @@ def configure_resume(assembly: Assembly, record: RunRecord, run_dir: Path) -> Pa
 def verify_data_hash(assembly: Assembly, record: RunRecord) -> str:
     """Digest of the data, which must be the one that the run began with, where that is known."""
     digest = getattr(assembly.datamodule, "digest", None)
-    found: str = digest() if digest is not None else ""
+    found: str = ""
+    if digest is not None:
+        found = digest()
     if record.data_sha256 not in ("", found):
         message = "the data has changed since the run began: its SHA-256 differs"
         raise AssayError(message, hint="restore the data, or train a new run")
@@ -431,10 +470,16 @@ def restore_micro_batch(trainer: L.Trainer, record: RunRecord, run_dir: Path) ->
     micro_batch = getattr(getattr(trainer.fit_loop, "epoch_loop", None), "micro_batch", None)
     if micro_batch is None:
         return
-    known = {int(batch): size for batch, size in record.micro_batch.items() if batch.isdecimal() and size > 0}
+    known = {
+        int(batch): size
+        for batch, size in record.micro_batch.items()
+        if batch.isdecimal() and size > 0
+    }
 
     def note() -> None:
-        record.micro_batch = {str(batch): size for batch, size in sorted(micro_batch.sizes.items())}
+        record.micro_batch = {
+            str(batch): size for batch, size in sorted(micro_batch.sizes.items())
+        }
         record.save(run_dir)  # now: a run that is killed says nothing later
 
     micro_batch.sizes = known
@@ -448,7 +493,10 @@ def reattach_loggers(config: DictConfig, record: RunRecord) -> None:
         with open_dict(config):
             if kind in _IDS and _ID.fullmatch(record.loggers.get(kind, "")):
                 for name, value in _IDS[kind].items():
-                    node[name] = record.loggers[kind] if value is None else value
+                    if value is None:
+                        node[name] = record.loggers[kind]
+                    else:
+                        node[name] = value
             elif kind == "TensorBoardLogger":  # its files only grow; what comes later is hidden
                 node.purge_step = record.resumed[-1]["from_step"] + 1
 
@@ -472,7 +520,9 @@ def fit_threads(proof: Proof) -> int | None:
     if report.step is None or report.devices > 1 or is_typed or not on_cpu:
         return None
     flops, size = _SMALL_STEP
-    return 1 if report.step.flops < flops and report.step.memory.peak < size else None
+    if report.step.flops < flops and report.step.memory.peak < size:
+        return 1
+    return None
 
 
 @contextmanager

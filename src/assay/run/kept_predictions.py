@@ -13,7 +13,13 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from typing_extensions import override
 
 from assay.data.core.data_module import DataModule
-from assay.data.core.rendering import eval_samples, feature_names, sample_names, show_pairs, show_test_samples
+from assay.data.core.rendering import (
+    eval_samples,
+    feature_names,
+    sample_names,
+    show_pairs,
+    show_test_samples,
+)
 from assay.errors import describe_error
 from assay.module import Module
 from assay.record import predictions_file
@@ -82,7 +88,9 @@ class KeepPredictions(Callback):
             return
         try:
             self._take(outputs)
-        except Exception as error:  # of a custom task or module; the run has been trained all the same
+        except (
+            Exception
+        ) as error:  # of a custom task or module; the run has been trained all the same
             self.problem = f"{self._task.name} fails: {describe_error(error)}"
 
     def _take(self, outputs: Any) -> None:
@@ -90,10 +98,13 @@ class KeepPredictions(Callback):
         if not isinstance(outputs, dict) or not {"predictions", "targets"} <= outputs.keys():
             self.problem = "test_step does not return predictions and targets"
             return
-        predictions, targets = self._task.kept(outputs["predictions"], outputs["targets"], self._kind)
+        predictions, targets = self._task.kept(
+            outputs["predictions"], outputs["targets"], self._kind
+        )
         if predictions.ndim != 2 or len(predictions) != len(positions) or targets.ndim > 2:
             self.problem = (
-                f"it answers {len(positions)} samples with values of shape {list(predictions.shape)}"
+                f"it answers {len(positions)} samples with values of shape "
+                f"{list(predictions.shape)}"
             )
             return
         self.num_seen += len(positions)
@@ -133,7 +144,9 @@ class KeepPredictions(Callback):
         self._flush()
         if trainer.world_size > 1:
             gathered: list[Any] = [None] * trainer.world_size
-            torch.distributed.all_gather_object(gathered, (self.problem, self.num_seen, self._kept))
+            torch.distributed.all_gather_object(
+                gathered, (self.problem, self.num_seen, self._kept)
+            )
             self.problem = next((problem for problem, *_ in gathered if problem), "")
             self.num_seen = sum(count for _, count, _ in gathered)
             self._kept = [block for *_, blocks in gathered for block in blocks]
@@ -149,10 +162,16 @@ class KeepPredictions(Callback):
         if predictions.num_evaluated or predictions.targets is None:
             return {}
         try:
-            return {score.metric: score.value for score in self._task.scores(predictions) if score.metric}
+            return {
+                score.metric: score.value
+                for score in self._task.scores(predictions)
+                if score.metric
+            }
         except Exception as error:  # of a custom task
             log.warning(
-                "the scores are those of the metrics: %s fails: %s", self._task.name, describe_error(error)
+                "the scores are those of the metrics: %s fails: %s",
+                self._task.name,
+                describe_error(error),
             )
             return {}
 
@@ -160,9 +179,13 @@ class KeepPredictions(Callback):
         """Of the samples that are kept, in the part that was tested: int64, ascending."""
         return torch.cat([positions for positions, _, _ in self._kept]).sort().values
 
-    def predictions(self, class_names: Sequence[str], names: Sequence[str], subset: str) -> StoredPredictions:
+    def predictions(
+        self, class_names: Sequence[str], names: Sequence[str], subset: str
+    ) -> StoredPredictions:
         """What was gathered, in the order of the samples."""
-        positions, outputs, targets = (torch.cat(column) for column in zip(*self._kept, strict=True))
+        positions, outputs, targets = (
+            torch.cat(column) for column in zip(*self._kept, strict=True)
+        )
         order = positions.argsort()
         return StoredPredictions(
             self._task.name,
@@ -209,7 +232,11 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> StoredPredictio
     data = assembly.datamodule
     if keep.problem or not isinstance(data, DataModule):
         is_meant = bool(_obstacle(assembly))  # else something went wrong in the test
-        log.log(logging.INFO if is_meant else logging.WARNING, "no predictions are kept: %s", keep.problem)
+        log.log(
+            logging.INFO if is_meant else logging.WARNING,
+            "no predictions are kept: %s",
+            keep.problem,
+        )
         return None
     predictions = keep.predictions(
         data.spec.class_names or data.spec.target_names, sample_names(data), data.tested
@@ -243,7 +270,9 @@ def warnings_of(predictions: StoredPredictions | None) -> list[str]:
     if not finite.all():
         samples = describe_samples(predictions)
         return [f"the model's outputs are not finite for {(~finite).sum():,} of {samples}"]
-    return [] if predictions.targets is None else task_of(predictions.task).baseline_warnings(predictions)
+    if predictions.targets is None:
+        return []
+    return task_of(predictions.task).baseline_warnings(predictions)
 
 
 def remove(run_dir: Path) -> None:
@@ -252,7 +281,9 @@ def remove(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
 
 
-def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredictions) -> list[KeptSample]:
+def _samples(
+    assembly: Assembly, keep: KeepPredictions, predictions: StoredPredictions
+) -> list[KeptSample]:
     """The worst samples and some at random, as a person can look at them."""
     data: Any = assembly.datamodule
     module = assembly.module
@@ -264,7 +295,9 @@ def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredi
     drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most]
     rows = [*worst, *drawn.tolist()]
     positions = keep.positions()[rows].tolist()
-    reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]
+    reasons: list[Reason] = [
+        "worst" if index < len(worst) else "random" for index in range(len(positions))
+    ]
     if isinstance(module, Module) and task.reconstructs and positions:
         inputs, _ = eval_samples(data, data.tested, positions)
         shown = show_pairs(*module.reconstructed(inputs), feature_names(data))
@@ -281,10 +314,14 @@ def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredi
         for index, reason, one in zip(rows, reasons, shown, strict=True)
     ]
     whole = holds_whole_model(assembly)
-    if isinstance(module, Module) and task.generates and whole:  # as `assay predict RUN --prompt ''` does
+    if (
+        isinstance(module, Module) and task.generates and whole
+    ):  # as `assay predict RUN --prompt ''` does
         codec: Any = data.encoder
         module.eval()
-        text = generate(module, codec, "", data.spec.input_shape[0], Sampling(), device=module.device).text
+        text = generate(
+            module, codec, "", data.spec.input_shape[0], Sampling(), device=module.device
+        ).text
         samples.append(KeptSample("", "generated", None, {"text": text}))
     return samples
 

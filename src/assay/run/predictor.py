@@ -95,7 +95,10 @@ class Predictor(nn.Module):
         self.kind = kind
         self.names = names
         self.batch_size = batch_size
-        self.spec = {} if preprocess is None else preprocess.spec
+        if preprocess is not None:
+            self.spec = preprocess.spec
+        else:
+            self.spec = {}
         self.loss = loss
         self.codec = codec
         self.task = task_of(self.spec["task"]) if "task" in self.spec else None
@@ -121,7 +124,9 @@ class Predictor(nn.Module):
         if self.generates:
             return self._texts(raw, Sampling(**sampling))
         if sampling:
-            raise TypeError(f"{next(iter(sampling))}: only a language model draws what it predicts")
+            raise TypeError(
+                f"{next(iter(sampling))}: only a language model draws what it predicts"
+            )
         samples, single = self.preprocess.samples(raw)
         if far := self.preprocess.far_off(samples[: self.batch_size]):
             warnings.warn(far, stacklevel=3)
@@ -131,7 +136,9 @@ class Predictor(nn.Module):
         predictions = self.typed(torch.cat(outputs))
         if self.task is not None and self.task.has_masks:
             predictions = predictions.resized(self.preprocess.sizes(raw))
-        return predictions[0] if single else predictions
+        if single:
+            return predictions[0]
+        return predictions
 
     def use_threshold(self, value: float, about: Mapping[str, Any]) -> None:
         """Predict the second of two classes from another probability on.
@@ -160,11 +167,16 @@ class Predictor(nn.Module):
         return generate(self.model, self.codec, prompt, length, sampling, device=device)
 
     def _texts(self, raw: Any, sampling: Sampling) -> TextPrediction | TextPredictions:
-        several = [raw] if isinstance(raw, str) else list(raw)
+        if isinstance(raw, str):
+            several = [raw]
+        else:
+            several = list(raw)
         if not all(isinstance(prompt, str) for prompt in several):
             raise DataError("a language model takes a text, or several", hint='predictor("def ")')
         written = [self.text(prompt, sampling) for prompt in several]
-        return written[0] if isinstance(raw, str) else TextPredictions.of(written)
+        if isinstance(raw, str):
+            return written[0]
+        return TextPredictions.of(written)
 
     @torch.no_grad()
     def outputs(self, samples: Tensor) -> Tensor:
@@ -216,7 +228,9 @@ class Predictor(nn.Module):
 
     def _compared(self, outputs: Tensor) -> Tensor:
         probabilities = None if self.task is None else self.task.probabilities(self.loss)
-        return outputs if probabilities is None else probabilities(outputs)
+        if probabilities is None:
+            return outputs
+        return probabilities(outputs)
 
     def typed(self, outputs: Tensor) -> Predictions:
         """Predictions of postprocessed outputs.
@@ -234,7 +248,9 @@ class Predictor(nn.Module):
                 hint="is there a NaN in the input?",
             )
         if self.kind is None or self.task is None:
-            raise RuntimeError("the meaning of a custom module's outputs is unknown; set prediction_kind")
+            raise RuntimeError(
+                "the meaning of a custom module's outputs is unknown; set prediction_kind"
+            )
         values = outputs.cpu().numpy()
         if self.task.reconstructs and self.kind == self.task.kind:
             return ReconstructionPredictions(values, tuple(self.spec["input_shape"]))
@@ -309,7 +325,9 @@ def load(
             checkpoint.
     """
     if model is not None and "model" not in RunRecord.load(Path(run)).objects:
-        raise AssayError(f"{run} was not trained with assay.train(model=…)", hint="leave out model=")
+        raise AssayError(
+            f"{run} was not trained with assay.train(model=…)", hint="leave out model="
+        )
     with nullcontext() if model is None else provide_objects({"model": model}):
         predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
     if not raw_input:
@@ -331,10 +349,16 @@ def read_predictor(
     device = torch.device(map_location or fastest or "cpu")
     path = checkpoint_path(run_dir, checkpoint)
     saved = read_weights(path)
-    dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
+    dtype = next(
+        (value.dtype for value in saved.values() if value.is_floating_point()), torch.float32
+    )
     is_own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     parts = {
-        part: {key.removeprefix(f"{part}."): saved[key] for key in saved if key.startswith(f"{part}.")}
+        part: {
+            key.removeprefix(f"{part}."): saved[key]
+            for key in saved
+            if key.startswith(f"{part}.")
+        }
         for part in ("model", "loss")
     }
     loss: nn.Module | None = None
@@ -415,7 +439,9 @@ def _preprocess(
     with name_file_in_errors(run_dir / "config.yaml"):
         chain = build(config, "data.transform.eval")
         info = source_info(config)
-        source: Any = build(config, "data.source") if info.raw_input else None
+        source: Any = None
+        if info.raw_input:
+            source = build(config, "data.source")
     raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
     if not chain and info.raw_input == "arrays":
         raw_shape = spec["input_shape"]
@@ -428,14 +454,23 @@ def _preprocess(
         dtype=dtype,
     )
     num_targets = int(spec.get("num_targets") or 0)
-    targets = source.targets if info.raw_input == "table" else ["value"] if num_targets == 1 else []
+    if info.raw_input == "table":
+        targets = source.targets
+    elif num_targets == 1:
+        targets = ["value"]
+    else:
+        targets = []
     return preprocess, names or tuple(targets or (f"value_{at}" for at in range(num_targets)))
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
     """Names and tensors of a checkpoint."""
-    weights = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu")).get("state_dict")
-    if not isinstance(weights, dict) or not all(isinstance(one, torch.Tensor) for one in weights.values()):
+    weights = (
+        CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu")).get("state_dict")
+    )
+    if not isinstance(weights, dict) or not all(
+        isinstance(one, torch.Tensor) for one in weights.values()
+    ):
         raise AssayError(f"{path} is not a checkpoint: it has no state_dict of names and tensors")
     return dict(weights)
 

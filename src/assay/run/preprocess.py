@@ -56,13 +56,24 @@ def to_training_dtype(samples: Tensor, name: str) -> Tensor:
         return samples
     is_float = samples.is_floating_point()
     if trained_on.is_floating_point and samples.dtype != torch.uint8:
-        return samples if is_float else samples.float()
-    low, high = (float(samples.min()), float(samples.max())) if samples.numel() else (0.0, 0.0)
+        if is_float:
+            return samples
+        return samples.float()
+    if samples.numel():
+        low, high = (float(samples.min()), float(samples.max()))
+    else:
+        low, high = (0.0, 0.0)
     if trained_on == torch.uint8 and is_float and low >= 0 and high <= 1:
         return samples
     if not is_float and not trained_on.is_floating_point:
-        limits = None if trained_on == torch.bool else torch.iinfo(trained_on)
-        least, most = (0, 1) if limits is None else (limits.min, limits.max)
+        if trained_on != torch.bool:
+            limits = torch.iinfo(trained_on)
+        else:
+            limits = None
+        if limits is None:
+            least, most = (0, 1)
+        else:
+            least, most = (limits.min, limits.max)
         if least <= low and high <= most:
             return samples.to(trained_on)
     raise DataError(
@@ -80,7 +91,9 @@ def as_rows(raw: Any, column: str) -> Any:
         and len(raw)
         and all(isinstance(value, str) for value in raw)
     )
-    return pd.DataFrame({column: list(raw)}) if of_texts else raw
+    if of_texts:
+        return pd.DataFrame({column: list(raw)})
+    return raw
 
 
 _SCALING = (
@@ -121,18 +134,36 @@ class Preprocess(nn.Module):
         raw_input = info_of(source).raw_input
         if raw_input == "images":
             self._decoding = source.decoding
-        elif len(raw_shape) == 3 and spec.get("input_dtype") == "uint8" and raw_shape[0] in _MODE_OF:
+        elif (
+            len(raw_shape) == 3
+            and spec.get("input_dtype") == "uint8"
+            and raw_shape[0] in _MODE_OF
+        ):
             self._decoding = _MODE_OF[raw_shape[0]], None, None
         self.takes_pictures = self._decoding is not None
         self.takes_arrays = raw_input == "arrays"
-        self.array_names = source.input_names if self.takes_arrays else ("inputs",)
-        table = source if raw_input == "table" else None
-        self.file_options = {"separator": AUTO, "decimal": "."} if table is None else table.file_options
-        self.targets = () if table is None else tuple(table.targets)
+        if self.takes_arrays:
+            self.array_names = source.input_names
+        else:
+            self.array_names = ("inputs",)
+        if raw_input == "table":
+            table = source
+        else:
+            table = None
+        if table is None:
+            self.file_options = {"separator": AUTO, "decimal": "."}
+        else:
+            self.file_options = table.file_options
+        if table is not None:
+            self.targets = tuple(table.targets)
+        else:
+            self.targets = ()
         self.keep: Sequence[str] = ()
         """Columns of a table that are copied beside its predictions."""
         self._here: Tensor
-        self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
+        self.register_buffer(
+            "_here", torch.empty(0), persistent=False
+        )  # moves along with the model
 
     def forward(self, raw: Any) -> Tensor:
         """What the model takes, on its device: `[N, *input_shape]`, also of a single sample."""
@@ -143,13 +174,19 @@ class Preprocess(nn.Module):
 
     def normalized(self, samples: Tensor) -> Tensor:
         """Normalised samples, on the model's device."""
-        if isinstance(self.encoder, TextEncoder) and len(samples):  # as the batches of its run are cut
+        if isinstance(self.encoder, TextEncoder) and len(
+            samples
+        ):  # as the batches of its run are cut
             samples = samples[:, : padded_length(int((samples != 0).sum(1).max()))]
         return self.normalize(samples.to(self._here.device), self.dtype)
 
     def far_off(self, samples: Tensor) -> str:
         """A sentence where the range or unit of samples seems to be another one than in training."""
-        far = float(self.normalized(samples).abs().mean()) if self.normalize.mean and samples.numel() else 0
+        far = (
+            float(self.normalized(samples).abs().mean())
+            if self.normalize.mean and samples.numel()
+            else 0
+        )
         if not far > _FAR:
             return ""
         return (
@@ -186,7 +223,9 @@ class Preprocess(nn.Module):
         if errors:
             row, error = min(errors.items())
             message = f"row {row} (rows count from 0): {error}"
-            raise DataError(message, hint=f"clean or leave out such rows ({len(errors):,} of {len(frame):,})")
+            raise DataError(
+                message, hint=f"clean or leave out such rows ({len(errors):,} of {len(frame):,})"
+            )
         for sentence in describe_unusual(odd, range(len(frame))):
             warnings.warn(sentence, stacklevel=2)
         return samples
@@ -204,14 +243,19 @@ class Preprocess(nn.Module):
         if isinstance(encoder, TextEncoder):
             for index, problem in encoder.odd(samples).items():
                 row = good.index[index]
-                odd[row] = f"{odd[row]}; {problem}" if row in odd else problem
+                if row in odd:
+                    odd[row] = f"{odd[row]}; {problem}"
+                else:
+                    odd[row] = problem
         return samples, judged.errors, odd
 
     def fitted_encoder(self) -> TableEncoder | TextEncoder:
         """What encodes rows of a table, or of texts."""
         if self.encoder is None:
             message = "the model was not trained on named columns"
-            raise DataError(message, hint=f"give an array [B, {self._wanted}], such as frame.to_numpy()")
+            raise DataError(
+                message, hint=f"give an array [B, {self._wanted}], such as frame.to_numpy()"
+            )
         return self.encoder
 
     def read_as(self, encoding: str) -> None:
@@ -227,7 +271,9 @@ class Preprocess(nn.Module):
     def no_samples(self) -> Tensor:
         """`[0, *input_shape]`, in the data's own type."""
         dtype = getattr(torch, str(self.spec.get("input_dtype") or ""), None)
-        return torch.empty(0, *self.input_shape, dtype=dtype if isinstance(dtype, torch.dtype) else None)
+        return torch.empty(
+            0, *self.input_shape, dtype=dtype if isinstance(dtype, torch.dtype) else None
+        )
 
     def picture(self, raw: Any) -> Tensor:
         """A picture as the run's data has them after the transforms, `[1, C, H, W]`."""
@@ -289,7 +335,10 @@ class Preprocess(nn.Module):
             # torch warns of what it must not change
             tensor = as_tensor(array if array.flags.writeable else array.copy(), "the input")
         single = self.is_single(tensor.ndim)
-        batch = tensor[None] if single else tensor
+        if single:
+            batch = tensor[None]
+        else:
+            batch = tensor
         return self.source.in_layout(batch) if self.takes_arrays else batch, single
 
     def is_single(self, ndim: int) -> bool:
@@ -306,7 +355,9 @@ class Preprocess(nn.Module):
         return self._checked(stack([self._transformed(sample[None])[0] for sample in samples]))
 
     def _transformed(self, batch: Tensor) -> Tensor:
-        return self.transforms.transform_inputs(batch) if batch.ndim else batch
+        if batch.ndim:
+            return self.transforms.transform_inputs(batch)
+        return batch
 
     def _checked(self, samples: Tensor) -> Tensor:
         expected = self.input_shape
@@ -373,11 +424,16 @@ def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterato
     files = list[str]()
     none = preprocess.no_samples()
     for path in paths:
-        below, note = _files_below(preprocess, path) if path.is_dir() else ([str(path)], "")
+        if path.is_dir():
+            below, note = _files_below(preprocess, path)
+        else:
+            below, note = ([str(path)], "")
         files += below
         yield Block([], [], [], [], none, note)
         if not below:
-            message = f"no supported files in this folder: expected {_describe_inputs(preprocess)}"
+            message = (
+                f"no supported files in this folder: expected {_describe_inputs(preprocess)}"
+            )
             yield Block.failed(str(path), message, none)
     for form, some in groupby(files, key=partial(_input_form, preprocess)):
         if form == "picture":
@@ -392,7 +448,9 @@ def _read_file(preprocess: Preprocess, file: str, form: str, size: int) -> Itera
     row = 0
     try:
         if not path.is_file():
-            raise AssayError("it is not a regular file" if path.exists() else "there is no such file")
+            raise AssayError(
+                "it is not a regular file" if path.exists() else "there is no such file"
+            )
         if not form:
             raise AssayError(f"unsupported input: expected {_describe_inputs(preprocess)}")
         for block in (_read_table if form == "table" else _read_array)(preprocess, path, size):
@@ -408,12 +466,19 @@ def _read_file(preprocess: Preprocess, file: str, form: str, size: int) -> Itera
 def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
     """Files below a folder that are of the kind of the run's data, and how many others there are."""
     # Text, not paths: pathlib takes as long for the name of a small picture as decoding it does.
-    walk = ((parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != ".")
+    walk = (
+        (parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != "."
+    )
     paths = [os.path.join(parent, name) for parent, name in walk]  # noqa: PTH118 - text, see above
-    suffixes = _TABLES if preprocess.encoder is not None else _ARRAYS
-    suffixes += (".txt",) if isinstance(preprocess.encoder, TextEncoder) else ()
+    if preprocess.encoder is not None:
+        suffixes = _TABLES
+    else:
+        suffixes = _ARRAYS
+    if isinstance(preprocess.encoder, TextEncoder):
+        suffixes += (".txt",)
     files = sorted(
-        (path for path in paths if path.lower().endswith(suffixes)), key=lambda path: Path(path).parts
+        (path for path in paths if path.lower().endswith(suffixes)),
+        key=lambda path: Path(path).parts,
     )
     if preprocess.takes_pictures:
         files = list_images(folder)[0] or files
@@ -421,16 +486,22 @@ def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
         files = [path for path in files if Path(path).stem in preprocess.array_names] or files
     others = Counter(Path(name).suffix.lower() or "no suffix" for name in {*paths} - {*files})
     listed = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common(_NAMED))
-    passed = f"{folder}: {pluralize(others.total(), 'file')} skipped ({listed})" if files and others else ""
+    passed = ""
+    if files and others:
+        passed = f"{folder}: {pluralize(others.total(), 'file')} skipped ({listed})"
     return files, passed
 
 
 def _describe_inputs(preprocess: Preprocess) -> str:
     if preprocess.encoder is not None:
-        texts = ", or .txt files of a text per line" if isinstance(preprocess.encoder, TextEncoder) else ""
+        texts = ""
+        if isinstance(preprocess.encoder, TextEncoder):
+            texts = ", or .txt files of a text per line"
         return f"CSV, JSONL, Parquet, Feather or Excel files{texts}"
     sizes = ", ".join(map(str, preprocess.input_shape))
-    pictures = "pictures, or " if preprocess.takes_pictures else ""
+    pictures = ""
+    if preprocess.takes_pictures:
+        pictures = "pictures, or "
     return f"{pictures}.npy or .npz files of arrays [N, {sizes}]"
 
 
@@ -438,36 +509,51 @@ def _input_form(preprocess: Preprocess, file: str) -> str:
     """`table`, `array` or `picture`; empty for what is plainly something else than the model takes."""
     name = file.lower()
     if preprocess.encoder is not None:
-        return "table" if not name.endswith((*_ARRAYS, *IMG_EXTENSIONS)) else ""
+        if not name.endswith((*_ARRAYS, *IMG_EXTENSIONS)):
+            return "table"
+        return ""
     if name.endswith(_ARRAYS):
         return "array"
-    return "picture" if preprocess.takes_pictures and not name.endswith(_TABLES) else ""
+    if preprocess.takes_pictures and not name.endswith(_TABLES):
+        return "picture"
+    return ""
 
 
 def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Iterator[Block]:
     """Pictures, decoded by several threads."""
     # Transforms that draw are seeded through the process's only generators.
-    threads = min(_THREADS, os.cpu_count() or 1) if preprocess.transforms.deterministic else 1
+    threads = 1
+    if preprocess.transforms.deterministic:
+        threads = min(_THREADS, os.cpu_count() or 1)
     share = max(1, min(_AT_ONCE, size // threads))
     has_masks = task_of(preprocess.spec["task"]).has_masks
     with ThreadPoolExecutor(threads) as pool:
         while block := list(islice(paths, size)):
             parts = (block[start : start + share] for start in range(0, len(block), share))
             done = [
-                result for part in pool.map(partial(_decode_pictures, preprocess), parts) for result in part
+                result
+                for part in pool.map(partial(_decode_pictures, preprocess), parts)
+                for result in part
             ]
             pictures, decoded, errors = zip(*done, strict=True)
             good = [sample for sample in decoded if sample is not None]
-            samples = torch.cat(good) if good else preprocess.no_samples()
+            if good:
+                samples = torch.cat(good)
+            else:
+                samples = preprocess.no_samples()
             readable = [
-                Path(path) for path, sample in zip(pictures, decoded, strict=True) if sample is not None
+                Path(path)
+                for path, sample in zip(pictures, decoded, strict=True)
+                if sample is not None
             ]
             sizes = preprocess.sizes(readable) if has_masks and readable else ()
             none = [""] * len(done)
             yield Block(pictures, [None] * len(done), errors, none, samples, sizes=sizes)
 
 
-def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
+def _decode_pictures(
+    preprocess: Preprocess, paths: Sequence[str]
+) -> list[tuple[str, Tensor | None, str]]:
     done: list[tuple[str, Tensor | None, str]] = []
     for path in paths:
         sample: Tensor | None = None
@@ -476,7 +562,12 @@ def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple
             sample = preprocess.picture(path)
         except AssayError as error:
             message = error.message.removeprefix(f"{path} ")
-        except (RuntimeError, TypeError, ValueError, MemoryError) as error:  # of a custom transform
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+            MemoryError,
+        ) as error:  # of a custom transform
             message = f"{type(error).__name__}: {error}"
         done.append((path, sample, message))
     return done
@@ -488,15 +579,21 @@ def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
     note: str | None = None
     # Of texts, which may be long, as many as the model takes at a time.
-    rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
+    if isinstance(encoder, TextEncoder):
+        rows = size
+    else:
+        rows = max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, preprocess.keep, **options):
         if note is None:
             unused = [str(name) for name in chunk if name not in used]
-            more = ", …" if len(unused) > _NAMED else ""
-            note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}" if unused else ""
-            note += (
-                "; --keep NAME copies such a column to the output" if unused and not preprocess.keep else ""
-            )
+            more = ""
+            if len(unused) > _NAMED:
+                more = ", …"
+            note = ""
+            if unused:
+                note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}"
+            if unused and not preprocess.keep:
+                note += "; --keep NAME copies such a column to the output"
         samples, errors, odd = preprocess.encoded(chunk, options["decimal"])
         yield Block(
             [str(path)] * len(chunk),
@@ -512,7 +609,9 @@ def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block
 
 def _as_it_stands(column: pd.Series[Any]) -> Any:
     """Numbers, or texts."""
-    return column.array if is_number(column) else column.astype(object).map(str, na_action="ignore").array
+    if is_number(column):
+        return column.array
+    return column.astype(object).map(str, na_action="ignore").array
 
 
 def _read_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:

@@ -109,7 +109,10 @@ def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()
     spec = assembly.config.get("spec")
     if spec is not None:
         sizes = "×".join(str(n) for n in spec.input_shape)
-        shape = sizes if len(spec.input_shape) > 1 else pluralize(spec.num_features, "feature")
+        if len(spec.input_shape) > 1:
+            shape = sizes
+        else:
+            shape = pluralize(spec.num_features, "feature")
         if vocab_size := spec.get("vocab_size"):
             shape = f"up to {sizes} tokens, vocabulary {vocab_size:,}"
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
@@ -119,11 +122,17 @@ def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()
         lines.append(("data", f"{record.choices.get('data')}: {parts}; {shape}, {outputs}"))
     total = record.model["parameters"]
     trainable = record.model["trainable_parameters"]
-    frozen = "" if total == trainable else f", {trainable:,} of them trained"
+    frozen = ""
+    if total != trainable:
+        frozen = f", {trainable:,} of them trained"
     lines.append(("model", f"{record.choices.get('model')}: {total:,} parameters{frozen}"))
     trainer = assembly.trainer
-    where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
-    lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
+    where = ""
+    if trainer.world_size > 1:
+        where = f"{trainer.world_size} × "
+    lines.append(
+        ("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}")
+    )
     print_and_log([*lines, *(("note", note) for note in notes)])
 
 
@@ -142,8 +151,13 @@ def print_run(console: Console, result: RunResult) -> list[str]:
         print_lines(console, [(f"{result.status}:", result.reason)], 0, "bold red")
         lines = []
         if result.run_dir.is_dir():
-            traceback = " has the traceback" if result.status == "failed" else ""
-            lines = [("run", str(result.run_dir)), ("log", f"{result.run_dir / 'log.txt'}{traceback}")]
+            traceback = ""
+            if result.status == "failed":
+                traceback = " has the traceback"
+            lines = [
+                ("run", str(result.run_dir)),
+                ("log", f"{result.run_dir / 'log.txt'}{traceback}"),
+            ]
             lines += label_commands(commands)
         print_lines(console, lines, 5, "")
         return commands
@@ -156,7 +170,8 @@ def print_run(console: Console, result: RunResult) -> list[str]:
     lines = []
     if result.baseline:
         lines = [("baseline", describe_baseline(result.baseline))]
-        lines += [("", result.baseline["advice"])] if result.baseline["advice"] else []
+        if result.baseline["advice"]:
+            lines += [("", result.baseline["advice"])]
     if result.threshold:
         lines.append(("threshold", describe_threshold(result.threshold)))
     print_lines(console, lines, 10)
@@ -171,7 +186,9 @@ def print_run(console: Console, result: RunResult) -> list[str]:
 
 def _next_commands(result: RunResult) -> list[str]:
     if result.status != "finished":
-        return [command("resume", result.run_dir)] if result.status == "interrupted" else []
+        if result.status == "interrupted":
+            return [command("resume", result.run_dir)]
+        return []
     try:
         config_dir = RunRecord.load(result.run_dir).config_dir
     except AssayError:
@@ -199,8 +216,13 @@ def predict_commands(run_dir: Path) -> list[str]:
     if record.objects or not any(path.is_file() for path in paths):
         return []
     task = find_task(str((spec or {}).get("task")))
-    samples = "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
-    samples_typed = ["--prompt", "TEXT"] if task is not None and task.generates else [samples]
+    samples = "INPUT"
+    if (run_dir / "encoder.json").is_file():
+        samples = "NEW_ROWS.csv"
+    if task is not None and task.generates:
+        samples_typed = ["--prompt", "TEXT"]
+    else:
+        samples_typed = [samples]
     return [command("predict", run_dir, *samples_typed)]
 
 
@@ -216,5 +238,8 @@ def format_scores(metrics: Mapping[str, float], stage: str, shares: Mapping[str,
     """The scores of one stage in a line, its loss last."""
     scores = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
     ordered = sorted(scores, key=lambda name: (name.endswith("/loss"),))
-    texts = ((name.removeprefix(f"{stage}/"), format_score(name, scores[name], shares)) for name in ordered)
+    texts = (
+        (name.removeprefix(f"{stage}/"), format_score(name, scores[name], shares))
+        for name in ordered
+    )
     return "   ".join(" ".join(pair).replace(" ", NO_BREAK) for pair in texts)

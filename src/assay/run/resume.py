@@ -77,7 +77,9 @@ class Change:
     stop_holds: bool = True
 
 
-def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overrides: Sequence[str]) -> Change:
+def change(
+    run_dir: Path, config: DictConfig, written: Mapping[str, str], overrides: Sequence[str]
+) -> Change:
     """The job of a run, with what is to be different from here on."""
     config = restore_interpolations(config, written, references_only=True)
     with open_dict(config):
@@ -123,7 +125,9 @@ def _apply(config: DictConfig, override: Override) -> None:
         return
     if (CONF_DIR / key).is_dir() or "@" in (override.get_key_element()):
         raise ConfigError(
-            "an option cannot be changed in a run that has started", key=key, hint=f"{key}.KEY=VALUE"
+            "an option cannot be changed in a run that has started",
+            key=key,
+            hint=f"{key}.KEY=VALUE",
         )
     root = key.partition(".")[0].partition("[")[0]
     # What is typed again, such as an address, may be said so.
@@ -164,7 +168,9 @@ def choose_device(config: DictConfig, name: str) -> None:
     path = CONF_DIR / "device" / f"{name}.yaml"
     if not path.is_file():
         names = sorted(path.stem for path in (CONF_DIR / "device").glob("*.yaml"))
-        raise ConfigError(f"unknown option {name!r}", key="device", hint=f"one of {', '.join(names)}")
+        raise ConfigError(
+            f"unknown option {name!r}", key="device", hint=f"one of {', '.join(names)}"
+        )
     config.trainer = OmegaConf.merge(config.trainer, load_yaml(path))
 
 
@@ -179,7 +185,9 @@ def _values(config: DictConfig) -> dict[str, Any]:
                 value = None
             if isinstance(value, DictConfig | ListConfig):  # what refers to another node
                 found |= {
-                    one.key: one.parent[one.name] for one in walk(value, entry.key) if not one.is_container
+                    one.key: one.parent[one.name]
+                    for one in walk(value, entry.key)
+                    if not one.is_container
                 }
             else:
                 found[entry.key] = value
@@ -202,7 +210,9 @@ def _length_dependent_keys(config: DictConfig, changed: Mapping[str, Any]) -> di
 
 
 def _notes(changed: Mapping[str, tuple[Any, Any]], dependent: Mapping[str, str]) -> list[str]:
-    notes = [f"{key}: {old} until here, {new} from here on" for key, (old, new) in changed.items()]
+    notes = [
+        f"{key}: {old} until here, {new} from here on" for key, (old, new) in changed.items()
+    ]
     if dependent:
         keys = ", ".join(f"{key} ({text})" for key, text in dependent.items())
         notes.append(
@@ -215,15 +225,25 @@ def _notes(changed: Mapping[str, tuple[Any, Any]], dependent: Mapping[str, str])
 def _early_stopping(values: Mapping[str, Any]) -> set[str]:
     """The nodes that stop a run by a metric."""
     targets = {key: str(value) for key, value in values.items() if key.endswith("._target_")}
-    return {key.removesuffix("._target_") for key, target in targets.items() if "EarlyStopping" in target}
+    return {
+        key.removesuffix("._target_")
+        for key, target in targets.items()
+        if "EarlyStopping" in target
+    }
 
 
-def _stop_holds(config: DictConfig, before: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
+def _stop_holds(
+    config: DictConfig, before: Mapping[str, Any], changed: Mapping[str, Any]
+) -> bool:
     """Whether a run that was told to stop stays stopped."""
     stopping = _early_stopping(before)
-    if "trainer.max_time" in changed or any(".".join(key.split(".")[:2]) in stopping for key in changed):
+    if "trainer.max_time" in changed or any(
+        ".".join(key.split(".")[:2]) in stopping for key in changed
+    ):
         return False
-    return bool(stopping & _early_stopping(_values(config))) or not any(key in _TRAINS_ON for key in changed)
+    return bool(stopping & _early_stopping(_values(config))) or not any(
+        key in _TRAINS_ON for key in changed
+    )
 
 
 def _check_stop(job: Change, extras: Mapping[str, Any]) -> list[str]:
@@ -231,7 +251,9 @@ def _check_stop(job: Change, extras: Mapping[str, Any]) -> list[str]:
     if not extras.get("should_stop"):
         return []
     if not job.stop_holds:
-        return ["the run was to stop (trainer.should_stop); it continues, as its settings have changed"]
+        return [
+            "the run was to stop (trainer.should_stop); it continues, as its settings have changed"
+        ]
     longer = [key for key in job.changed if key in _TRAINS_ON]
     if longer:
         key = min(_early_stopping(_values(job.config)))
@@ -271,7 +293,10 @@ def resume(
 
 
 def read_job(
-    run_dir: Path, overrides: Sequence[str], trusted_packages: Sequence[str], said: frozenset[tuple[str, str]]
+    run_dir: Path,
+    overrides: Sequence[str],
+    trusted_packages: Sequence[str],
+    said: frozenset[tuple[str, str]],
 ) -> tuple[RunRecord, Change]:
     """Read a run's record, and the job that it goes on with."""
     record = RunRecord.load(run_dir)
@@ -302,7 +327,9 @@ def _continue_run(
     config = job.config
     record = _restart_record(record, entry)
     proof = prove(config, entry["overrides"])
-    written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
+    written = {
+        key: text for key, text in record.interpolations.items() if key not in entry["changed"]
+    }
     before = restore_interpolations(config, written)
     record.fingerprint = fingerprint(before)
     record.interpolations = interpolations(before)
@@ -314,7 +341,11 @@ def _continue_run(
         if assembly is not None:
             verify_data_hash(assembly, record)
         write_run(
-            Path(config.run_dir), plain, record, patches, hint="free some space, then `assay resume` the run"
+            Path(config.run_dir),
+            plain,
+            record,
+            patches,
+            hint="free some space, then `assay resume` the run",
         )
         yield record
 
@@ -334,7 +365,9 @@ def _has_work(job: Change) -> bool:
     return True
 
 
-def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) -> dict[str, Any]:
+def _resume_entry(
+    run_dir: Path, record: RunRecord, job: Change, overrides: list[str]
+) -> dict[str, Any]:
     """The entry of the record that says where the run goes on from."""
     newest = find_newest_checkpoint(run_dir, record.checkpoints.values())
     notes = [f"{path.name} cannot be used: it {reason}" for path, reason in newest.refused]
@@ -363,13 +396,19 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
         "changed": {key: list(values) for key, values in job.changed.items()},
         "stop": job.stop_holds,
         "notes": notes,
-        "before": {"status": record.status, "finished": record.finished, "seconds": record.seconds},
+        "before": {
+            "status": record.status,
+            "finished": record.finished,
+            "seconds": record.seconds,
+        },
     }
 
 
 def _loop_state(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:
     """What the loop saved in a checkpoint from which a run can go on."""
-    state: dict[str, Any] = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
+    state: dict[str, Any] = (checkpoint.get("loops") or {}).get("fit_loop", {}).get(
+        "state_dict"
+    ) or {}
     try:
         Position.of_state(state.get("position"))
     except AssayError as error:

@@ -58,7 +58,9 @@ def load_checked_config(
         log.warning("%s has no SHA-256 in its last line, so it cannot be verified", path)
     config = load_mapping(path)
     config.pop("hydra", None)
-    config[KEY] = Trust(project_packages(project_conf()), validate_names(trusted_packages)).packages
+    config[KEY] = Trust(
+        project_packages(project_conf()), validate_names(trusted_packages)
+    ).packages
     with name_file_in_errors(path):
         check_targets(config)
     return config
@@ -107,7 +109,9 @@ def restore_interpolations(
 ) -> DictConfig:
     """A resolved config as it was before; to be resolved again with references alone."""
     before = config.copy()
-    existing = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
+    existing = {
+        entry.key for entry in walk(config)
+    }  # not selected: that would ask for what is not yet known
     for key, text in written.items():
         if key in existing and (_is_reference(key, text) or not references_only):
             OmegaConf.update(before, key, text)
@@ -116,4 +120,6 @@ def restore_interpolations(
 
 def _is_reference(key: str, text: str) -> bool:
     parts = re.split(r"[.\[\]]+", key)
-    return "_target_" not in parts and KEY not in parts and _REFERENCES.fullmatch(text) is not None
+    return (
+        "_target_" not in parts and KEY not in parts and _REFERENCES.fullmatch(text) is not None
+    )

@@ -24,7 +24,13 @@ from assay.assemble.trainer import check_distinct_state_keys, gpu_names, silence
 from assay.assemble.trainer_options import num_local_processes
 from assay.check.checker import Checker, check_job, make_prover
 from assay.checkpoint.checkpoint_file import weights_sha256
-from assay.config.serialize import REPETITIONS, fingerprint_of, to_raw_dict, to_resolved_dict, to_yaml
+from assay.config.serialize import (
+    REPETITIONS,
+    fingerprint_of,
+    to_raw_dict,
+    to_resolved_dict,
+    to_yaml,
+)
 from assay.errors import ConfigError, explain_write_errors
 from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
@@ -32,7 +38,11 @@ from assay.files.symlinks import open_append
 from assay.quoting import quote_letters
 from assay.record.log_file import FILE
 from assay.record.provenance import describe_segment
-from assay.record.run_directory import create_run_directory, refuse_existing, remove_unfinished_files
+from assay.record.run_directory import (
+    create_run_directory,
+    refuse_existing,
+    remove_unfinished_files,
+)
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
@@ -45,7 +55,14 @@ from assay.run.execute import (
 from assay.run.result import RunResult, print_warnings
 from assay.run.saved_config import interpolations
 from assay.targets.allowed_targets import read_trusted_packages
-from assay.targets.objects import TARGET, current_objects, kind_of, object_kinds, placeholder, provide_objects
+from assay.targets.objects import (
+    TARGET,
+    current_objects,
+    kind_of,
+    object_kinds,
+    placeholder,
+    provide_objects,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -97,10 +114,14 @@ def train(
     """
     if isinstance(overrides, str):
         raise ConfigError(
-            f"expected a list of overrides, got {overrides!r}", hint=f"assay.train([{overrides!r}])"
+            f"expected a list of overrides, got {overrides!r}",
+            hint=f"assay.train([{overrides!r}])",
         )
     overrides = [quote_letters(word) for word in overrides]
-    folder = Path(config_dir) if config_dir else None
+    if config_dir:
+        folder = Path(config_dir)
+    else:
+        folder = None
     objects = _as_objects(model, data)
     all_overrides = _with_objects(objects, overrides)
     with provide_objects(objects), name_source(all_overrides, folder):
@@ -117,13 +138,17 @@ def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
             f"model takes a torch.nn.Module or a LightningModule, not {model!r}",
             hint='name an option of the group: assay.train(["model=mlp"])',
         )
-    if not (_is_pair(data) or isinstance(data, pd.DataFrame | Dataset | L.LightningDataModule | None)):
+    if not (
+        _is_pair(data) or isinstance(data, pd.DataFrame | Dataset | L.LightningDataModule | None)
+    ):
         raise ConfigError(
             "data takes a pandas DataFrame, a torch Dataset, a LightningDataModule or (inputs, targets), "
             f"not a {type(data).__name__}",
             hint='name an option of the group: assay.train(["data=wine"])',
         )
-    return {name: value for name, value in (("model", model), ("data", data)) if value is not None}
+    return {
+        name: value for name, value in (("model", model), ("data", data)) if value is not None
+    }
 
 
 def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
@@ -132,14 +157,21 @@ def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[
     chosen: list[str] = []
     placed: dict[str, list[str]] = {}
     if (model := objects.get("model")) is not None:
-        node = "module" if isinstance(model, L.LightningModule) else "model"
-        placed["model"] = [*_object_overrides(node, "model", model), f"+{node}.digest={_digest(model)}"]
+        node = "model"
+        if isinstance(model, L.LightningModule):
+            node = "module"
+        placed["model"] = [
+            *_object_overrides(node, "model", model),
+            f"+{node}.digest={_digest(model)}",
+        ]
     if (data := objects.get("data")) is not None:
         option, placed["data"] = _data_overrides(data)
         if option and "data" not in typed:
             chosen.append(f"data={option}")
         if option == "custom" and "data.num_workers" not in typed:
-            chosen.append("data.num_workers=0")  # what is in memory needs no processes that read it
+            chosen.append(
+                "data.num_workers=0"
+            )  # what is in memory needs no processes that read it
     for argument, implied in placed.items():
         keys = [override.lstrip("+").partition("=")[0] for override in implied]
         if twice := next((key for key in typed if key in keys or f"{key}._target_" in keys), ""):
@@ -148,7 +180,11 @@ def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[
                 key=twice,
                 hint="leave one of them out",
             )
-    return [*chosen, *overrides, *(override for implied in placed.values() for override in implied)]
+    return [
+        *chosen,
+        *overrides,
+        *(override for implied in placed.values() for override in implied),
+    ]
 
 
 def _data_overrides(data: Any) -> tuple[str, list[str]]:
@@ -157,17 +193,27 @@ def _data_overrides(data: Any) -> tuple[str, list[str]]:
         return "", _object_overrides("data", "data", data)
     if isinstance(data, Dataset) and not _is_pair(data):
         return "custom", _object_overrides("data.source.dataset", "data", data)
-    option, path = ("arrays", "root") if _is_pair(data) else ("table", "path")
+    if _is_pair(data):
+        option, path = ("arrays", "root")
+    else:
+        option, path = ("table", "path")
     return option, [f"data.source.{path}={placeholder(data)}"]
 
 
 def _object_overrides(key: str, argument: str, value: Any) -> list[str]:
-    return [f"{key}._target_={TARGET}", f"+{key}.argument={argument}", f'+{key}.kind="{kind_of(value)}"']
+    return [
+        f"{key}._target_={TARGET}",
+        f"+{key}.argument={argument}",
+        f'+{key}.kind="{kind_of(value)}"',
+    ]
 
 
 def _is_pair(data: Any) -> bool:
     """Whether data is inputs and targets, all in memory."""
-    pair = data.tensors if type(data) is TensorDataset else data
+    if type(data) is TensorDataset:
+        pair = data.tensors
+    else:
+        pair = data
     return isinstance(pair, tuple | list) and len(pair) == 2
 
 
@@ -259,11 +305,17 @@ def run_job(
                 micro_batch=dict(micro_batch or {}),
                 **segment,
             )
-            write_run(run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE")
-            os.close(open_append(run_dir / FILE))  # messages name it, however early a process of the run dies
+            write_run(
+                run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE"
+            )
+            os.close(
+                open_append(run_dir / FILE)
+            )  # messages name it, however early a process of the run dies
             yield record
 
-    return run_parts(config, proof, create_run, callbacks=callbacks, raise_errors=raise_errors, gang=gang)
+    return run_parts(
+        config, proof, create_run, callbacks=callbacks, raise_errors=raise_errors, gang=gang
+    )
 
 
 def begin_segment() -> tuple[dict[str, Any], str]:
@@ -327,7 +379,11 @@ def assemble_job(config: DictConfig, **options: Any) -> Assembly:
 
 
 def write_run(
-    run_dir: Path, plain: Mapping[str, Any], record: RunRecord, patches: Mapping[str, str], hint: str
+    run_dir: Path,
+    plain: Mapping[str, Any],
+    record: RunRecord,
+    patches: Mapping[str, str],
+    hint: str,
 ) -> None:
     """Write what a run is, without secrets; the record comes last."""
     with explain_write_errors(f"the run directory {run_dir}", hint):

@@ -51,4 +51,6 @@ class WarmupCosine:
         if step < self.warmup_steps:
             return (step + 1) / (self.warmup_steps + 1)
         progress = min(1.0, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))
-        return self.min_factor + (1.0 - self.min_factor) * 0.5 * (1.0 + math.cos(math.pi * progress))
+        return self.min_factor + (1.0 - self.min_factor) * 0.5 * (
+            1.0 + math.cos(math.pi * progress)
+        )

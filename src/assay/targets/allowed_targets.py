@@ -73,7 +73,9 @@ FUNCTIONS = {
     "torch.full": (),
     "torch.arange": (),
     "torch.linspace": (),
-    "torchvision.models.get_model": ("model",),  # looks a name up among torchvision's own builders
+    "torchvision.models.get_model": (
+        "model",
+    ),  # looks a name up among torchvision's own builders
 }
 """Functions that a config may name, and the slots they may fill; inside of other nodes all of them."""
 
@@ -128,7 +130,9 @@ class Slot:
 _MODULE = "torch.nn.Module"
 _PLAIN_TRANSFORMS = "torchvision.transforms.transforms"
 _SLOTS = {
-    "module": Slot(("lightning.pytorch.LightningModule",), "a LightningModule", "assay.module.Module"),
+    "module": Slot(
+        ("lightning.pytorch.LightningModule",), "a LightningModule", "assay.module.Module"
+    ),
     "model": Slot((_MODULE,), "a torch.nn.Module", "torch.nn.Sequential"),
     "loss": Slot((_MODULE,), "a torch.nn.Module", "torch.nn.CrossEntropyLoss"),
     "optimizer": Slot(("torch.optim.Optimizer",), "a torch.optim.Optimizer", "torch.optim.AdamW"),
@@ -144,10 +148,14 @@ _SLOTS = {
         ("assay.optimizer.parameter_groups",),
     ),
     "finetune": Slot(
-        ("assay.finetune.interface.FineTuning",), "a way of fine-tuning", "assay.finetune.freeze.Freeze"
+        ("assay.finetune.interface.FineTuning",),
+        "a way of fine-tuning",
+        "assay.finetune.freeze.Freeze",
     ),
     "callbacks": Slot(
-        ("lightning.pytorch.Callback",), "a Lightning callback", "lightning.pytorch.callbacks.EarlyStopping"
+        ("lightning.pytorch.Callback",),
+        "a Lightning callback",
+        "lightning.pytorch.callbacks.EarlyStopping",
     ),
     "logger": Slot(
         ("lightning.pytorch.loggers.Logger",),
@@ -253,14 +261,18 @@ def find_targets(entries: Iterable[Entry]) -> Iterator[tuple[str, Any]]:
 def check_trust(key: str, target: Any, node: Mapping[Any, Any]) -> None:
     """Refuse a node that brings its own trust."""
     if isinstance(target, str) and target in FUNCTIONS and KEY in node:
-        raise ConfigError("a config must not choose what is trusted", key=f"{key}.{KEY}", hint=f"{KEY}=[…]")
+        raise ConfigError(
+            "a config must not choose what is trusted", key=f"{key}.{KEY}", hint=f"{KEY}=[…]"
+        )
 
 
 def _dereference_target(written: Any, text: str, key: str) -> Any:
     """The plain text that an interpolated target takes."""
     hint = f"name the class directly: {key}=torch.nn.Identity"
     if not _KEY.fullmatch(text):
-        raise ConfigError(f"expected plain text or ${{KEY}} as a target, got {text}", key=key, hint=hint)
+        raise ConfigError(
+            f"expected plain text or ${{KEY}} as a target, got {text}", key=key, hint=hint
+        )
     try:
         return raw_value(dereference(written))
     except OmegaConfBaseException as error:
@@ -275,18 +287,24 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     slot, holds = slot_of(key)
     if not isinstance(target, str):
         raise ConfigError(
-            "expected the dotted name of a class", key=full_key, hint=f"{full_key}={holds.example}"
+            "expected the dotted name of a class",
+            key=full_key,
+            hint=f"{full_key}={holds.example}",
         )
     if is_dotted_path(target) and (is_allowed(target) or is_within(target, packages)):
         if not is_whitelisted(target):
             hint = f"execution_whitelist([…, {target!r}]) where assay is called"
-            raise ConfigError(f"{target!r} is not in Hydra's execution whitelist", key=full_key, hint=hint)
+            raise ConfigError(
+                f"{target!r} is not in Hydra's execution whitelist", key=full_key, hint=hint
+            )
         return
     hint = f"a config may name classes of {_HOLDS}"
     if slot:
         hint = f"{full_key}={holds.example}"
     if not is_dotted_path(target):
-        raise ConfigError(f"expected the dotted name of a class, got {target!r}", key=full_key, hint=hint)
+        raise ConfigError(
+            f"expected the dotted name of a class, got {target!r}", key=full_key, hint=hint
+        )
     root = target.partition(".")[0]
     if is_library(root):
         reason = f"a config may name {holds.words}"

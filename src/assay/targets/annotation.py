@@ -48,12 +48,19 @@ class NestedTarget:
         return f"a {self.kind.__name__}"
 
 
-def resolve_annotation(function: Any, name: str, annotation: Any, names: Mapping[str, Any]) -> Any:
+def resolve_annotation(
+    function: Any, name: str, annotation: Any, names: Mapping[str, Any]
+) -> Any:
     """The annotation of one parameter; Any where it cannot be known."""
     function = inspect.unwrap(function.__init__ if inspect.isclass(function) else function)
     stand_in = types.SimpleNamespace(__annotations__={name: annotation})
     # What a module imports for the type checker alone is not among its names.
-    namespace = {**vars(collections.abc), **vars(typing), **names, **getattr(function, "__globals__", {})}
+    namespace = {
+        **vars(collections.abc),
+        **vars(typing),
+        **names,
+        **getattr(function, "__globals__", {}),
+    }
     try:
         hint = typing.get_type_hints(stand_in, globalns=namespace, include_extras=True)[name]
         # Units and the like, which other libraries read, say nothing here.
@@ -194,8 +201,12 @@ def format_annotation(annotation: Any) -> str:
     >>> print(format_annotation(typing.Literal["min", "max"]))
     'min' | 'max'
     """
-    members = [part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal]
-    text = " | ".join([*map(repr, _literals(annotation)), *map(inspect.formatannotation, members)])
+    members = [
+        part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal
+    ]
+    text = " | ".join(
+        [*map(repr, _literals(annotation)), *map(inspect.formatannotation, members)]
+    )
     return _MODULES.sub("", text).replace("NoneType", "null")
 
 
@@ -216,7 +227,10 @@ def example_of(annotation: Any, default: Any) -> str:
         return str(literals[-1])
     for part in _parts(annotation):
         limits = next(iter(getattr(part, "__metadata__", ())), msgspec.Meta())
-        bound = limits.le if limits.ge is None and limits.gt is None else limits.ge
+        if limits.ge is None and limits.gt is None:
+            bound = limits.le
+        else:
+            bound = limits.ge
         kind = getattr(part, "__origin__", part)
         if bound is not None or kind in _EXAMPLES:
             return as_typed(_EXAMPLES[kind] if bound is None else bound)
@@ -244,8 +258,14 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         if isinstance(value, str):
             choices = choices_of(kind)
         members = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
-        words = [*choices, *(format_annotation(getattr(part, "__origin__", part)) for part in members)]
-        expected = f"one of {', '.join(words)}" if choices else expected_type(error)
+        words = [
+            *choices,
+            *(format_annotation(getattr(part, "__origin__", part)) for part in members),
+        ]
+        if choices:
+            expected = f"one of {', '.join(words)}"
+        else:
+            expected = expected_type(error)
         guess = ""
         if choices:
             guess = did_you_mean(value, choices, "; ")
@@ -253,7 +273,9 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         hint = ""
         if example:
             hint = f"for example {as_typed_key(key)}={example}"
-        raise ConfigError(f"expected {expected}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
+        raise ConfigError(
+            f"expected {expected}, got {as_typed(value)}{guess}", key=key, hint=hint
+        ) from error
 
 
 def expected_type(error: msgspec.ValidationError) -> str:

@@ -37,7 +37,9 @@ class Call:
     @property
     def by_position(self) -> list[str]:
         """Names of those that an unnamed value can stand for, in their order."""
-        return [name for name, parameter in self.parameters.items() if parameter.kind in _BY_POSITION]
+        return [
+            name for name, parameter in self.parameters.items() if parameter.kind in _BY_POSITION
+        ]
 
     @property
     def required(self) -> list[str]:
@@ -85,9 +87,13 @@ def call_of(target: Callable[..., Any]) -> Call | None:
     params = list(signature.parameters.values())
     if inspect.isclass(target) and target.__init__ is torch.nn.Module.__init__:
         params = []  # its `*args, **kwargs` are there to be refused
-    named = {item.name: _resolve_parameter(target, item) for item in params if item.kind not in _MANY}
+    named = {
+        item.name: _resolve_parameter(target, item) for item in params if item.kind not in _MANY
+    }
     takes_any = any(item.kind is item.VAR_KEYWORD for item in params)
-    several = [_resolve_parameter(target, item) for item in params if item.kind is item.VAR_POSITIONAL]
+    several = [
+        _resolve_parameter(target, item) for item in params if item.kind is item.VAR_POSITIONAL
+    ]
     many = None
     if several:
         many = several[0].annotation

@@ -22,7 +22,9 @@ ADDRESS = "it is an external address"
 WRITING = ("callbacks", "logger", "trainer")
 """Nodes whose objects write files."""
 _PROSE = ("tags", "notes", "description", "trusted_packages")
-_PATH = re.compile(r"(.*_)?(dirs?|dirpath|path|files?|filepath|folder|location|logdir|prefix_path)")
+_PATH = re.compile(
+    r"(.*_)?(dirs?|dirpath|path|files?|filepath|folder|location|logdir|prefix_path)"
+)
 _ADDRESS = re.compile(
     r"(.*_)?(address|addr|api_key|base_url|endpoint|entity|host|hostname|proxy|proxies|server|teamspace|token|uri|url|workspace)"
 )
@@ -40,7 +42,9 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
     run_dir = Path(str(config.run_dir)).absolute()
     if "$" in str(run_dir) and "${" not in str(run_dir):
         raise ConfigError(
-            f"{run_dir}: some loggers would expand the $", key="hydra.run.dir", hint="choose a name without $"
+            f"{run_dir}: some loggers would expand the $",
+            key="hydra.run.dir",
+            hint="choose a name without $",
         )
     packages = [str(name) for name in config.get(KEY) or ()]
     for entry in places(config):
@@ -58,7 +62,11 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
 def check_addresses(config: DictConfig, person: Trust) -> None:
     """Refuse data behind an address that a run's config names and nobody has typed."""
     for entry in places(config):
-        if entry.key.startswith("data.") and isinstance(entry.value, str) and "://" in entry.value:
+        if (
+            entry.key.startswith("data.")
+            and isinstance(entry.value, str)
+            and "://" in entry.value
+        ):
             refuse_untyped(entry.key, entry.value, ADDRESS, person)
 
 
@@ -81,7 +89,9 @@ def is_path(name: str) -> bool:
 
 def collect_texts(config: DictConfig) -> frozenset[tuple[str, str]]:
     """Key and text of every value in a job that was checked already, for `Trust.said`."""
-    return frozenset((entry.key, entry.value) for entry in places(config) if isinstance(entry.value, str))
+    return frozenset(
+        (entry.key, entry.value) for entry in places(config) if isinstance(entry.value, str)
+    )
 
 
 def may_reach_out(key: str, value: Any) -> bool:
@@ -99,7 +109,9 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
         why = "an empty path"
         if str(path):
             why = f"{str(path)!r}, which contains a control character"
-        raise ConfigError(f"expected a folder, got {why}", key=key, hint=f"{key}=outputs/my_folder")
+        raise ConfigError(
+            f"expected a folder, got {why}", key=key, hint=f"{key}=outputs/my_folder"
+        )
     here = Path.cwd()
     full_path = Path(os.path.normpath(here / path))
     inside = full_path.is_relative_to(here) and full_path != here
@@ -156,7 +168,8 @@ def _is_approved(key: str, value: str, person: Trust) -> bool:
     if key in person.keys or (key, value) in person.said:
         return True
     return ".." not in value.split("/") and any(
-        value == allowed or value.startswith(f"{allowed.rstrip('/')}/") for allowed in person.values
+        value == allowed or value.startswith(f"{allowed.rstrip('/')}/")
+        for allowed in person.values
     )
 
 

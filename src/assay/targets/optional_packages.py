@@ -44,8 +44,12 @@ def require(key: str, what: str, *names: str) -> None:
     with suppress(importlib.metadata.PackageNotFoundError):  # of some the name is another one
         version = importlib.metadata.version(names[0])
         for requirement in map(Requirement, importlib.metadata.requires("assay") or ()):
-            if requirement.name == names[0] and not requirement.specifier.contains(version, prereleases=True):
-                message = f"{what} needs {names[0]} {requirement.specifier}, and {version} is installed"
+            if requirement.name == names[0] and not requirement.specifier.contains(
+                version, prereleases=True
+            ):
+                message = (
+                    f"{what} needs {names[0]} {requirement.specifier}, and {version} is installed"
+                )
     if message:
         raise ConfigError(message, key=key, hint=install_command(key, names[0]))
 

@@ -58,7 +58,9 @@ def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> N
 def _resolve_all(pairs: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:
     for key, target in pairs:
         check_name(key, target, packages)
-    for key, target in sorted(pairs, key=lambda pair: not is_allowed(pair[1])):  # stable: else as they stand
+    for key, target in sorted(
+        pairs, key=lambda pair: not is_allowed(pair[1])
+    ):  # stable: else as they stand
         resolve(key, target, packages)
 
 
@@ -105,7 +107,9 @@ def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
     except AssayError:
         raise
     except (Exception, SystemExit) as error:  # whatever a custom constructor raises
-        message = f"{kind.__module__}.{kind.__qualname__} cannot be built: {describe_error(error)}"
+        message = (
+            f"{kind.__module__}.{kind.__qualname__} cannot be built: {describe_error(error)}"
+        )
         raise ConfigError(message, key=key, hint="--debug shows the traceback") from error
 
 
@@ -125,13 +129,19 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
         if isinstance(value, dict) and value.get("_target_") is not None:
             check_trust(at, value["_target_"], value)
             nodes.append((at, value))
-        elif isinstance(value, str) and "${" in value:  # an escaped one; a DictConfig would resolve it again
+        elif (
+            isinstance(value, str) and "${" in value
+        ):  # an escaped one; a DictConfig would resolve it again
             hint = "write it without the backslash"
-            raise ConfigError(f"{value!r} is still an interpolation after it was resolved", key=at, hint=hint)
+            raise ConfigError(
+                f"{value!r} is still an interpolation after it was resolved", key=at, hint=hint
+            )
     _resolve_all([(at, inner["_target_"]) for at, inner in nodes], packages)
     for _, inner in nodes:
         if inner["_target_"] == "assay.load":
-            inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
+            inner[KEY] = list(
+                packages
+            )  # another run is judged with the trust of this job, not with its own
             inner.setdefault("raw_input", False)  # the data of this job normalises by itself
     return plain
 
@@ -161,7 +171,9 @@ def _check_object(target: str, obj: Any, slot: str) -> None:
             hint="wrap it in a class of a package that you trust",
         )
     if not is_within(home, HOMES):
-        raise ConfigError(f"{target!r} is not allowed: it is {home}.{obj.__qualname__}; {says}", hint=hint)
+        raise ConfigError(
+            f"{target!r} is not allowed: it is {home}.{obj.__qualname__}; {says}", hint=hint
+        )
     if not (issubclass(obj, _classes(holds.bases)) or is_within(home, holds.homes)):
         raise ConfigError(f"{target!r} is not allowed here: {says}", hint=hint)
 
@@ -173,7 +185,9 @@ def _slot_by_name(slot: str) -> Slot:
 def check_object(key: str, instance: Any) -> None:
     """Refuse the result of a custom function that does not fit its place."""
     slot, holds = slot_of(key)
-    if slot and not (slot in _ANY_CALL or isinstance(instance, (functools.partial, *_classes(holds.bases)))):
+    if slot and not (
+        slot in _ANY_CALL or isinstance(instance, (functools.partial, *_classes(holds.bases)))
+    ):
         message = f"expected {holds.words}, got a {type(instance).__name__}"
         raise ConfigError(message, key=key, hint=f"for example {holds.example}")
 
@@ -181,9 +195,13 @@ def check_object(key: str, instance: Any) -> None:
 def _is_listed(target: str, obj: Any, slot: str) -> bool:
     """A function of an exact name, or one of torchvision's own builders of models."""
     names = [name for name, slots in FUNCTIONS.items() if not slot or slot in slots]
-    if target in names or (inspect.isroutine(obj) and any(obj is _locate(name) for name in names)):
+    if target in names or (
+        inspect.isroutine(obj) and any(obj is _locate(name) for name in names)
+    ):
         return True
-    if slot not in ("", "model") or not is_within(str(getattr(obj, "__module__", "")), [_BUILDERS]):
+    if slot not in ("", "model") or not is_within(
+        str(getattr(obj, "__module__", "")), [_BUILDERS]
+    ):
         return False
     registry: Any = importlib.import_module("torchvision.models._api")
     return any(obj is builder for builder in registry.BUILTIN_MODELS.values())
@@ -225,10 +243,13 @@ def _check_custom_class(target: str, kind: type, slot: str) -> None:
             "(in an experiment: override /module: NAME); its keys are module.… then",
         )
     if slot and slot not in _ANY_CALL and not issubclass(kind, _classes(bases)):
-        raise ConfigError(f"{target!r} is not {words}", hint=f"derive {kind.__name__} from {bases[0]}")
+        raise ConfigError(
+            f"{target!r} is not {words}", hint=f"derive {kind.__name__} from {bases[0]}"
+        )
     if lacking := ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))):
         raise ConfigError(
-            f"{target!r} cannot be made: it lacks {lacking}", hint=f"define that in {kind.__name__}"
+            f"{target!r} cannot be made: it lacks {lacking}",
+            hint=f"define that in {kind.__name__}",
         )
 
 
@@ -244,10 +265,18 @@ def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
                 hint=f"use {'.'.join(parts[:index])} itself",
             )
         inside = index and hasattr(obj, part)
-        obj = getattr(obj, part) if inside else _import(path, name, obj)
-        if isinstance(obj, ModuleType) and obj.__name__ != name and not is_within(obj.__name__, packages):
+        if inside:
+            obj = getattr(obj, part)
+        else:
+            obj = _import(path, name, obj)
+        if (
+            isinstance(obj, ModuleType)
+            and obj.__name__ != name
+            and not is_within(obj.__name__, packages)
+        ):
             raise ConfigError(
-                f"{path!r} is not allowed: {name} is the module {obj.__name__}", hint="name the class itself"
+                f"{path!r} is not allowed: {name} is the module {obj.__name__}",
+                hint="name the class itself",
             )
     return obj
 
@@ -271,9 +300,14 @@ def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
         return f"cannot be imported: {describe_error(error)}", hint
     parent, _, part = name.rpartition(".")
     if not parent:
-        return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"
+        return (
+            f"there is no module {part!r} here",
+            "install it, or start assay in the folder that holds it",
+        )
     names = [attribute for attribute in dir(inside) if not attribute.startswith("_")]
-    return f"{parent} has no {part!r}", did_you_mean(part, names) or f"see the documentation of {parent}"
+    return f"{parent} has no {part!r}", did_you_mean(
+        part, names
+    ) or f"see the documentation of {parent}"
 
 
 def check_tasks(config: DictConfig) -> None:
@@ -295,12 +329,16 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
     root = name.partition(".")[0]
     if not is_dotted_path(name) or is_library(root):
         hint = f"{', '.join(TASKS)}, or the dotted path of a custom task"
-        raise ConfigError(f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}", key=key, hint=hint)
+        raise ConfigError(
+            f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}", key=key, hint=hint
+        )
     raise ConfigError(
         f"{name!r} is a task in a package that is not trusted here",
         key=key,
         hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml"
-        + (f", or type {KEY}=[{root}]" if key != "spec.task" else ""),  # a run's, which a report is made of
+        + (
+            f", or type {KEY}=[{root}]" if key != "spec.task" else ""
+        ),  # a run's, which a report is made of
     )
 
 
@@ -332,7 +370,10 @@ def import_trusted_tasks(names: Iterable[str]) -> None:
 def _task_names(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Full key and value of each place where a job names a task."""
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
-    for key in (*(("data.task", "data.source.task", "data.spec.task") if ours else ()), "spec.task"):
+    for key in (
+        *(("data.task", "data.source.task", "data.spec.task") if ours else ()),
+        "spec.task",
+    ):
         try:
             name: Any = OmegaConf.select(config, key)
         except OmegaConfBaseException:  # reported where values are checked
@@ -376,7 +417,9 @@ def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **obj
     return _build(tree, key, _Words("all", recursive=True, packages=tuple(packages)), objects)
 
 
-def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = MappingProxyType({})) -> Any:
+def _build(
+    value: Any, key: str, words: _Words, objects: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
     if isinstance(value, list):
         items = [_build(inner, f"{key}[{i}]", words) for i, inner in enumerate(value)]
         return _wrap_container(items, words.convert)
@@ -435,5 +478,7 @@ def check_words(key: str, node: Mapping[str, Any]) -> None:
                 full_key = f"{key}.{name}"
             text = f"expected {format_annotation(expected)}, got {as_typed(value)}"
             raise ConfigError(
-                text, key=full_key, hint="leave it out" if "[" in full_key else f"leave it out: ~{full_key}"
+                text,
+                key=full_key,
+                hint="leave it out" if "[" in full_key else f"leave it out: ~{full_key}",
             )

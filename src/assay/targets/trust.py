@@ -40,7 +40,14 @@ _NAME = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
 _LIBRARIES = frozenset(
     (
         *("assay", *ROOMS, "cloudpickle", "dill", "hydra", "hydra_plugins", "importlib_metadata"),
-        *("joblib", "lightning", "lightning_fabric", "lightning_utilities", "matplotlib", "numpy"),
+        *(
+            "joblib",
+            "lightning",
+            "lightning_fabric",
+            "lightning_utilities",
+            "matplotlib",
+            "numpy",
+        ),
         *("omegaconf", "pandas", "pip", "pkg_resources", "psutil", "pyarrow"),
         *("pytorch_lightning", "rich", "safetensors", "scipy", "setuptools", "sklearn"),
         *("sympy", "tensorboard", "torch", "torchaudio", "torchmetrics", "torchvision"),
@@ -71,7 +78,9 @@ def trust(overrides: Iterable[str]) -> Trust:
     """What is trusted for a command that is typed in the current directory."""
     typed = list(overrides)
     folder = project_conf()
-    return Trust(project_packages(folder), typed_packages(typed), project_values(folder), typed_keys(typed))
+    return Trust(
+        project_packages(folder), typed_packages(typed), project_values(folder), typed_keys(typed)
+    )
 
 
 def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
@@ -131,7 +140,9 @@ def _project(folder: Path | None) -> ProjectFile:
     if path is None or not path.exists():
         return ProjectFile()
     try:
-        return msgspec.convert(OmegaConf.to_container(load_yaml(path), resolve=False), ProjectFile)
+        return msgspec.convert(
+            OmegaConf.to_container(load_yaml(path), resolve=False), ProjectFile
+        )
     except (YAMLError, OmegaConfBaseException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         hint = f"{KEY}: [my_project], {VALUES}: ['http://mlflow.lab:5000', /scratch/me]"
@@ -143,7 +154,9 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
     names: tuple[str, ...] = ()
     for override in _parse_key_overrides(overrides, KEY):
         if override.is_sweep_override():
-            raise ConfigError("one list applies to all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
+            raise ConfigError(
+                "one list applies to all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]"
+            )
         names = ()
         if not override.is_delete():
             names = validate_names(override.value())
@@ -248,9 +261,14 @@ def _import_config_stores(packages: Iterable[str]) -> None:
             if b"ConfigStore" in path.read_bytes():
                 try:
                     import_module(name)
-                except (Exception, SystemExit) as error:  # whatever importing a custom module raises
+                except (
+                    Exception,
+                    SystemExit,
+                ) as error:  # whatever importing a custom module raises
                     message = f"{name} cannot be imported: {describe_error(error)}"
-                    raise ConfigError(message, key=KEY, hint="--debug shows the traceback") from error
+                    raise ConfigError(
+                        message, key=KEY, hint="--debug shows the traceback"
+                    ) from error
 
 
 def _modules(spec: ModuleSpec) -> Iterator[tuple[Path, str]]:

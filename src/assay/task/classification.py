@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 def _check_counts(task: Task, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
     """Refuse classes or labels without a training sample."""
     unit, units = task.unit
-    counts = {subset: task.count_classes(values, class_names) for subset, values in targets.items()}
+    counts = {
+        subset: task.count_classes(values, class_names) for subset, values in targets.items()
+    }
     check_trained_classes(counts, class_names, units)
     if empty := task.lacking(targets["train"], class_names):
         message = f"data: no training sample of {unit}: {join_first(empty)}"
@@ -42,8 +44,13 @@ class SingleLabel(Task):
 
     @override
     def as_targets(self, values: Tensor) -> Tensor:
-        column = values[:, 0] if values.shape[1:] == (1,) else values
-        return column if column.is_floating_point() else column.long()
+        if values.shape[1:] == (1,):
+            column = values[:, 0]
+        else:
+            column = values
+        if column.is_floating_point():
+            return column
+        return column.long()
 
     @override
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
@@ -52,7 +59,9 @@ class SingleLabel(Task):
     @override
     def hard_targets(self, targets: Tensor) -> Tensor:
         is_soft = targets.is_floating_point() and targets.ndim > 1
-        return targets.argmax(1) if is_soft else targets
+        if is_soft:
+            return targets.argmax(1)
+        return targets
 
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
@@ -63,7 +72,9 @@ class SingleLabel(Task):
                 f"data: a {self.name} task has {self.num_classes} classes, this data has {len(class_names)}",
                 hint="data.source.task=multiclass, with loss=cross_entropy metrics=multiclass",
             )
-        check_range(subset, targets, len(class_names) - 1, f"indices of the {len(class_names)} classes")
+        check_range(
+            subset, targets, len(class_names) - 1, f"indices of the {len(class_names)} classes"
+        )
 
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
@@ -81,7 +92,9 @@ class SingleLabel(Task):
 
     @override
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
-        index_targets = [targets for targets in subsets if len(targets) and not targets.is_floating_point()]
+        index_targets = [
+            targets for targets in subsets if len(targets) and not targets.is_floating_point()
+        ]
         highest = max((int(targets.max()) for targets in index_targets), default=-1)
         num_samples = sum(map(len, subsets))
         if highest >= max(num_samples, 2):  # before there is a name for each
@@ -94,7 +107,9 @@ class SingleLabel(Task):
         return tuple(str(label) for label in range(max(highest + 1, self.num_classes or 0)))
 
     @override
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         import torch
 
         return torch.arange(num_samples) % size
@@ -124,7 +139,9 @@ class SingleLabel(Task):
         named = predictions.outputs.shape[1] == len(predictions.class_names)
         if predictions.kind == "probabilities" or (predictions.kind == "scores" and named):
             return Classes()
-        return Embeddings() if predictions.kind == "embeddings" else super().evaluator(predictions)
+        if predictions.kind == "embeddings":
+            return Embeddings()
+        return super().evaluator(predictions)
 
 
 @final
@@ -149,13 +166,17 @@ class Binary(SingleLabel):
 
     @override
     def hard_targets(self, targets: Tensor) -> Tensor:
-        if targets.is_floating_point() and (targets.ndim == 1 or targets.shape[1] == 1):  # chances of yes
+        if targets.is_floating_point() and (
+            targets.ndim == 1 or targets.shape[1] == 1
+        ):  # chances of yes
             return (targets.flatten() >= 0.5).long()
         return super().hard_targets(targets)
 
     @override
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
-        return 1 if loss_kind == "binary" else super().num_outputs(spec, loss_kind)
+        if loss_kind == "binary":
+            return 1
+        return super().num_outputs(spec, loss_kind)
 
 
 @final
@@ -170,11 +191,15 @@ class Multilabel(Task):
 
     @override
     def as_targets(self, values: Tensor) -> Tensor:
-        return values if values.is_floating_point() else values.long()
+        if values.is_floating_point():
+            return values
+        return values.long()
 
     @override
     def hard_targets(self, targets: Tensor) -> Tensor:
-        return (targets >= 0.5).long() if targets.is_floating_point() else targets
+        if targets.is_floating_point():
+            return (targets >= 0.5).long()
+        return targets
 
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
@@ -191,7 +216,9 @@ class Multilabel(Task):
         return tuple(str(label) for label in range(subsets[0].shape[-1]))
 
     @override
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         import torch
 
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2
@@ -208,4 +235,6 @@ class Multilabel(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Labels() if predictions.kind == "probabilities" else super().evaluator(predictions)
+        if predictions.kind == "probabilities":
+            return Labels()
+        return super().evaluator(predictions)

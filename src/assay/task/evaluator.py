@@ -83,17 +83,27 @@ def bootstrapped(
     def interval(name: str, value: float) -> tuple[float, float]:
         if shares and name in shares:
             return _wilson(shares[name])
-        column = np.array([draw[name] for draw in draws()]) if num_samples > 1 else np.empty(0)
+        if num_samples > 1:
+            column = np.array([draw[name] for draw in draws()])
+        else:
+            column = np.empty(0)
         column = column[np.isfinite(column)]
         if not len(column) or not np.isfinite(value):
             return np.nan, np.nan
         low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
         # Drawing samples twice may move the score itself, as of calibration.
         is_interval = low < high and low <= value <= high
-        return (float(low), float(high)) if is_interval else (np.nan, np.nan)
+        if is_interval:
+            return (float(low), float(high))
+        return (np.nan, np.nan)
 
     return [
-        Score(name, float(value), functools.partial(interval, name, value), (metrics or {}).get(name, ""))
+        Score(
+            name,
+            float(value),
+            functools.partial(interval, name, value),
+            (metrics or {}).get(name, ""),
+        )
         for name, value in statistic(np.ones(num_samples)).items()
     ]
 
@@ -165,13 +175,19 @@ class Unknown(Evaluator):
 
 def class_name(predictions: StoredPredictions, label: int) -> str:
     """Return the name of a class or label, or its number."""
-    return predictions.class_names[label] if label < len(predictions.class_names) else str(label)
+    if label < len(predictions.class_names):
+        return predictions.class_names[label]
+    return str(label)
 
 
 def describe_samples(predictions: StoredPredictions) -> str:
     """Describe the samples, such as `the 450 test samples`."""
-    subset = "" if predictions.subset == "all" else f"{predictions.subset} "
-    prefix = "kept " if predictions.num_evaluated else ""
+    subset = ""
+    if predictions.subset != "all":
+        subset = f"{predictions.subset} "
+    prefix = ""
+    if predictions.num_evaluated:
+        prefix = "kept "
     return f"the {len(predictions.keys):,} {prefix}{subset}samples"
 
 
@@ -191,11 +207,17 @@ _Z = 1.645
 
 
 def class_warnings(
-    true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str, who: str = "the model"
+    true: NDArray[Any],
+    preds: NDArray[Any],
+    names: Sequence[str],
+    samples: str,
+    who: str = "the model",
 ) -> list[str]:
     """Warn if one class is predicted for all samples, or the most frequent class would score as well."""
     size = 1 + int(max(true.max(initial=0), preds.max(initial=0)))
-    are, claimed, hits = (np.bincount(of, minlength=size) for of in (true, preds, true[true == preds]))
+    are, claimed, hits = (
+        np.bincount(of, minlength=size) for of in (true, preds, true[true == preds])
+    )
     return count_warnings(are, claimed, hits, names, samples, num_independent=len(true), who=who)
 
 
@@ -220,7 +242,9 @@ def count_warnings(
     if total - are[most] < FEWEST_OTHERS:
         return []
     if claimed.max() == total:
-        return [f"{who} predicts {quote_class(names, int(claimed.argmax()))} for each of {samples}"]
+        return [
+            f"{who} predicts {quote_class(names, int(claimed.argmax()))} for each of {samples}"
+        ]
     if total < FEWEST or hits.sum() > are[most]:
         return []
     p = are / total
@@ -237,4 +261,6 @@ def count_warnings(
 
 def quote_class(names: Sequence[str], label: int) -> str:
     """Quote the name of a class, or number it."""
-    return repr(names[label]) if names else f"class {label}"
+    if names:
+        return repr(names[label])
+    return f"class {label}"

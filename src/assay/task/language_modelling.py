@@ -50,7 +50,9 @@ class TextPrediction:
     @property
     def bits_per_token(self) -> float:
         """Mean surprisal of the sampled tokens."""
-        return float(self.surprisals.mean()) if self.num_tokens else float("nan")
+        if self.num_tokens:
+            return float(self.surprisals.mean())
+        return float("nan")
 
     def __str__(self) -> str:
         return "\n".join(map(printable, f"{self.prompt}{self.text}".split("\n")))
@@ -91,7 +93,9 @@ class TextPredictions(Predictions):
 
     @override
     def __getitem__(self, index: Any) -> Any:
-        return super().__getitem__(index) if isinstance(index, slice) else self.predictions[index]
+        if isinstance(index, slice):
+            return super().__getitem__(index)
+        return self.predictions[index]
 
 
 class Codec(Protocol):
@@ -126,7 +130,9 @@ class Sampling:
             raise ConfigError(message, key="--temperature", hint="--temperature 0.8")
         for key, value in {"--top-k": self.top_k, "--max-tokens": self.max_tokens}.items():
             if value is not None and value < 1:
-                raise ConfigError(f"expected a number >= 1, got {value}", key=key, hint=f"{key} 40")
+                raise ConfigError(
+                    f"expected a number >= 1, got {value}", key=key, hint=f"{key} 40"
+                )
 
 
 def generate(
@@ -159,7 +165,9 @@ def generate(
     return TextPrediction(prompt, codec.decode(ids[prompt_length:]), np.array(bits, np.float32))
 
 
-def _draw_token(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: torch.Generator) -> int:
+def _draw_token(
+    logits: Tensor, never: Sequence[int], sampling: Sampling, draw: torch.Generator
+) -> int:
     import torch
 
     logits = logits.clone()
@@ -207,7 +215,9 @@ class LanguageModelling(Task):
 
     @override
     def as_targets(self, values: Tensor) -> Tensor:
-        return values if values.is_floating_point() else values.long()
+        if values.is_floating_point():
+            return values
+        return values.long()
 
     @override
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
@@ -227,11 +237,16 @@ class LanguageModelling(Task):
         return {}
 
     @override
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         import torch
 
         # One window, expanded without a copy: all tokens might not fit in memory.
-        length = input_shape[0] if input_shape else size
+        if input_shape:
+            length = input_shape[0]
+        else:
+            length = size
         return (torch.arange(length) % size).expand(num_samples, length)
 
     @override
@@ -246,9 +261,13 @@ class LanguageModelling(Task):
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         from torch.nn import functional as F
 
-        nats = F.cross_entropy(outputs.flatten(0, -2).float(), targets.flatten(), reduction="none")
+        nats = F.cross_entropy(
+            outputs.flatten(0, -2).float(), targets.flatten(), reduction="none"
+        )
         return (nats / math.log(2)).clamp(max=_MOST_BITS).view(targets.shape), targets
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Tokens() if predictions.kind == "surprisals" else super().evaluator(predictions)
+        if predictions.kind == "surprisals":
+            return Tokens()
+        return super().evaluator(predictions)

@@ -65,7 +65,9 @@ class Regression(Task):
         constant = (train == train[:1]).all(0)
         if constant.any():
             column = int(constant.nonzero()[0])
-            suffix = f" number {column}" if train.shape[1] > 1 else ""
+            suffix = ""
+            if train.shape[1] > 1:
+                suffix = f" number {column}"
             value = format_number(float(train[0, column]), 6)
             raise DataError(
                 f"data: the target{suffix} is {value} in all training samples: there is nothing to learn",
@@ -73,15 +75,21 @@ class Regression(Task):
             )
 
     @override
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         import torch
 
         # Between 0 and 1, so that losses and metrics of counts or probabilities accept them.
-        return ((torch.arange(num_samples) + 0.5) / num_samples)[:, None].expand(num_samples, size)
+        return ((torch.arange(num_samples) + 0.5) / num_samples)[:, None].expand(
+            num_samples, size
+        )
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        return EmbeddingPredictions(outputs) if kind == "embeddings" else ValuePredictions(outputs, names)
+        if kind == "embeddings":
+            return EmbeddingPredictions(outputs)
+        return ValuePredictions(outputs, names)
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
@@ -89,7 +97,9 @@ class Regression(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Values() if predictions.kind == "values" else super().evaluator(predictions)
+        if predictions.kind == "values":
+            return Values()
+        return super().evaluator(predictions)
 
 
 _CLASSES = Multiclass()
@@ -146,7 +156,9 @@ class Multitask(Task):
         return not parse_heads(class_names)[column].class_names
 
     @override
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         import torch
 
         # Valid as numbers and as classes, of which each head has at least two.
@@ -154,7 +166,11 @@ class Multitask(Task):
 
     @override
     def declared_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int], class_names: Sequence[str] = ()
+        self,
+        num_samples: int,
+        size: int,
+        input_shape: Sequence[int],
+        class_names: Sequence[str] = (),
     ) -> Tensor:
         import torch
 
@@ -227,7 +243,9 @@ class Heads(Evaluator):
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
         """Return whether all classes of a sample are right; None if there are only numbers."""
-        by_head = [_task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)]
+        by_head = [
+            _task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)
+        ]
         defined = [right for right in by_head if right is not None]
         return np.all(defined, axis=0) if defined else None
 
@@ -248,7 +266,9 @@ class Heads(Evaluator):
 
 
 def _task_of_head(head: Head) -> Task:
-    return _CLASSES if head.class_names else _NUMBERS
+    if head.class_names:
+        return _CLASSES
+    return _NUMBERS
 
 
 def _split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPredictions]]:
@@ -257,7 +277,10 @@ def _split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPre
         targets = predictions.targets
         if targets is not None:
             column = targets[:, head.column]
-            targets = column.astype(np.int64) if head.class_names else column[:, None]
+            if head.class_names:
+                targets = column.astype(np.int64)
+            else:
+                targets = column[:, None]
         of_head = replace(
             predictions,
             task=_task_of_head(head).name,

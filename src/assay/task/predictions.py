@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 
 Kind = Literal[
-    "probabilities", "values", "embeddings", "scores", "confusions", "surprisals", "reconstructions"
+    "probabilities",
+    "values",
+    "embeddings",
+    "scores",
+    "confusions",
+    "surprisals",
+    "reconstructions",
 ]
 """Kind of outputs; `scores` belong to a loss without probabilities, `confusions` are counts of pixels,
 `surprisals` are bits of each token."""
@@ -64,7 +70,10 @@ class StoredPredictions:
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        targets = self.outputs if self.targets is None else self.targets
+        if self.targets is None:
+            targets = self.outputs
+        else:
+            targets = self.targets
         width = self.outputs.shape[-1]
         num_names = len(self.class_names)
         if self.kind not in KINDS:
@@ -86,7 +95,9 @@ class StoredPredictions:
 
     def at(self, threshold: Mapping[str, Any]) -> StoredPredictions:
         """Return the predictions at the threshold of a record, if it has one."""
-        return replace(self, threshold=float(threshold["value"])) if threshold else self
+        if threshold:
+            return replace(self, threshold=float(threshold["value"]))
+        return self
 
 
 def choose_classes(scores: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
@@ -158,7 +169,10 @@ class Predictions(ABC):
         """
         import pandas as pd
 
-        several = self._with_outputs(self.outputs[None]) if self.outputs.ndim == self.sample_ndim else self
+        if self.outputs.ndim == self.sample_ndim:
+            several = self._with_outputs(self.outputs[None])
+        else:
+            several = self
         return pd.DataFrame(dict(several.columns(top_k)))
 
     def _with_outputs(self, outputs: NDArray[np.float32]) -> Any:
@@ -180,7 +194,10 @@ class Predictions(ABC):
         if self.outputs.ndim == self.sample_ndim:
             return printable(self.in_words())
         rows = [f"{row}  {prediction}" for row, prediction in enumerate(self[:_SHOWN])]
-        footer = [f"… {len(self):,} in all"] if len(self) > _SHOWN else []
+        if len(self) > _SHOWN:
+            footer = [f"… {len(self):,} in all"]
+        else:
+            footer = []
         return "\n".join([*rows, *footer]) or "no predictions"
 
 
@@ -189,7 +206,9 @@ def labels_on(probabilities: NDArray[Any]) -> NDArray[Any]:
     return probabilities > 0.5
 
 
-def _score_columns(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
+def _score_columns(
+    word: str, names: Sequence[str], scores: NDArray[np.float32]
+) -> dict[str, Any]:
     if len(names) > MOST_COLUMNS:
         return {}
     return {f"{word} {name}": scores[:, index] for index, name in enumerate(names)}
@@ -235,7 +254,9 @@ class ClassPredictions(Scored):
     @property
     def indices(self) -> NDArray[np.int64]:
         """Index of the class with the highest score, or by the threshold."""
-        return choose_classes(self.scores, self.threshold if self.kind == "probabilities" else 0.5)
+        return choose_classes(
+            self.scores, self.threshold if self.kind == "probabilities" else 0.5
+        )
 
     @property
     def labels(self) -> list[str]:
@@ -270,14 +291,19 @@ class ClassPredictions(Scored):
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        word = "probability" if self.kind == "probabilities" else "score"
+        word = "score"
+        if self.kind == "probabilities":
+            word = "probability"
         names = np.asarray(self.class_names, dtype=object)
         ranked = self.scores.copy()
         ranked[np.arange(len(ranked)), self.indices] = np.inf
         best = np.argsort(-ranked, axis=1, kind="stable")[:, : max(1, top_k)]
         columns: dict[str, Any] = {}
         for rank in range(best.shape[1]):
-            label, score = ("prediction", word) if not rank else (f"top_{rank + 1}", f"{word}_{rank + 1}")
+            if not rank:
+                label, score = ("prediction", word)
+            else:
+                label, score = (f"top_{rank + 1}", f"{word}_{rank + 1}")
             columns[label] = names[best[:, rank]]
             columns[score] = np.take_along_axis(self.scores, best[:, rank : rank + 1], 1)[:, 0]
         return columns | _score_columns(word, self.class_names, self.scores)
@@ -294,7 +320,9 @@ class LabelPredictions(Scored):
         if self.scores.ndim > 1:
             return [prediction.labels for prediction in self]
         return tuple(
-            name for name, is_on in zip(self.class_names, labels_on(self.probabilities), strict=True) if is_on
+            name
+            for name, is_on in zip(self.class_names, labels_on(self.probabilities), strict=True)
+            if is_on
         )
 
     @override
@@ -339,7 +367,9 @@ class ValuePredictions(Predictions):
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         if len(self.names) == 1:
             return {"prediction": self.values[:, 0]}
-        return {f"prediction_{name}": self.values[:, index] for index, name in enumerate(self.names)}
+        return {
+            f"prediction_{name}": self.values[:, index] for index, name in enumerate(self.names)
+        }
 
 
 @final
@@ -359,7 +389,9 @@ class EmbeddingPredictions(Predictions):
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        return {f"embedding_{index}": self.vectors[:, index] for index in range(self.vectors.shape[1])}
+        return {
+            f"embedding_{index}": self.vectors[:, index] for index in range(self.vectors.shape[1])
+        }
 
 
 @final
@@ -432,7 +464,9 @@ class Head:
     def targets_of(self, targets: Any) -> Any:
         """Select the targets of this head, in the form of a single task."""
         column = targets[:, self.column]
-        return column.long() if self.class_names else column[:, None]
+        if self.class_names:
+            return column.long()
+        return column[:, None]
 
 
 def parse_heads(output_names: Sequence[str]) -> tuple[Head, ...]:
@@ -482,12 +516,16 @@ class MultitaskPredictions(Predictions):
 
     @override
     def __getitem__(self, index: Any) -> Any:
-        return self.of(index) if isinstance(index, str) else super().__getitem__(index)
+        if isinstance(index, str):
+            return self.of(index)
+        return super().__getitem__(index)
 
     @override
     def in_words(self) -> str:
         return "; ".join(
-            f"{name}: {part.in_words()}" if isinstance(part, ClassPredictions) else part.in_words()
+            f"{name}: {part.in_words()}"
+            if isinstance(part, ClassPredictions)
+            else part.in_words()
             for name, part in self._by_target().items()
         )
 
@@ -554,7 +592,9 @@ def side_by_side(picture: bytes, target: NDArray[Any], predicted: NDArray[Any]) 
 
 
 def _overlay_mask(base: Image.Image, mask: NDArray[Any]) -> Image.Image:
-    small = Image.fromarray(mask.astype(np.uint8), "L").resize(base.size, Image.Resampling.NEAREST)
+    small = Image.fromarray(mask.astype(np.uint8), "L").resize(
+        base.size, Image.Resampling.NEAREST
+    )
     colours = Image.fromarray(palette()[np.asarray(small)], "RGB")
     return Image.blend(base, colours, _ALPHA)
 
@@ -592,9 +632,14 @@ class MaskPredictions(Scored):
     @property
     def mask(self) -> NDArray[np.uint8]:
         """Class of each pixel of one picture, in its original size, to which the scores are scaled."""
-        height, width = self.sizes[0] if self.sizes else self.scores.shape[1:]
+        if self.sizes:
+            height, width = self.sizes[0]
+        else:
+            height, width = self.scores.shape[1:]
         planes = [
-            Image.fromarray(plane.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
+            Image.fromarray(plane.astype(np.float32)).resize(
+                (width, height), Image.Resampling.BILINEAR
+            )
             for plane in self.scores
         ]
         labels: NDArray[np.uint8] = (
@@ -615,14 +660,21 @@ class MaskPredictions(Scored):
     @override
     def in_words(self) -> str:
         ordered = sorted(self.shares.items(), key=lambda share: -share[1])
-        return ", ".join(f"{name} {100 * share:.1f} %" for name, share in ordered[:_MOST_SAID] if share)
+        return ", ".join(
+            f"{name} {100 * share:.1f} %" for name, share in ordered[:_MOST_SAID] if share
+        )
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         shares = [prediction.shares for prediction in self]
         best = [max(row, key=lambda name: row[name]) for row in shares]
-        names = self.class_names if len(self.class_names) <= MOST_COLUMNS else ()
-        return {"prediction": best} | {f"share {name}": [row[name] for row in shares] for name in names}
+        if len(self.class_names) <= MOST_COLUMNS:
+            names = self.class_names
+        else:
+            names = ()
+        return {"prediction": best} | {
+            f"share {name}": [row[name] for row in shares] for name in names
+        }
 
     @override
     def resized(self, sizes: Sequence[tuple[int, int]]) -> MaskPredictions:

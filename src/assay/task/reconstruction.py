@@ -29,24 +29,35 @@ class FromInputs(Task):
     @override
     def as_targets(self, values: Tensor) -> Tensor:
         """Keep classes as labels; drop other targets, which are not used: `[N, 0]`."""
-        column = values[:, 0] if values.shape[1:] == (1,) else values
+        if values.shape[1:] == (1,):
+            column = values[:, 0]
+        else:
+            column = values
         is_class = column.ndim == 1 and not column.is_floating_point()
-        return column.long() if is_class else values.new_zeros(len(values), 0).long()
+        if is_class:
+            return column.long()
+        return values.new_zeros(len(values), 0).long()
 
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim == 1:
-            check_range(subset, targets, len(class_names) - 1, f"indices of {len(class_names)} classes")
+            check_range(
+                subset, targets, len(class_names) - 1, f"indices of {len(class_names)} classes"
+            )
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
         return {"num_classes": len(class_names) if targets.ndim == 1 else 0}
 
     @override
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         import torch
 
-        return torch.arange(num_samples) % size if size else torch.zeros(num_samples, 0, dtype=torch.int64)
+        if size:
+            return torch.arange(num_samples) % size
+        return torch.zeros(num_samples, 0, dtype=torch.int64)
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
@@ -69,7 +80,9 @@ class Reconstruction(FromInputs):
     def loss_targets(
         self, inputs: Tensor, targets: Tensor, restore: Callable[[Tensor], Tensor] | None
     ) -> Tensor:
-        return inputs if restore is None else restore(inputs)
+        if restore is None:
+            return inputs
+        return restore(inputs)
 
     @override
     def described(self, model: nn.Module, inputs: Tensor, outputs: Tensor) -> Tensor:
@@ -78,7 +91,9 @@ class Reconstruction(FromInputs):
 
         error = (outputs.float() - inputs.float()).square().flatten(1).mean(1, keepdim=True)
         encode = getattr(model, "encode", None)
-        return error if encode is None else torch.cat([error, encode(inputs).float().flatten(1)], 1)
+        if encode is None:
+            return error
+        return torch.cat([error, encode(inputs).float().flatten(1)], 1)
 
     @override
     def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
@@ -117,7 +132,9 @@ class SelfSupervised(FromInputs):
 
     @override
     def in_words(self, spec: Mapping[str, Any]) -> str:
-        return super().in_words(spec) if spec.get("num_classes") else "no labels"
+        if spec.get("num_classes"):
+            return super().in_words(spec)
+        return "no labels"
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:

@@ -45,9 +45,14 @@ class Segmentation(Task):
     def as_targets(self, values: Tensor) -> Tensor:
         import torch
 
-        masks = values[:, 0] if values.ndim == 4 and values.shape[1] == 1 else values
+        if values.ndim == 4 and values.shape[1] == 1:
+            masks = values[:, 0]
+        else:
+            masks = values
         stays = masks.is_floating_point() or masks.dtype in (torch.uint8, torch.int32)
-        return masks if stays else masks.long()
+        if stays:
+            return masks
+        return masks.long()
 
     @override
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
@@ -55,7 +60,9 @@ class Segmentation(Task):
 
     @override
     def hard_targets(self, targets: Tensor) -> Tensor:
-        return targets.argmax(1) if targets.is_floating_point() else targets
+        if targets.is_floating_point():
+            return targets.argmax(1)
+        return targets
 
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
@@ -75,7 +82,9 @@ class Segmentation(Task):
 
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
-        counts = {subset: self.count_classes(values, class_names) for subset, values in targets.items()}
+        counts = {
+            subset: self.count_classes(values, class_names) for subset, values in targets.items()
+        }
         used = [name for name, count in zip(class_names, counts["train"], strict=True) if count]
         if len(used) < 2:
             raise DataError(
@@ -102,20 +111,32 @@ class Segmentation(Task):
         return tuple(map(str, range(highest + 1)))
 
     @override
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         import torch
 
-        height, width = input_shape[1:] if len(input_shape) == 3 else (8, 8)
+        if len(input_shape) == 3:
+            height, width = input_shape[1:]
+        else:
+            height, width = (8, 8)
         pixels = torch.arange(height * width).view(height, width)
         return (torch.arange(num_samples)[:, None, None] + pixels) % size
 
     @override
     def declared_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int], class_names: Sequence[str] = ()
+        self,
+        num_samples: int,
+        size: int,
+        input_shape: Sequence[int],
+        class_names: Sequence[str] = (),
     ) -> Tensor:
         import torch
 
-        pixels = input_shape[1] * input_shape[2] if len(input_shape) == 3 else size
+        if len(input_shape) == 3:
+            pixels = input_shape[1] * input_shape[2]
+        else:
+            pixels = size
         return torch.full((num_samples, size), -(-pixels // size), dtype=torch.int32)
 
     @override
@@ -141,16 +162,26 @@ class Segmentation(Task):
         cells = num_classes**2
         sample = torch.arange(num_samples, device=targets.device)[:, None, None] * cells
         place = sample + targets * num_classes + outputs.argmax(1)
-        place = torch.where(targets == IGNORED, num_samples * cells, place)  # an extra bin avoids a sync
-        counts = place.flatten().bincount(minlength=num_samples * cells + 1)[: num_samples * cells]
+        place = torch.where(
+            targets == IGNORED, num_samples * cells, place
+        )  # an extra bin avoids a sync
+        counts = place.flatten().bincount(minlength=num_samples * cells + 1)[
+            : num_samples * cells
+        ]
         confusions = counts.view(num_samples, cells)
         return confusions, confusions.sum(1)
 
     @override
     def picture(
-        self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
+        self,
+        picture: bytes | None,
+        targets: NDArray[Any],
+        labels: NDArray[Any],
+        class_names: Sequence[str],
     ) -> bytes | None:
-        return None if picture is None else side_by_side(picture, targets, labels)
+        if picture is None:
+            return None
+        return side_by_side(picture, targets, labels)
 
     @override
     def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:
@@ -169,6 +200,8 @@ def _are_counts(targets: Tensor) -> bool:
 
 def _blocks(targets: Tensor) -> Sequence[Tensor]:
     """Split masks into blocks, so that work on them takes bounded memory."""
-    pixels = max(1, targets[0].numel()) if len(targets) else 1
+    pixels = 1
+    if len(targets):
+        pixels = max(1, targets[0].numel())
     blocks: Sequence[Tensor] = targets.split(max(1, (1 << 22) // pixels))  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return blocks

@@ -163,7 +163,10 @@ class Task(ABC):
         """Return those of `num_classes`, `num_targets` and `class_counts` that the spec of this task has."""
         if self.size_key != "num_classes":
             return {self.size_key: targets.shape[1]}
-        return {"num_classes": len(class_names), "class_counts": self.count_classes(targets, class_names)}
+        return {
+            "num_classes": len(class_names),
+            "class_counts": self.count_classes(targets, class_names),
+        }
 
     def count_classes(self, targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
         """Return how many samples, or pixels, each class or label has."""
@@ -189,7 +192,9 @@ class Task(ABC):
         return ()
 
     @abstractmethod
-    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+    def fake_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
         """Made-up targets; classes or labels are equally frequent.
 
         Args:
@@ -199,7 +204,11 @@ class Task(ABC):
         """
 
     def declared_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int], class_names: Sequence[str] = ()
+        self,
+        num_samples: int,
+        size: int,
+        input_shape: Sequence[int],
+        class_names: Sequence[str] = (),
     ) -> Tensor:
         """Make targets for samples of which only the number is known.
 
@@ -235,7 +244,9 @@ class Task(ABC):
         Returns:
             `[B, …]`.
         """
-        return outputs.reshape(outputs.shape[0], -1) if kind == "probabilities" else outputs
+        if kind == "probabilities":
+            return outputs.reshape(outputs.shape[0], -1)
+        return outputs
 
     @abstractmethod
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
@@ -248,7 +259,11 @@ class Task(ABC):
         """
 
     def picture(
-        self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
+        self,
+        picture: bytes | None,
+        targets: NDArray[Any],
+        labels: NDArray[Any],
+        class_names: Sequence[str],
     ) -> bytes | None:
         """Draw a sample with its target and prediction as a PNG file; None if it cannot be drawn.
 
@@ -301,7 +316,9 @@ class Task(ABC):
             return "embeddings"
         if self.has_real_targets:
             return "values"
-        return "probabilities" if hasattr(loss, "probabilities") and not self.takes_logits else "scores"
+        if hasattr(loss, "probabilities") and not self.takes_logits:
+            return "probabilities"
+        return "scores"
 
     def in_words(self, spec: Mapping[str, Any]) -> str:
         """Describe what a model predicts, such as `10 classes`."""
@@ -347,7 +364,9 @@ def describe_subset(subset: str) -> str:
     >>> describe_subset("test"), describe_subset("all")
     ('the test subset', 'the whole data')
     """
-    return "the whole data" if subset == "all" else f"the {subset} subset"
+    if subset == "all":
+        return "the whole data"
+    return f"the {subset} subset"
 
 
 def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:

@@ -88,4 +88,6 @@ def infer_task(*, is_real: bool, num_columns: int, num_classes: int = 0) -> str:
         return Regression.name
     if num_columns != 1:
         return Multilabel.name
-    return Binary.name if num_classes == Binary.num_classes else Multiclass.name
+    if num_classes == Binary.num_classes:
+        return Binary.name
+    return Multiclass.name

@@ -92,7 +92,10 @@ def export(
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
     with explain_write_errors(path.parent), write_together(path) as folder:
-        write = _write_safetensors if file_format == "safetensors" else _write_checked
+        if file_format == "safetensors":
+            write = _write_safetensors
+        else:
+            write = _write_checked
         written = write(original, folder / path.name)
         if original.texts is not None:
             write_tokenizer(folder, original.texts.tokenizer)
@@ -111,18 +114,24 @@ def _target(run_dir: Path, file_format: str, out: Path | None) -> Path:
     if out is None:
         folder = run_dir / "export" / file_format
         if not folder.resolve().is_relative_to(run_dir.resolve()):
-            raise AssayError(f"{folder} is a link to a folder outside of the run", hint="--out FOLDER")
+            raise AssayError(
+                f"{folder} is a link to a folder outside of the run", hint="--out FOLDER"
+            )
         return folder / f"model{suffix}"
     if out.suffix == suffix and not out.is_dir():
         return out
     if not out.is_dir() and (out.exists() or out.suffix in SUFFIXES.values()):
-        raise ConfigError(f"expected a folder or a file that ends in {suffix}, got {out}", key="--out")
+        raise ConfigError(
+            f"expected a folder or a file that ends in {suffix}, got {out}", key="--out"
+        )
     return out / f"model{suffix}"
 
 
 def _check_replaced(path: Path, card: Path) -> None:
     """Refuse to replace a card or a file that assay export has not written."""
-    written = card.is_file() and card.read_text(encoding="utf-8", errors="replace").startswith(MARK)
+    written = card.is_file() and card.read_text(encoding="utf-8", errors="replace").startswith(
+        MARK
+    )
     for one in (path, card):
         if one.exists() and not written:
             raise AssayError(
@@ -134,18 +143,29 @@ def _check_replaced(path: Path, card: Path) -> None:
 def _write_checked(original: Original, path: Path) -> Exported:
     """Write an ONNX file and compare it; with the transforms inside, where that is possible and right."""
     samples = read_samples(original)
-    notes = [samples.note] if samples.note else []
-    widened = sorted(str(dtype).removeprefix("torch.") for dtype in original.dtypes - {torch.float32})
+    if samples.note:
+        notes = [samples.note]
+    else:
+        notes = []
+    widened = sorted(
+        str(dtype).removeprefix("torch.") for dtype in original.dtypes - {torch.float32}
+    )
     if widened:
-        notes.append(f"the weights are {', '.join(widened)} in the checkpoint and float32 in the file")
+        notes.append(
+            f"the weights are {', '.join(widened)} in the checkpoint and float32 in the file"
+        )
     if original.transforms:
         try:
             if not original.takes_any_size and len({raw.shape[1:] for raw in samples.raw}) > 1:
                 raise AssayError("samples have several shapes before them")
             return _write(original, samples, path, notes, inside=True)
         except AssayError as error:
-            names = ", ".join(type(transform).__name__ for transform in original.transforms.transforms)
-            notes.append(f"the file takes pictures after {names} (data.transform.eval): {error.message}")
+            names = ", ".join(
+                type(transform).__name__ for transform in original.transforms.transforms
+            )
+            notes.append(
+                f"the file takes pictures after {names} (data.transform.eval): {error.message}"
+            )
     return _write(original, samples, path, notes, inside=not original.transforms)
 
 
@@ -156,11 +176,17 @@ def _write(
     first = _prepared(original, samples.raw[0], with_transforms=inside)
     if "categories" in first:  # texts are looked up before the traced model
         codes = np.zeros(first["categories"].shape, np.int64)
-        first = {("codes" if one == "categories" else one): first[one] for one in first} | {"codes": codes}
+        first = {("codes" if one == "categories" else one): first[one] for one in first} | {
+            "codes": codes
+        }
     if original.codec is not None:  # a trace takes the longest text for the only length
-        first = {name: values[:, : max(2, values.shape[1] // 2)] for name, values in first.items()}
+        first = {
+            name: values[:, : max(2, values.shape[1] // 2)] for name, values in first.items()
+        }
     # Three samples: a trace takes one sample for a constant.
-    example = tuple(torch.from_numpy(np.concatenate([values[:1]] * 3)) for values in first.values())
+    example = tuple(
+        torch.from_numpy(np.concatenate([values[:1]] * 3)) for values in first.values()
+    )
     sizes: dict[int, Any] = {}
     if inside and original.takes_any_size:
         sizes = dict.fromkeys((2, 3), torch.export.Dim.DYNAMIC)
@@ -195,7 +221,9 @@ def _write_safetensors(original: Original, path: Path) -> Exported:
         save_model(original.stored, str(path), metadata={"format": "pt", "assay": text})
     except SafetensorError as error:
         raise OSError(first_line(error)) from error
-    learnt = ", ".join(sorted(f"loss.{name}" for name in loss.state_dict())) if loss is not None else ""
+    learnt = ""
+    if loss is not None:
+        learnt = ", ".join(sorted(f"loss.{name}" for name in loss.state_dict()))
     lacking = f"the file lacks {learnt}, which the run's loss needs for probabilities; --format onnx has them"
     return Exported(path, path, metadata, 0, None, "", (lacking,) if learnt else ())
 
@@ -255,7 +283,8 @@ def _sigmoid(values: Any) -> Any:
     op: Any = opset18  # its types do not take what it takes
     ends = op.Exp(op.Min(values, op.CastLike(op.Constant(value_float=0.0), values)))
     return op.Div(
-        ends, op.Add(op.Exp(op.Neg(op.Abs(values))), op.CastLike(op.Constant(value_float=1.0), values))
+        ends,
+        op.Add(op.Exp(op.Neg(op.Abs(values))), op.CastLike(op.Constant(value_float=1.0), values)),
     )
 
 
@@ -264,7 +293,8 @@ def _with_texts(model: Any, columns: Sequence[Column], na_values: Sequence[str])
     from onnx import TensorProto, compose, helper
 
     texts, codes = (
-        [f"categories/{what}_{index}" for index in range(len(columns))] for what in ("text", "code")
+        [f"categories/{what}_{index}" for index in range(len(columns))]
+        for what in ("text", "code")
     )
     nodes = [helper.make_node("Split", ["categories"], texts, axis=1, num_outputs=len(columns))]
     for column, text, code in zip(columns, texts, codes, strict=True):
@@ -319,23 +349,38 @@ def read_samples(original: Original) -> CheckSamples:
             datamodule: Any = open_data(original.config, prepare=False)
             if isinstance(datamodule, DataModule):
                 return _read_subset(original, datamodule)
-            batch = datamodule.on_after_batch_transfer(next(iter(datamodule.test_dataloader())), 0)
+            batch = datamodule.on_after_batch_transfer(
+                next(iter(datamodule.test_dataloader())), 0
+            )
             return CheckSamples([input_of(batch)], "test")
     except (AssayError, OSError, AttributeError, ConfigAttributeError, StopIteration) as error:
         if not original.spec:
-            raise AssayError(f"the run's data gives no test batch: {first_line(error)}") from error
-        return CheckSamples(made_up(original), note=f"the run's data cannot be read: {first_line(error)}")
+            raise AssayError(
+                f"the run's data gives no test batch: {first_line(error)}"
+            ) from error
+        return CheckSamples(
+            made_up(original), note=f"the run's data cannot be read: {first_line(error)}"
+        )
 
 
 def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
-    name = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
+    name = next(
+        name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}")
+    )
     subset = datamodule.subset(name)
     data = subset.data
-    input_bytes = data.inputs[0].nbytes if data.in_memory else 1 << 18
+    if data.in_memory:
+        input_bytes = data.inputs[0].nbytes
+    else:
+        input_bytes = 1 << 18
     most = min(_MOST, max(_BATCH, _MOST_BYTES // input_bytes))
-    positions = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most)).round().long()
+    positions = (
+        torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most)).round().long()
+    )
     changed = original.record.data_sha256 not in ("", datamodule.digest())
-    note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
+    note = ""
+    if changed:
+        note = "the data is not what the run was trained on: its SHA-256 differs"
     if original.encoder is not None:
         table = subset_of(datamodule.source.read(), name)
         rows_of_file = as_in_files(table.raw.iloc[subset.rows[positions].numpy()], original)
@@ -350,7 +395,10 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     if data.in_memory and stored_type(data.inputs.dtype) == "int64":
         inputs = [tensor.long() for tensor in inputs]
     one_shape = len({tensor.shape for tensor in inputs}) == 1
-    raw = list(_cut(torch.stack(inputs))) if one_shape else [tensor[None] for tensor in inputs]
+    if one_shape:
+        raw = list(_cut(torch.stack(inputs)))
+    else:
+        raw = [tensor[None] for tensor in inputs]
     if original.texts is not None:  # padded as a batch of evaluation
         raw = [tensor[:, : padded_length(int((tensor != 0).sum(1).max()))] for tensor in raw]
     return CheckSamples(raw, name, note)
@@ -358,7 +406,9 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
 
 def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
     """Rows as users have them: a row more for each column and each way in which a value may be odd."""
-    columns: Any = () if original.encoder is None else original.encoder.columns
+    columns: Any = ()
+    if original.encoder is not None:
+        columns = original.encoder.columns
     rows = rows.reset_index(drop=True)
     odd_rows: list[pd.DataFrame] = []
     for column in columns:
@@ -382,7 +432,10 @@ def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
 def _unscaled(original: Original, name: str) -> Any:
     """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
     source = original.config.data.source
-    if info_of(str(source.get("_target_"))).raw_input != "images" or source.get("image_size") is None:
+    if (
+        info_of(str(source.get("_target_"))).raw_input != "images"
+        or source.get("image_size") is None
+    ):
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})
@@ -407,7 +460,10 @@ def made_up(original: Original) -> list[Any]:
             else:
                 values = np.linspace(*(column.span or (column.start, column.start + 1)), _MADE_UP)
                 if column.kind == "date":
-                    days = values if column.form == TIME else values.round()
+                    if column.form == TIME:
+                        days = values
+                    else:
+                        days = values.round()
                     table[column.name] = pd.to_datetime(days, unit="D")
                 else:
                     table[column.name] = [format_amount(value, column.form) for value in values]
@@ -415,9 +471,15 @@ def made_up(original: Original) -> list[Any]:
     shape = (_MADE_UP, *spec["input_shape"])
     dtype = getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:
-        return list(_cut(original.normalize.denormalize(torch.randn(shape, generator=draw)).to(dtype)))
-    highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
-    lowest = 0 if original.texts is None else 1
+        return list(
+            _cut(original.normalize.denormalize(torch.randn(shape, generator=draw)).to(dtype))
+        )
+    highest = 256
+    if dtype != torch.uint8:
+        highest = int(spec.get("vocab_size") or 2)
+    lowest = 1
+    if original.texts is None:
+        lowest = 0
     return list(_cut(torch.randint(lowest, highest, shape, generator=draw).to(dtype)))
 
 
@@ -437,7 +499,9 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
         try:
             theirs = run(_prepared(original, raw, with_transforms=inside))
         except Exception as error:  # whatever the runtime raises
-            raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
+            raise AssayError(
+                f"the file does not run: {type(error).__name__}: {first_line(error)}"
+            ) from error
         ours = original.outputs(raw)
         if original.gives_logits and not np.array_equal(
             original.decide(theirs["probabilities"]), theirs["prediction"]
@@ -445,30 +509,44 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
             raise AssayError("the predictions of the file do not match its probabilities")
         for name, values in ours.items():
             if theirs[name].shape != values.shape:
-                raise AssayError(f"the file gives {name} {theirs[name].shape}, the original {values.shape}")
+                raise AssayError(
+                    f"the file gives {name} {theirs[name].shape}, the original {values.shape}"
+                )
             if not np.array_equal(np.isfinite(theirs[name]), np.isfinite(values)):
                 raise AssayError(f"the file and the original differ in which {name} are finite")
         pairs.append((ours, theirs))
-    limit = RESIZED_TOLERANCE if inside and original.takes_any_size else TOLERANCE
+    if inside and original.takes_any_size:
+        limit = RESIZED_TOLERANCE
+    else:
+        limit = TOLERANCE
     outputs, from_file = _flat(pairs, original.kind)
-    tolerance = limit if original.kind == "probabilities" else limit * float(np.abs(outputs).max(initial=0.0))
+    if original.kind == "probabilities":
+        tolerance = limit
+    else:
+        tolerance = limit * float(np.abs(outputs).max(initial=0.0))
     difference = _largest(original.kind, from_file - outputs, tolerance)
     relative = None
     if original.gives_logits:  # an absolute difference of probabilities does not see rare events
         logits, of_file = _flat(pairs, "logits")
         margin = limit * float(np.abs(logits).max(initial=0.0))
         _largest("logits", of_file - logits, margin)
-        if len(logits) < len(outputs):  # beside one sigmoid stands 1 - p, whose last digits are those of 1
+        if len(logits) < len(
+            outputs
+        ):  # beside one sigmoid stands 1 - p, whose last digits are those of 1
             outputs, from_file = outputs[1::2], from_file[1::2]
         ratios = np.maximum(from_file, _SMALLEST) / np.maximum(outputs, _SMALLEST)
         relative = _largest("relative probabilities", ratios - 1, max(100 * limit, 4 * margin))
-    return Agreement(sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance, relative)
+    return Agreement(
+        sum(map(len, samples.raw)) - samples.num_odd, difference, tolerance, relative
+    )
 
 
 def _flat(pairs: Sequence[tuple[Outputs, Outputs]], name: str) -> list[NDArray[np.float64]]:
     """An output of the original, and of the file."""
     return [
-        np.concatenate([np.nan_to_num(outputs[name].astype(np.float64)).ravel() for outputs in side])
+        np.concatenate(
+            [np.nan_to_num(outputs[name].astype(np.float64)).ravel() for outputs in side]
+        )
         for side in zip(*pairs, strict=True)
     ]
 

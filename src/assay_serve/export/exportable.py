@@ -57,7 +57,10 @@ class Original:
     """A run, read for export."""
 
     def __init__(
-        self, run_dir: Path, checkpoint: Literal["best", "last"] = "best", trusted: Sequence[str] = ()
+        self,
+        run_dir: Path,
+        checkpoint: Literal["best", "last"] = "best",
+        trusted: Sequence[str] = (),
     ) -> None:
         self.run_dir = run_dir
         self.checkpoint = checkpoint
@@ -66,9 +69,13 @@ class Original:
         self.config: DictConfig = read_config(run_dir, trusted)
         self.stored = predictor.model
         self.dtypes = {
-            tensor.dtype for tensor in self.stored.state_dict().values() if tensor.is_floating_point()
+            tensor.dtype
+            for tensor in self.stored.state_dict().values()
+            if tensor.is_floating_point()
         }
-        self.predictor = predictor if self.dtypes <= {torch.float32} else copy.deepcopy(predictor).float()
+        self.predictor = (
+            predictor if self.dtypes <= {torch.float32} else copy.deepcopy(predictor).float()
+        )
         self.spec = predictor.spec
         self.codec: Any = predictor.codec
         self.task = task_of(self.spec["task"]) if self.spec else None
@@ -82,8 +89,12 @@ class Original:
         preprocess = self.predictor.preprocess
         encoder = None if preprocess is None else preprocess.encoder
         self.encoder = encoder if isinstance(encoder, TableEncoder) else None
-        na_values: Any = () if preprocess is None else preprocess.file_options.get("na_values", ())
-        self.na_values: tuple[str, ...] = () if isinstance(na_values, str) else tuple(map(str, na_values))
+        na_values: Any = (
+            () if preprocess is None else preprocess.file_options.get("na_values", ())
+        )
+        self.na_values: tuple[str, ...] = (
+            () if isinstance(na_values, str) else tuple(map(str, na_values))
+        )
         self.texts = encoder if isinstance(encoder, TextEncoder) else None
         self.normalize = Normalize()
         self.transforms = Transforms()
@@ -98,7 +109,9 @@ class Original:
         if source_info(self.config).raw_input != "images":
             return []
         size = OmegaConf.select(self.config, "data.source.image_size")
-        return [] if size is None else [v2.Resize(list(size), antialias=True)]
+        if size is None:
+            return []
+        return [v2.Resize(list(size), antialias=True)]
 
     def exportable(self, *, with_transforms: bool = True) -> Exportable:
         """The module to be traced."""
@@ -124,7 +137,10 @@ class Original:
         outputs = self._outputs(samples if good else samples.new_zeros(1, samples.shape[1]))
         whole = {}
         for name, values in outputs.items():
-            missing = np.nan if values.dtype.kind == "f" else NO_CLASS
+            if values.dtype.kind == "f":
+                missing = np.nan
+            else:
+                missing = NO_CLASS
             whole[name] = np.full((len(raw), *values.shape[1:]), missing, values.dtype)
             whole[name][good] = values[: len(good)]
         return whole
@@ -136,7 +152,10 @@ class Original:
             outputs = self.predictor.read_outputs(inputs, model_outputs)
         named = {self.output_names[0]: outputs.numpy()}
         if self.gives_logits:
-            named |= {"logits": model_outputs.flatten(1).numpy(), "prediction": self.decide(outputs.numpy())}
+            named |= {
+                "logits": model_outputs.flatten(1).numpy(),
+                "prediction": self.decide(outputs.numpy()),
+            }
         return named
 
     def decide(self, probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -150,7 +169,9 @@ class Original:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Of the file."""
-        return (self.kind, "logits", "prediction") if self.gives_logits else (self.kind,)
+        if self.gives_logits:
+            return (self.kind, "logits", "prediction")
+        return (self.kind,)
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
@@ -167,16 +188,24 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
             numbers.append(date_parts(days_since_1970(values), parts, column.start))
         else:
             texts.append(category_texts(values).reindex(values.index, fill_value=""))
-    inputs = {"numbers": np.column_stack(numbers)} if numbers else {}
+    if numbers:
+        inputs = {"numbers": np.column_stack(numbers)}
+    else:
+        inputs = {}
     return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
 
 
 def text_codes(column: Column, na_values: Sequence[str] = ()) -> dict[str, int]:
     """The texts that stand for something, and their codes."""
-    filled = MISSING if column.fill is None else column.codes.get(str(column.fill), unknown_code(column))
+    if column.fill is None:
+        filled = MISSING
+    else:
+        filled = column.codes.get(str(column.fill), unknown_code(column))
     known = dict.fromkeys(("", *WORDS, *na_values), filled) | column.codes
     # A column of integers with a gap is one of floats in pandas.
-    return {f"{text}.0": code for text, code in known.items() if text.lstrip("-").isdigit()} | known
+    return {
+        f"{text}.0": code for text, code in known.items() if text.lstrip("-").isdigit()
+    } | known
 
 
 def missing_numbers(na_values: Sequence[str]) -> list[float]:
@@ -186,7 +215,9 @@ def missing_numbers(na_values: Sequence[str]) -> list[float]:
 
 def unknown_code(column: Column) -> int:
     """What stands for a category that training lacks."""
-    return UNKNOWN if column.other is None else column.other
+    if column.other is None:
+        return UNKNOWN
+    return column.other
 
 
 @final
@@ -211,18 +242,29 @@ class Exportable(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Outputs `[B, ...]` for raw input; with logits and predictions where it gives them."""
-        raw = self.encode(*inputs) if self.encode is not None else inputs[0]
+        if self.encode is not None:
+            raw = self.encode(*inputs)
+        else:
+            raw = inputs[0]
         for transform in self._transforms:
             raw = transform(raw)
         normalized = self._normalize(raw, torch.float32)
         model_outputs = self.predictor.model_outputs(normalized)
-        outputs = self._mark_missing(self.predictor.read_outputs(normalized, model_outputs), inputs)
+        outputs = self._mark_missing(
+            self.predictor.read_outputs(normalized, model_outputs), inputs
+        )
         if not self._gives_logits:
             return outputs
-        return outputs, self._mark_missing(model_outputs.flatten(1), inputs), self._predict(outputs)
+        return (
+            outputs,
+            self._mark_missing(model_outputs.flatten(1), inputs),
+            self._predict(outputs),
+        )
 
     def _mark_missing(self, outputs: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        return outputs if self.encode is None else self.encode.mark_missing(outputs, *inputs)
+        if self.encode is None:
+            return outputs
+        return self.encode.mark_missing(outputs, *inputs)
 
     def _predict(self, outputs: Tensor) -> Tensor:
         """Index of the class, int64 `[B]`, or of each label whether it is on, `[B, L]`; -1 for none."""
@@ -260,7 +302,11 @@ class _Resize:
     def __call__(self, pictures: Tensor) -> Tensor:
         """Pictures `[B, C, height, width]` in the type that they have."""
         resized = F.interpolate(
-            pictures.float(), self._size, mode=self._mode, antialias=self._antialias, align_corners=False
+            pictures.float(),
+            self._size,
+            mode=self._mode,
+            antialias=self._antialias,
+            align_corners=False,
         )
         if pictures.is_floating_point():
             return resized
@@ -280,14 +326,20 @@ class Encode(nn.Module):
         self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
         self.categories = tuple(column for column in columns if column.kind == "category")
         fill = [value for column in self.numbers for value in column.fills]
-        ends = np.cumsum([column.width for column in self.numbers])  # one, or of a date one for each part
+        ends = np.cumsum(
+            [column.width for column in self.numbers]
+        )  # one, or of a date one for each part
         self._marked = [
-            int(end) - 1 for end, column in zip(ends, self.numbers, strict=True) if column.marks_gaps
+            int(end) - 1
+            for end, column in zip(ends, self.numbers, strict=True)
+            if column.marks_gaps
         ]
         self._for_good = [position for position, value in enumerate(fill) if np.isnan(value)]
         self._of_codes = int(bool(self.numbers))
         self._missing = missing_numbers(na_values)
-        is_number = [column.kind == "number" for column in self.numbers for _ in range(column.width)]
+        is_number = [
+            column.kind == "number" for column in self.numbers for _ in range(column.width)
+        ]
         shift = [column.shift for column in self.numbers for _ in range(column.width)]
         self.register_buffer("shift", torch.tensor([shift], dtype=torch.float64))
         self.register_buffer("fill", torch.tensor([fill], dtype=torch.float64))
@@ -310,7 +362,9 @@ class Encode(nn.Module):
             encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
-            encoded.append((code == torch.arange(column.width, device=code.device)).to(torch.float32))
+            encoded.append(
+                (code == torch.arange(column.width, device=code.device)).to(torch.float32)
+            )
         return torch.cat(encoded, dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
@@ -335,7 +389,9 @@ def trace(
     try:
         with quiet(), torch.no_grad():
             exportable(*example)  # statistics are brought to the inputs' type before the trace
-            return torch.export.export(exportable, example, dynamic_shapes=(tuple(dims for _ in example),))
+            return torch.export.export(
+                exportable, example, dynamic_shapes=(tuple(dims for _ in example),)
+            )
     except AssayError:
         raise
     except Exception as error:  # whatever the model's own code raises, or torch of it

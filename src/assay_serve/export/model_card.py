@@ -30,11 +30,13 @@ def model_card(exported: Exported, original: Original) -> str:
     """The card, in Markdown."""
     about = exported.description
     run = about["run"]
-    words = "a custom task" if original.task is None else original.task.in_words(original.spec)
+    words = "a custom task"
+    if original.task is not None:
+        words = original.task.in_words(original.spec)
     model = escape_markdown(run["choices"].get("model") or "a custom model")
-    provenance = {name: value for name, value in run.items() if isinstance(value, str | int)} | run[
-        "packages"
-    ]
+    provenance = {
+        name: value for name, value in run.items() if isinstance(value, str | int)
+    } | run["packages"]
     sections = [
         f"{MARK}\n# {escape_markdown(run['name'])}: {model}",
         f"A {escape_markdown(about['task'] or 'trained')} model ({words}), `{exported.path.name}` in "
@@ -70,12 +72,17 @@ def _interface(about: Mapping[str, Any]) -> str:
 
 def _scores(exported: Exported) -> Iterable[str]:
     run = exported.description["run"]
-    tested = "best" if run["best"] else "last"  # whose weights a run tests in its end
+    # whose weights a run tests in its end
+    tested = "last"
+    if run["best"]:
+        tested = "best"
     of_test = {name: value for name, value in run["metrics"].items() if name.startswith("test/")}
     if run["checkpoint"] != tested:
         yield f"The run's test scores are of its {tested} checkpoint, not of this file."
     else:
-        yield _table(("score", ""), [(name, format_score(name, value)) for name, value in of_test.items()])
+        yield _table(
+            ("score", ""), [(name, format_score(name, value)) for name, value in of_test.items()]
+        )
     if threshold := exported.description["threshold"]:
         yield f"\nThreshold: {escape_markdown(describe_threshold(threshold))}."
     yield f"\nCompared with the original: {agreement_in_words(exported)}."
@@ -87,8 +94,12 @@ def agreement_in_words(exported: Exported) -> str:
     agreement = exported.agreement
     if agreement is None:
         return "the weights as they are in the checkpoint"
-    where = f"{exported.subset} samples" if exported.subset else "made-up samples"
-    difference = f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is allowed)"
+    where = "made-up samples"
+    if exported.subset:
+        where = f"{exported.subset} samples"
+    difference = (
+        f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is allowed)"
+    )
     words = f"{agreement.num_samples:,} {where}, largest difference {difference}"
     if agreement.relative_difference is None:
         return words
@@ -96,7 +107,11 @@ def agreement_in_words(exported: Exported) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *([escape_markdown(cell) for cell in row] for row in rows)]
+    lines = [
+        head,
+        ["---"] * len(head),
+        *([escape_markdown(cell) for cell in row] for row in rows),
+    ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -127,22 +142,39 @@ def example_code(exported: Exported) -> str:
     parts = []
     for one in exported.description["inputs"]:
         # One sample; a size that may differ is at most that of the longest text, or of a picture.
-        shape = (1, *(size if isinstance(size, int) else one.get("longest", 64) for size in one["shape"][1:]))
-        array = (
-            f"np.full({shape}, '', object)"
-            if one["dtype"] == "string"
-            else f"np.zeros({shape}, {one['dtype']!r})"
+        shape = (
+            1,
+            *(
+                size if isinstance(size, int) else one.get("longest", 64)
+                for size in one["shape"][1:]
+            ),
         )
+        if one["dtype"] == "string":
+            array = f"np.full({shape}, '', object)"
+        else:
+            array = f"np.zeros({shape}, {one['dtype']!r})"
         parts.append(f'"{one["name"]}": {array}')
     text = _OPEN[exported.description["format"]]
-    outputs = "outputs, logits, prediction" if len(exported.description["outputs"]) > 1 else "(outputs,)"
+    outputs = "(outputs,)"
+    if len(exported.description["outputs"]) > 1:
+        outputs = "outputs, logits, prediction"
     return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}", outputs=outputs)
 
 
 SCHEMA_VERSION = 1
 _ALL_CODES = 10_000
 _OF_RECORD = (
-    *("run_id", "name", "best", "status", "metrics", "choices", "overrides", "seed", "fingerprint"),
+    *(
+        "run_id",
+        "name",
+        "best",
+        "status",
+        "metrics",
+        "choices",
+        "overrides",
+        "seed",
+        "fingerprint",
+    ),
     *("data_sha256", "started"),
 )
 _PACKAGES = ("assay", "torch", "torchvision", "lightning", "numpy")
@@ -198,7 +230,10 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
     steps = []
     if raw is not None:
         kind = original.kind
-        meanings = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
+        meanings = {
+            "probabilities": "probabilities",
+            "embeddings": "embeddings as the loss compares them",
+        }
         steps = [
             "imputation and one-hot columns" if original.encoder is not None else "",
             ", ".join(type(transform).__name__ for transform in original.transforms.transforms)
@@ -227,7 +262,9 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
             "monitor": f"{record.best.get('monitor', '')} {record.best.get('value', '')}".strip(),
             "command": command("train", *record.overrides, config_dir=record.config_dir),
             "git_commit": (record.git or {}).get("commit", ""),
-            "packages": {name: record.packages[name] for name in _PACKAGES if name in record.packages},
+            "packages": {
+                name: record.packages[name] for name in _PACKAGES if name in record.packages
+            },
         },
     }
 
@@ -262,18 +299,24 @@ def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any
     return [described]
 
 
-def describe_columns(columns: Sequence[Column], na_values: Sequence[str] = ()) -> list[dict[str, Any]]:
+def describe_columns(
+    columns: Sequence[Column], na_values: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Inputs of a file that takes rows of a table."""
     entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:
         entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
         entry |= {"marked": True} if column.marks_gaps else {}
         entry |= {"unit": column.form[1:]} if column.kind == "number" and column.form[1:] else {}
-        codes = {"number": missing_numbers(na_values), "category": list(na_values)}.get(column.kind)
+        codes = {"number": missing_numbers(na_values), "category": list(na_values)}.get(
+            column.kind
+        )
         entry |= {"missing_codes": codes} if codes else {}
         if column.kind == "category":
             entry["categories"] = list(column.codes)[:_ALL_CODES]
-            entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
+            entry["unknown"] = (
+                "counts as none" if column.other is None else "counts with the rarest ones"
+            )
             entries["categories"].append(entry)
         elif column.kind == "date":
             start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
@@ -281,12 +324,16 @@ def describe_columns(columns: Sequence[Column], na_values: Sequence[str] = ()) -
             for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
                 missing = None if column.fill is None else fill
                 name = f"{column.name} ({part})"
-                entries["numbers"].append({**entry, "name": name, "part": part, "missing": missing})
+                entries["numbers"].append(
+                    {**entry, "name": name, "part": part, "missing": missing}
+                )
         else:
             entries["numbers"].append(entry)
     described = []
     for name, some in entries.items():
         dtype = "string" if name == "categories" else "float64"
         if some:
-            described.append({"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some})
+            described.append(
+                {"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some}
+            )
     return described

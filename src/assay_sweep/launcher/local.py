@@ -51,10 +51,14 @@ class Gpus:
 
     def _candidates(self, number: int) -> list[str]:
         most = self._shares - self._shares_of_each(number)
-        return sorted((gpu for gpu in self.ids if self._used[gpu] <= most), key=self._used.__getitem__)
+        return sorted(
+            (gpu for gpu in self.ids if self._used[gpu] <= most), key=self._used.__getitem__
+        )
 
     def _shares_of_each(self, number: int) -> int:
-        return self._shares if number > 1 else 1
+        if number > 1:
+            return self._shares
+        return 1
 
 
 @final
@@ -90,7 +94,9 @@ class LocalLauncher(Launcher):
     ) -> None:
         if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
             raise ConfigError(
-                f"{gpus} names a GPU twice", key="hydra.launcher.gpus", hint="hydra.launcher.jobs_per_gpu=2"
+                f"{gpus} names a GPU twice",
+                key="hydra.launcher.gpus",
+                hint="hydra.launcher.jobs_per_gpu=2",
             )
         self._jobs_at_once = jobs_at_once
         self._threads = threads_per_job
@@ -127,16 +133,25 @@ class LocalLauncher(Launcher):
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
         taken = sum(running.cores for running in self._running.values())
-        return job_spec.gpus > 0 or not taken or taken + self._threads * job_spec.processes <= self._cores
+        return (
+            job_spec.gpus > 0
+            or not taken
+            or taken + self._threads * job_spec.processes <= self._cores
+        )
 
     @override
     def start(self, job_spec: JobSpec) -> None:
-        leased = self._gpus.lease(job_spec.gpus) if job_spec.gpus else ()
+        if job_spec.gpus:
+            leased = self._gpus.lease(job_spec.gpus)
+        else:
+            leased = ()
         environment = dict(job_spec.environment)
         if job_spec.gpus or self._known_gpus is not None:
             environment[_VISIBLE] = ",".join(leased)
         ready = replace(job_spec, threads=self._threads, environment=environment)
-        cores = 0 if job_spec.gpus else self._threads * job_spec.processes
+        cores = 0
+        if not job_spec.gpus:
+            cores = self._threads * job_spec.processes
         self._running[ForkServer.shared().start(ready)] = _Running(ready, leased, cores)
 
     @override
@@ -150,12 +165,17 @@ class LocalLauncher(Launcher):
     def stop(self, number: int, *, now: bool) -> None:
         for key, running in self._running.items():
             if running.job_spec.number == number:
-                running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"
+                if now:
+                    running.signal_sent = "SIGKILL"
+                else:
+                    running.signal_sent = running.signal_sent or "SIGTERM"
                 ForkServer.shared().stop(key, now=now)
 
     @override
     def close(self) -> None:
-        self.end_at_once(self._running, (running.job_spec.number for running in self._running.values()))
+        self.end_at_once(
+            self._running, (running.job_spec.number for running in self._running.values())
+        )
 
     # -- what jobs take ------------------------------------------------------------------------------------
 
@@ -173,7 +193,9 @@ class LocalLauncher(Launcher):
             count = process.gpus()
         visible = [gpu.strip() for gpu in os.environ.get(_VISIBLE, "").split(",") if gpu.strip()]
         ids = (visible or [str(index) for index in range(count)])[:count]
-        return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]
+        if self._asked_gpus == "auto":
+            return ids
+        return ids[: self._asked_gpus]
 
     def _end(self, key: int, exit_status: ExitStatus) -> tuple[int, Outcome]:
         running = self._running.pop(key)

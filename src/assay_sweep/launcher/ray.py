@@ -118,7 +118,10 @@ class RayLauncher(Launcher):
         needs = self._needs(job_spec)
         machines = self._machines()
         if not (self._autoscaling or any(_holds(machine, needs) for machine in machines)):
-            have = "; ".join(dict.fromkeys(_format_amounts(machine, needs) for machine in machines)) or "none"
+            have = (
+                "; ".join(dict.fromkeys(_format_amounts(machine, needs) for machine in machines))
+                or "none"
+            )
             raise AssayError(
                 f"job {job_spec.number} needs {_format_amounts(needs, needs)}, which no machine of the Ray "
                 f"cluster has (available: {have})",
@@ -141,14 +144,22 @@ class RayLauncher(Launcher):
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
         self._retire_idle()
-        ready, _ = self._ray.wait([*self._running], timeout=seconds) if self._running else ([], [])
+        if self._running:
+            ready, _ = self._ray.wait([*self._running], timeout=seconds)
+        else:
+            ready, _ = ([], [])
         ended = [(self._running.pop(result), result) for result in ready]
         return {place.job_spec.number: self._end(place, result) for place, result in ended}
 
     @override
     def stop(self, number: int, *, now: bool) -> None:
-        for place in [place for place in self._running.values() if place.job_spec.number == number]:
-            place.signal_sent = "SIGKILL" if now else place.signal_sent or "SIGTERM"
+        for place in [
+            place for place in self._running.values() if place.job_spec.number == number
+        ]:
+            if now:
+                place.signal_sent = "SIGKILL"
+            else:
+                place.signal_sent = place.signal_sent or "SIGTERM"
             if self._ray.wait([place.ready], timeout=0)[0]:
                 place.cluster_worker.stop.remote(place.key, now=now)
             else:
@@ -156,7 +167,9 @@ class RayLauncher(Launcher):
 
     @override
     def close(self) -> None:
-        self.end_at_once(self._running, (place.job_spec.number for place in self._running.values()))
+        self.end_at_once(
+            self._running, (place.job_spec.number for place in self._running.values())
+        )
         self._idle += self._running.values()
         self._retire_idle()
         self._running = {}
@@ -178,7 +191,10 @@ class RayLauncher(Launcher):
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
         needs = {"CPU": float(self._threads * job_spec.processes), **self._resources}
         if job_spec.gpus:
-            needs["GPU"] = 1 / self._jobs_per_gpu if job_spec.gpus == 1 else float(job_spec.gpus)
+            if job_spec.gpus == 1:
+                needs["GPU"] = 1 / self._jobs_per_gpu
+            else:
+                needs["GPU"] = float(job_spec.gpus)
         return needs
 
     # -- places --------------------------------------------------------------------------------------------
@@ -235,7 +251,9 @@ class RayLauncher(Launcher):
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             cause = "out_of_memory"
             reason = "Ray ended it, as its machine ran out of memory"
-        return outcome_of_lost_job(job_spec, time.monotonic() - place.start, place.signal_sent, cause, reason)
+        return outcome_of_lost_job(
+            job_spec, time.monotonic() - place.start, place.signal_sent, cause, reason
+        )
 
 
 def _holds(machine: Mapping[str, float], needs: Mapping[str, float]) -> bool:
@@ -251,7 +269,9 @@ def _import_ray() -> Any:
     for name, value in _AT_IMPORT.items():
         os.environ.setdefault(name, value)
     if not os.environ.keys().isdisjoint(("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
-        os.environ.setdefault("RAY_AUTH_MODE", "token")  # else no token is sent to an address that was named
+        os.environ.setdefault(
+            "RAY_AUTH_MODE", "token"
+        )  # else no token is sent to an address that was named
     import ray
 
     return ray
@@ -264,7 +284,14 @@ def _connect(ray: Any, address: str) -> None:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
         with keep_handlers(_OF_RAY):
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError, ImportError, SystemExit, ray.exceptions.RayError) as error:
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+        ImportError,
+        SystemExit,
+        ray.exceptions.RayError,
+    ) as error:
         raise ProcessError(
             f"no Ray cluster answers at {address}: {getattr(error, 'strerror', None) or first_line(error)}",
             hint="hydra.launcher.address=HOST:PORT of one that runs, or start one here: ray start --head; "

@@ -57,7 +57,9 @@ class SerialLauncher(Launcher):
             outcome = run_here(job_spec)
         self._ended[job_spec.number] = outcome
         if outcome.status == "interrupted":  # the signal was meant for the sweep, too
-            signal.raise_signal(received[0] if received else signal.Signals[outcome.signal or "SIGINT"])
+            signal.raise_signal(
+                received[0] if received else signal.Signals[outcome.signal or "SIGINT"]
+            )
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:

@@ -69,7 +69,9 @@ class SlurmJob:
         if job_spec.nodes > 1 and (world := find_world()) is not None:
             # Each node's process starts its own ranks; Slurm says where the first one is.
             gang = replace(world, launcher="assay", job=f"{world.job}.{self.token}")
-            job_spec = replace(job_spec, environment={**job_spec.environment, GANG: gang.to_json()})
+            job_spec = replace(
+                job_spec, environment={**job_spec.environment, GANG: gang.to_json()}
+            )
             if gang.rank > 0:
                 self._run(job_spec)
                 return
@@ -82,7 +84,9 @@ class SlurmJob:
         if outcome.status == "interrupted" and stop not in signals:
             try:
                 if warning in signals:
-                    signal.raise_signal(warning)  # submitit queues the job again, and ends this process
+                    signal.raise_signal(
+                        warning
+                    )  # submitit queues the job again, and ends this process
                 # Slurm ends this job, or queues it again; if it ended by itself, its work would seem done.
                 time.sleep(_STAY)
             except Exception as error:  # submitit's: it may not be queued again
@@ -136,7 +140,16 @@ _JOB_ID = re.compile(r"\d+(_\d+)?", re.ASCII)
 _NOT_IN_SCRIPT = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
 """In a path: what sbatch replaces, what ends a line of its options, and what has no encoding."""
 OVER = (
-    *("", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *(
+        "",
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+    ),
     *("PREEMPTED", "REVOKED", "TIMEOUT"),
 )
 """States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
@@ -229,7 +242,9 @@ class SlurmLauncher(Launcher):
         slurm: dict[str, Any] = {"partition": partition, "account": account, "qos": qos}
         for name, value in (slurm | (additional_parameters or {})).items():
             if "\n" in f"{name}{value}":
-                raise ConfigError(f"{name!r}={value!r} contains a line break", key="hydra.launcher")
+                raise ConfigError(
+                    f"{name!r}={value!r} contains a line break", key="hydra.launcher"
+                )
         if _NOT_IN_SCRIPT.search(str(self._folder)):
             raise ConfigError(
                 f"Slurm cannot write into {str(self._folder)!r}: expected a path without %, backslashes and "
@@ -245,10 +260,15 @@ class SlurmLauncher(Launcher):
         self._jobs_at_once = jobs_at_once
         # Else a file torch.py in the current directory would be taken for torch.
         slurm["setup"] = ["export PYTHONSAFEPATH=1", *(setup or [])]
-        slurm |= {"signal_delay_s": signal_delay_s, "additional_parameters": additional_parameters}
+        slurm |= {
+            "signal_delay_s": signal_delay_s,
+            "additional_parameters": additional_parameters,
+        }
         parameters = {f"slurm_{name}": value for name, value in slurm.items()}
         parameters |= {"timeout_min": time, "mem_gb": mem_gb}
-        self._parameters = {name: value for name, value in parameters.items() if value not in (None, [], {})}
+        self._parameters = {
+            name: value for name, value in parameters.items() if value not in (None, [], {})
+        }
         self._running: dict[int, _Submitted] = {}
         self._asked = 0.0
         self._left = self._noted("*.running") | self._noted("*.job")
@@ -307,7 +327,11 @@ class SlurmLauncher(Launcher):
 
     @override
     def kept(self) -> Collection[int]:
-        alive = [name for name, job_id in self._left.items() if self._is_alive(job_id, self._folder / name)]
+        alive = [
+            name
+            for name, job_id in self._left.items()
+            if self._is_alive(job_id, self._folder / name)
+        ]
         return {int(name.partition("-")[0]) for name in alive}
 
     @override
@@ -315,9 +339,14 @@ class SlurmLauncher(Launcher):
         submitted = self._running.get(number)
         if submitted is None:
             return
-        submitted.signal_sent = "SIGKILL" if now else submitted.signal_sent or "SIGTERM"
+        if now:
+            submitted.signal_sent = "SIGKILL"
+        else:
+            submitted.signal_sent = submitted.signal_sent or "SIGTERM"
         if submitted.files.with_suffix(".running").exists():
-            name = "KILL" if now else _stop_signals()[0].name.removeprefix("SIG")
+            name = "KILL"
+            if not now:
+                name = _stop_signals()[0].name.removeprefix("SIG")
             _run_slurm("scancel", f"--signal={name}", submitted.job_id)
         else:
             _run_slurm("scancel", submitted.job_id)
@@ -360,7 +389,10 @@ class SlurmLauncher(Launcher):
             return
         for submitted in self._running.values():
             submitted.state = states_by_id.get(submitted.job_id, "")
-            submitted.gone = (submitted.gone or now) if submitted.state in OVER else None
+            if submitted.state in OVER:
+                submitted.gone = submitted.gone or now
+            else:
+                submitted.gone = None
 
     def _is_alive(self, job_id: str, files: Path) -> bool:
         """Whether a job of a driver before is still there, or has left its outcome."""
@@ -371,20 +403,28 @@ class SlurmLauncher(Launcher):
 
     def _outcome(self, submitted: _Submitted) -> Outcome | None:
         with suppress(OSError, ValueError):
-            return Outcome.from_json(submitted.files.with_suffix(".outcome").read_text(encoding="utf-8"))
+            return Outcome.from_json(
+                submitted.files.with_suffix(".outcome").read_text(encoding="utf-8")
+            )
         if submitted.gone is None or (
             time.monotonic() - submitted.gone < _LATE and not submitted.signal_sent
         ):
             return None
         state = submitted.state.lower().replace("_", " ") or "gone"
-        cause: Cause = "out_of_memory" if submitted.state == "OUT_OF_MEMORY" else "killed"
+        cause: Cause = "killed"
+        if submitted.state == "OUT_OF_MEMORY":
+            cause = "out_of_memory"
         reason = f"its Slurm job {submitted.job_id} is {state}; see {self._folder}"
         seconds = time.monotonic() - submitted.start
-        return outcome_of_lost_job(submitted.job_spec, seconds, submitted.signal_sent, cause, reason)
+        return outcome_of_lost_job(
+            submitted.job_spec, seconds, submitted.signal_sent, cause, reason
+        )
 
     def _noted(self, pattern: str) -> dict[str, str]:
         """Attempts that an earlier driver queued, and their job ids; the files are not trusted."""
-        contents = {path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)}
+        contents = {
+            path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)
+        }
         return {
             name: job_id
             for name, job_id in contents.items()
@@ -401,8 +441,12 @@ def _make_executor(folder: Path, max_num_timeout: int) -> Any:
     import submitit
 
     try:
-        return submitit.AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=max_num_timeout)
+        return submitit.AutoExecutor(
+            folder, cluster="slurm", slurm_max_num_timeout=max_num_timeout
+        )
     except RuntimeError as error:
         raise ConfigError(
-            "there is no Slurm here: srun is not found", key="hydra/launcher", hint="hydra/launcher=local"
+            "there is no Slurm here: srun is not found",
+            key="hydra/launcher",
+            hint="hydra/launcher=local",
         ) from error

@@ -42,7 +42,9 @@ class GridSearch(Search):
         config_loader: ConfigLoader | None = None,
     ) -> None:
         parsed = parse_overrides(overrides, params, config_loader)
-        self._jobs = list(itertools.product(*(_values(key, override) for key, override in parsed.items())))
+        self._jobs = list(
+            itertools.product(*(_values(key, override) for key, override in parsed.items()))
+        )
         self._left = iter(self._jobs)
         self._known: Counter[str] = Counter()
 
@@ -74,5 +76,7 @@ def _values(key: str, override: Override) -> list[str]:
         low = sweep.start
         high = sweep.end
         hint = f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}"
-        raise ConfigError(f"a grid cannot list every number from {low} to {high}", key=key, hint=hint)
+        raise ConfigError(
+            f"a grid cannot list every number from {low} to {high}", key=key, hint=hint
+        )
     return [f"{key}={value}" for value in override.sweep_string_iterator()]

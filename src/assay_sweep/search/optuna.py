@@ -93,10 +93,15 @@ class OptunaSearch(Search):
     ) -> None:
         require("hydra.sweeper", "this search", "optuna")
         self._space = read_space(overrides, params, config_loader)
-        self._objectives = tuple(read_objectives({"objective": objective, "direction": direction}, {}))
+        self._objectives = tuple(
+            read_objectives({"objective": objective, "direction": direction}, {})
+        )
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
         self._pruner = dict(pruner or {"_target_": NO_PRUNER})
-        self._seed = secrets.randbits(32) if seed is None else seed
+        if seed is None:
+            self._seed = secrets.randbits(32)
+        else:
+            self._seed = seed
         self._space.check_not_empty()
         self._limit = num_trials
         self._check_parts()
@@ -109,14 +114,22 @@ class OptunaSearch(Search):
         """Refuse parts that cannot be made, or not together."""
         if self._sampler["_target_"] == _CMA:
             message = "CMA-ES keeps its state as a pickle, which is not read"
-            raise ConfigError(message, key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=tpe")
+            raise ConfigError(
+                message, key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=tpe"
+            )
         self._make_sampler(0)
         _build("pruner", self._pruner)
-        tested = next((aim.name for aim in self._objectives if aim.name.startswith("test/")), None)
+        tested = next(
+            (aim.name for aim in self._objectives if aim.name.startswith("test/")), None
+        )
         if self._prunes and (len(self._objectives) > 1 or tested):
-            problem = f"{tested} is known only at the end" if tested else "there are several objectives"
+            problem = "there are several objectives"
+            if tested:
+                problem = f"{tested} is known only at the end"
             message = f"{problem}: nothing can be pruned"
-            raise ConfigError(message, key="hydra.sweeper.pruner", hint="hydra/sweeper/pruner=none")
+            raise ConfigError(
+                message, key="hydra.sweeper.pruner", hint="hydra/sweeper/pruner=none"
+            )
 
     @property
     def _prunes(self) -> bool:
@@ -134,14 +147,18 @@ class OptunaSearch(Search):
     def total(self) -> int:
         """Jobs in all; fewer once a trial fails or is pruned before all its seeds have run."""
         seeds = len(self._space.seeds)
-        started = sum(len(trial.proposed) if trial.told else seeds for trial in self._trials.values())
+        started = sum(
+            len(trial.proposed) if trial.told else seeds for trial in self._trials.values()
+        )
         return started + max(0, self._limit - len(self._trials)) * seeds
 
     @override
     def samples(self) -> list[tuple[str, ...]]:
         searched = self._space.dimensions
         ends = [{part.key: part.values[end] for part in searched} for end in (0, -1)]
-        between = [{**ends[0], part.key: value} for part in searched for value in part.values[1:-1]]
+        between = [
+            {**ends[0], part.key: value} for part in searched for value in part.values[1:-1]
+        ]
         return [self._space.job(values, self._space.seeds[0]) for values in (*ends, *between)]
 
     @override
@@ -155,7 +172,10 @@ class OptunaSearch(Search):
             self._queue.popleft()
         if len(self._trials) >= self._limit:
             return None
-        trial = self._left.popleft() if self._left else self._ask(len(self._trials))
+        if self._left:
+            trial = self._left.popleft()
+        else:
+            trial = self._ask(len(self._trials))
         self._trials[trial.number] = trial
         return self._propose(trial, self._space.seeds[0])
 
@@ -164,10 +184,14 @@ class OptunaSearch(Search):
         with quiet_optuna():
             study.sampler = self._make_sampler(index)
             try:
-                trial = study.ask({part.key: to_distribution(part) for part in self._space.dimensions})
+                trial = study.ask(
+                    {part.key: to_distribution(part) for part in self._space.dimensions}
+                )
             except ValueError as error:
                 message = f"the study cannot continue with this search space: {error}"
-                raise ConfigError(message, key="hydra.sweeper.params", hint="start a new sweep") from error
+                raise ConfigError(
+                    message, key="hydra.sweeper.params", hint="start a new sweep"
+                ) from error
         return _Trial(trial.number, dict(trial.params))
 
     def _make_sampler(self, index: int) -> optuna.samplers.BaseSampler:
@@ -175,7 +199,9 @@ class OptunaSearch(Search):
         import optuna
 
         arguments: dict[str, Any] = {"seed": (seed := _derive_seed(self._seed, index))}
-        if self._sampler["_target_"] == _QMC:  # its points are one sequence, which the seed scrambles
+        if (
+            self._sampler["_target_"] == _QMC
+        ):  # its points are one sequence, which the seed scrambles
             arguments["seed"] = _derive_seed(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
                 arguments["independent_sampler"] = optuna.samplers.RandomSampler(seed)
@@ -183,7 +209,10 @@ class OptunaSearch(Search):
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
-        token = f"{trial.number}/{seed}" if seed else str(trial.number)
+        if seed:
+            token = f"{trial.number}/{seed}"
+        else:
+            token = str(trial.number)
         return Proposal(self._space.job(trial.values, seed), token)
 
     @override
@@ -212,7 +241,9 @@ class OptunaSearch(Search):
         ends = list(trial.ended.values())
         if any(outcome.status == "pruned" for outcome, _ in ends):
             self._tell(trial, "PRUNED", None)
-        elif not all(outcome.status == "finished" and self._counts(scores) for outcome, scores in ends):
+        elif not all(
+            outcome.status == "finished" and self._counts(scores) for outcome, scores in ends
+        ):
             self._tell(trial, "FAIL", None)
         elif all(seed in trial.ended for seed in self._space.seeds):
             columns = zip(*(scores or () for _, scores in ends), strict=True)
@@ -223,7 +254,9 @@ class OptunaSearch(Search):
     def _counts(self, scores: Sequence[float] | None) -> bool:
         """Whether a study can take these scores."""
         return (
-            scores is not None and len(scores) == len(self._objectives) and not any(map(math.isnan, scores))
+            scores is not None
+            and len(scores) == len(self._objectives)
+            and not any(map(math.isnan, scores))
         )
 
     def _tell(self, trial: _Trial, state: str, values: list[float] | None) -> None:
@@ -232,7 +265,9 @@ class OptunaSearch(Search):
         trial.told = True
         with quiet_optuna():
             self.study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
-            self.study.tell(trial.number, values, state=optuna.trial.TrialState[state], skip_if_finished=True)
+            self.study.tell(
+                trial.number, values, state=optuna.trial.TrialState[state], skip_if_finished=True
+            )
 
     @override
     def restore(self, known: Sequence[Known]) -> None:
@@ -316,6 +351,8 @@ def open_study(path: Path, aims: Sequence[Objective]) -> optuna.Study:
         ) from error
     if [direction.name.lower() for direction in study.directions] != directions:
         raise ConfigError(
-            "the study has other objectives already", key="hydra.sweeper.objective", hint="start a new sweep"
+            "the study has other objectives already",
+            key="hydra.sweeper.objective",
+            hint="start a new sweep",
         )
     return study

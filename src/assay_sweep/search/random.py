@@ -61,9 +61,14 @@ class RandomSearch(Search):
     @override
     def next(self) -> Proposal | None:
         for sample, seed in self._left:
-            token = f"{sample}/{seed}" if seed else str(sample)
+            if seed:
+                token = f"{sample}/{seed}"
+            else:
+                token = str(sample)
             if token not in self._known:
-                values = {part.key: draw(part, self._seed, sample) for part in self._space.dimensions}
+                values = {
+                    part.key: draw(part, self._seed, sample) for part in self._space.dimensions
+                }
                 return Proposal(self._space.job(values, seed), token=token)
         return None
 
@@ -82,8 +87,12 @@ def draw(dimension: Dimension, seed: int, number: int) -> Any:
     high = dimension.high
     if dimension.log:
         # A whole number stands for everything that is rounded to it.
-        half = 0.5 if dimension.integer else 0.0
-        value = math.exp(math.log(low - half) + u * (math.log(high + half) - math.log(low - half)))
+        half = 0.0
+        if dimension.integer:
+            half = 0.5
+        value = math.exp(
+            math.log(low - half) + u * (math.log(high + half) - math.log(low - half))
+        )
         return min(max(round(value) if dimension.integer else value, low), high)
     if dimension.step:
         count = round((high - low) / dimension.step) + 1

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
 
 import msgspec
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Sweep
+from hydra.core.override_parser.types import (
+    ChoiceSweep,
+    IntervalSweep,
+    Override,
+    RangeSweep,
+    Sweep,
+)
 from hydra.errors import HydraException
 
 from assay.config.did_you_mean import did_you_mean
@@ -152,11 +158,15 @@ class Space:
     @cached_property
     def seeds(self) -> tuple[str, ...]:
         """Each configuration is run with each of these; one empty text where the seed is not swept."""
-        return tuple(",".join(values) for values in product(*(choice.values for choice in self._repeated)))
+        return tuple(
+            ",".join(values) for values in product(*(choice.values for choice in self._repeated))
+        )
 
     @cached_property
     def _repeated(self) -> tuple[Choice, ...]:
-        return tuple(part for part in self.entries if isinstance(part, Choice) and _is_repetition(part.key))
+        return tuple(
+            part for part in self.entries if isinstance(part, Choice) and _is_repetition(part.key)
+        )
 
     def check_not_empty(self) -> None:
         """Refuse a space in which there is only one point."""
@@ -175,13 +185,18 @@ class Space:
 
 
 def parse_overrides(
-    overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
+    overrides: Sequence[str],
+    params: Mapping[str, Any] | None,
+    config_loader: ConfigLoader | None = None,
 ) -> dict[str, Override]:
     """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
     parser = OverridesParser.create(config_loader=config_loader)
     parsed: dict[str, Override] = {}
     from_params = [
-        (f"{key}={value if isinstance(value, str) else as_override(value)}", f"hydra.sweeper.params.{key}")
+        (
+            f"{key}={value if isinstance(value, str) else as_override(value)}",
+            f"hydra.sweeper.params.{key}",
+        )
         for key, value in (flatten(params) if params else ())
     ]
     for line, key in [*from_params, *((line, "") for line in overrides)]:
@@ -200,7 +215,9 @@ def parse_overrides(
 
 
 def read_space(
-    overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
+    overrides: Sequence[str],
+    params: Mapping[str, Any] | None,
+    config_loader: ConfigLoader | None = None,
 ) -> Space:
     """The search space of a command line and `hydra.sweeper.params`."""
     parsed = parse_overrides(overrides, params, config_loader)
@@ -209,7 +226,9 @@ def read_space(
 
 def format_override(key: str, override: Override) -> str:
     """A fixed override as Hydra's basic sweeper writes it."""
-    if override.is_delete():  # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
+    if (
+        override.is_delete()
+    ):  # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
         return str(override.input_line)
     return f"{key}={override.get_value_element_as_str()}"
 
@@ -226,7 +245,9 @@ def _parse_entry(key: str, override: Override) -> str | Dimension:
     if _is_repetition(key) and isinstance(sweep, IntervalSweep):
         name = key.lstrip("+")
         raise ConfigError(
-            f"a {name} is not a number to search for", key=key, hint=f"{key}=range(5), or {key}=1,2,3"
+            f"a {name} is not a number to search for",
+            key=key,
+            hint=f"{key}=range(5), or {key}=1,2,3",
         )
     if isinstance(sweep, IntervalSweep):
         return _parse_interval(key, sweep)
@@ -239,20 +260,26 @@ def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
     assert sweep.start is not None  # noqa: S101 - the grammar asks for both
     assert sweep.end is not None  # noqa: S101 - as above
     integer = "int" in sweep.tags or isinstance(sweep.start, int)
-    low, high = (math.ceil(sweep.start), math.floor(sweep.end)) if integer else (sweep.start, sweep.end)
+    low, high = (
+        (math.ceil(sweep.start), math.floor(sweep.end)) if integer else (sweep.start, sweep.end)
+    )
     log = "log" in sweep.tags
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
         raise ConfigError(f"there is no number from {sweep.start} to {sweep.end}", key=key)
     if log and low <= 0:
         raise ConfigError(
-            f"a logarithmic scale cannot start at {low}", key=key, hint=f"{key}=tag(log, interval(1e-5, …))"
+            f"a logarithmic scale cannot start at {low}",
+            key=key,
+            hint=f"{key}=tag(log, interval(1e-5, …))",
         )
     return Numbers(key, low, high, 1.0 if integer and not log else 0.0, log, integer)
 
 
 def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
     steps: Any = sweep
-    values = list(steps if hasattr(steps, "__iter__") else steps.range())  # the latter until Hydra 1.3
+    values = list(
+        steps if hasattr(steps, "__iter__") else steps.range()
+    )  # the latter until Hydra 1.3
     integer = all(isinstance(value, int) for value in values)
     step = abs(float(sweep.step))
     log = "log" in sweep.tags

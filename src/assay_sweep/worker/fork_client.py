@@ -65,7 +65,8 @@ class ForkServer:
     def __init__(self) -> None:
         if not hasattr(os, "fork"):
             raise AssayError(
-                "parallel jobs need an operating system that can fork", hint="use Linux, macOS or WSL"
+                "parallel jobs need an operating system that can fork",
+                hint="use Linux, macOS or WSL",
             )
         self._owner = os.getpid()
         self._keys = itertools.count(1)
@@ -108,7 +109,10 @@ class ForkServer:
         ended: dict[int, ExitStatus] = {}
         while True:
             running = {self._running[key].connection: key for key in keys if key in self._running}
-            server = [self._control] if self._process is not None else []
+            if self._process is not None:
+                server = [self._control]
+            else:
+                server = []
             for ready in wait([*running, *server], max(0.0, deadline - time.monotonic())):
                 if ready is self._control:
                     self._listen()
@@ -144,7 +148,13 @@ class ForkServer:
             # -P: else a file torch.py in the current directory would be taken for torch. A session of its
             # own: Ctrl-C is for the driver, which tells the jobs what to do.
             return subprocess.Popen(  # noqa: S603 - our own interpreter
-                [sys.executable, "-P", "-m", "assay_sweep.worker.fork_server", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "assay_sweep.worker.fork_server",
+                    str(theirs.fileno()),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -160,7 +170,9 @@ class ForkServer:
             if self._failure:
                 failure = self._failure
                 self._failure = ""
-                raise ProcessError(f"the process that jobs are forked from cannot be started: {failure}")
+                raise ProcessError(
+                    f"the process that jobs are forked from cannot be started: {failure}"
+                )
             self._process = self._spawn()
         return self._process
 
@@ -169,8 +181,15 @@ class ForkServer:
         key = next(self._keys)
         ours, theirs = Pipe()
         is_trial = job_spec is not None and job_spec.trial is not None
-        with suppress(OSError):  # a fork server that has just died is heard of when it is waited for
-            with theirs, socket.fromfd(self._control.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as control:
+        with suppress(
+            OSError
+        ):  # a fork server that has just died is heard of when it is waited for
+            with (
+                theirs,
+                socket.fromfd(
+                    self._control.fileno(), socket.AF_UNIX, socket.SOCK_STREAM
+                ) as control,
+            ):
                 self._control.send((FORK_TRIAL if is_trial else FORK, key))
                 socket.send_fds(control, [b"."], [theirs.fileno()])
             ours.send((dict(os.environ), job_spec))
@@ -214,11 +233,16 @@ class ForkServer:
         if not self._is_ready:
             self._log.seek(0)
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-            self._failure = lines[-1] if lines else f"it ended with exit code {exit_code}"
+            if lines:
+                self._failure = lines[-1]
+            else:
+                self._failure = f"it ended with exit code {exit_code}"
         self._log.close()
 
 
-if hasattr(os, "register_at_fork"):  # a process that the user's program forks has a server of its own
+if hasattr(
+    os, "register_at_fork"
+):  # a process that the user's program forks has a server of its own
     os.register_at_fork(after_in_child=ForkServer.shared.cache_clear)
 
 
@@ -262,7 +286,8 @@ class CheckProcess:
         if not isinstance(answer, dict):  # the process has ended
             self.close()
             raise AssayError(
-                "the process that checked this job died", hint="assay check with the same overrides shows how"
+                "the process that checked this job died",
+                hint="assay check with the same overrides shows how",
             )
         return answer
 
@@ -298,7 +323,10 @@ class ClusterWorker:
 
     def stop(self, key: str, *, now: bool) -> None:
         """Ask a job to save and end, or end it at once; by another thread or a signal, and before `run`."""
-        self._stops[key] = "SIGKILL" if now else self._stops.get(key, "SIGTERM")
+        if now:
+            self._stops[key] = "SIGKILL"
+        else:
+            self._stops[key] = self._stops.get(key, "SIGTERM")
 
     def close(self) -> None:
         """End what runs and the fork server."""

@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from assay.config.serialize import from_text
 from assay.errors import AssayError, describe_error
-from assay.process import COLLECT, adopt_orphans, child_pids, count_oom_kills, end_with, kill_process
+from assay.process import (
+    COLLECT,
+    adopt_orphans,
+    child_pids,
+    count_oom_kills,
+    end_with,
+    kill_process,
+)
 from assay.record.run_record import Outcome
 from assay_sweep.job_spec import ExitStatus
 from assay_sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
@@ -54,9 +61,15 @@ def preload() -> None:
     for name in _MODULES:
         importlib.import_module(name)
     packages = [importlib.import_module(f"assay.{group}") for group in _GROUPS]
-    modules = [found for one in packages for found in pkgutil.iter_modules(one.__path__, f"{one.__name__}.")]
+    modules = [
+        found
+        for one in packages
+        for found in pkgutil.iter_modules(one.__path__, f"{one.__name__}.")
+    ]
     for name in ("fsspec.implementations.chained", *(module.name for module in modules)):
-        with suppress(ImportError):  # of an extra that is not installed, or of a version that lacks it
+        with suppress(
+            ImportError
+        ):  # of an extra that is not installed, or of a version that lacks it
             importlib.import_module(name)
     from assay.record import provenance
 
@@ -97,7 +110,9 @@ class _Child:
         if self.end >= 0:
             os.close(self.end)
         with self.connection, suppress(OSError):
-            self.connection.send(ExitStatus(exit_code, outcome, count_oom_kills() > self.kills, seconds))
+            self.connection.send(
+                ExitStatus(exit_code, outcome, count_oom_kills() > self.kills, seconds)
+            )
 
 
 @final
@@ -130,12 +145,16 @@ class Server:
         """Serve one request of the driver; return False if it is gone."""
         try:
             ends = [child.end for child in self._children.values()]
-            ready = wait([self._driver, *(end for end in ends if end >= 0)], _TICK if -1 in ends else _IDLE)
+            ready = wait(
+                [self._driver, *(end for end in ends if end >= 0)], _TICK if -1 in ends else _IDLE
+            )
             if self._driver not in ready:
                 return True
             kind, key = self._driver.recv()
             if kind in (FORK, FORK_TRIAL):
-                with socket.fromfd(self._driver.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as control:
+                with socket.fromfd(
+                    self._driver.fileno(), socket.AF_UNIX, socket.SOCK_STREAM
+                ) as control:
                     _, (descriptor,), _, _ = socket.recv_fds(control, 1, 1)
                 os.set_inheritable(descriptor, False)
                 if kind == FORK_TRIAL:
@@ -153,7 +172,9 @@ class Server:
         try:
             pid = os.fork()
         except OSError as error:
-            child.report(1, Outcome("failed", "machine", f"it could not be forked: {error}").to_json())
+            child.report(
+                1, Outcome("failed", "machine", f"it could not be forked: {error}").to_json()
+            )
             return
         if pid == 0:
             run_and_exit(lambda: self._become_child(fork_server, child))
@@ -274,13 +295,17 @@ def main() -> None:
         # What a job printed before it died is kept.
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # a text file
     adopt_orphans()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # which Slurm sends to all processes of a job
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, [signal.SIGTERM]
+    )  # which Slurm sends to all processes of a job
     gc.disable()
     before = dict(os.environ)
     preload()
     gc.collect()
     gc.freeze()
-    Server(driver, {name: value for name, value in os.environ.items() if before.get(name) != value}).run()
+    Server(
+        driver, {name: value for name, value in os.environ.items() if before.get(name) != value}
+    ).run()
 
 
 if __name__ == "__main__":

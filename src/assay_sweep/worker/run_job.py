@@ -20,7 +20,14 @@ import psutil
 
 from assay.errors import AssayError
 from assay.files.symlinks import open_append
-from assay.record.run_record import TRIAL, Outcome, RunRecord, cause_of_exception, reason_of, stop_reason
+from assay.record.run_record import (
+    TRIAL,
+    Outcome,
+    RunRecord,
+    cause_of_exception,
+    reason_of,
+    stop_reason,
+)
 from assay_cluster.world import take_world
 from assay_sweep.job_spec import TIMED_OUT, timeout_outcome
 
@@ -50,7 +57,9 @@ def run_job_spec(job_spec: JobSpec) -> Outcome:
         return _report_error(error)
     late = threading.Event()
     if job_spec.timeout_min is not None:
-        threading.Thread(target=_end_after, args=(job_spec.timeout_min, late), daemon=True).start()
+        threading.Thread(
+            target=_end_after, args=(job_spec.timeout_min, late), daemon=True
+        ).start()
     outcome = run_here(job_spec)
     if late.is_set() and outcome.status not in ("finished", "pruned"):
         return timeout_outcome(job_spec, outcome.seconds)
@@ -85,7 +94,9 @@ def run_here(job_spec: JobSpec) -> Outcome:
         with suppress(AssayError):
             record = RunRecord.load(run_dir)
             if record.status == "failed":
-                outcome = replace(outcome, metrics=record.metrics, best=record.best, seconds=record.seconds)
+                outcome = replace(
+                    outcome, metrics=record.metrics, best=record.best, seconds=record.seconds
+                )
         return outcome
     finally:
         os.environ.pop(TRIAL, None)
@@ -114,7 +125,9 @@ def limit_memory(gigabytes: float) -> None:
     """
     import resource
 
-    held = getattr(psutil.Process().memory_info(), "data", 0)  # where the system tells it: on Linux
+    held = getattr(
+        psutil.Process().memory_info(), "data", 0
+    )  # where the system tells it: on Linux
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = held + int(gigabytes * _GIGABYTE)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
@@ -158,7 +171,10 @@ def _begin(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> R
     if config.get("baseline") == "auto":  # the same for all jobs, and longer than many of them
         config.baseline = "none"
     report = Report(
-        job_spec.overrides, str(config.get("name")), spec=job_spec.spec, data_read=not job_spec.spec
+        job_spec.overrides,
+        str(config.get("name")),
+        spec=job_spec.spec,
+        data_read=not job_spec.spec,
     )
     options: dict[str, Any] = {"raise_errors": True, "gang": gang}
     return run_job(config, job_spec.overrides, job_spec.choices, Proof(report), **options)

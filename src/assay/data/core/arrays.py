@@ -81,7 +81,9 @@ class Arrays(Source):
         given = {"val": (val_inputs, val_targets), "test": (test_inputs, test_targets)}
         for subset, (subset_inputs, subset_targets) in given.items():
             if targets is None and subset_targets is not None:
-                raise ValueError(f"{subset}_targets={subset_targets}: expected none with targets=None")
+                raise ValueError(
+                    f"{subset}_targets={subset_targets}: expected none with targets=None"
+                )
             if targets is not None and (subset_inputs is None) != (subset_targets is None):
                 raise ValueError(f"{subset}_inputs and {subset}_targets must be set together")
             if subset_inputs is not None:
@@ -99,21 +101,35 @@ class Arrays(Source):
         check_path(self._root, self.info.paths[0], "data.source.root")
         raw: dict[str, Pair] = {}
         for subset, (inputs_name, targets_name) in self._names.items():
-            prefix = "" if subset == "train" else f"{subset}_"
+            prefix = ""
+            if subset != "train":
+                prefix = f"{subset}_"
             inputs = self._load(f"{prefix}inputs", inputs_name)
             none = torch.zeros(len(inputs), 0, dtype=torch.int64)
-            targets = none if targets_name is None else self._load(f"{prefix}targets", targets_name)
+            if targets_name is None:
+                targets = none
+            else:
+                targets = self._load(f"{prefix}targets", targets_name)
             raw[subset] = inputs, targets
         self.task = self._asked
         if self._asked == "auto" and self.info.find_task is not None:
-            self.task = self.info.find_task({"root": str(self._root), "targets": self._names["train"][1]})
+            self.task = self.info.find_task(
+                {"root": str(self._root), "targets": self._names["train"][1]}
+            )
         task = task_of(self.task)
         subsets = {}
         for subset, (inputs, targets) in raw.items():
-            values = self._split_values() if subset == "train" else {}
-            subsets[subset] = Samples(self.in_layout(inputs), task.as_targets(targets), split_values=values)
+            if subset == "train":
+                values = self._split_values()
+            else:
+                values = {}
+            subsets[subset] = Samples(
+                self.in_layout(inputs), task.as_targets(targets), split_values=values
+            )
         if not self.class_names:
-            self.class_names = task.number_classes([samples.targets for samples in subsets.values()])
+            self.class_names = task.number_classes(
+                [samples.targets for samples in subsets.values()]
+            )
         return subsets
 
     def _split_values(self) -> dict[str, NDArray[Any]]:
@@ -132,7 +148,10 @@ class Arrays(Source):
         return as_tensor(self._read(key, name), f"{key}={name}")
 
     def _read(self, key: str, name: str) -> NDArray[Any]:
-        path = self._root / f"{name}.npy" if self._root.is_dir() else self._root
+        if self._root.is_dir():
+            path = self._root / f"{name}.npy"
+        else:
+            path = self._root
         try:
             return read_array(self._root, name)
         except NoArrayError as error:
@@ -172,5 +191,7 @@ def as_tensor(array: NDArray[Any], said_of: str) -> Tensor:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)  # torch cannot gather these
+        array = array.astype(
+            np.int32 if array.dtype.itemsize == 2 else np.int64
+        )  # torch cannot gather these
     return torch.from_numpy(array)

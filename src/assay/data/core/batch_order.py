@@ -25,7 +25,9 @@ _POOL = 50
 """Batches within which samples are ordered by their length."""
 
 
-def should_drop_last(drop_last: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
+def should_drop_last(
+    drop_last: bool | str, num_samples: int, batch_size: int, world_size: int = 1
+) -> bool:
     """Whether the last training batch of an epoch, which is smaller, is left out.
 
     >>> [should_drop_last("auto", number, 64) for number in (84, 1257, 65, 40)]
@@ -81,7 +83,10 @@ class BatchOrder:
 
     def __len__(self) -> int:
         step = self.batch_size * self.world_size
-        filled = self.num_samples if self.drop_last else self.num_samples + step - 1
+        if self.drop_last:
+            filled = self.num_samples
+        else:
+            filled = self.num_samples + step - 1
         return filled // step
 
     def counts(self, batch: int) -> bool:
@@ -125,8 +130,10 @@ class BatchOrder:
 
     def _cut(self, rows: Tensor) -> Sequence[Tensor]:
         """The rows of one rank in batches; evened out, so that no rank has a batch less than another."""
-        is_even = self.world_size == 1 or self.drop_last
-        chunks: Sequence[Tensor] = rows.split(self.batch_size) if is_even else rows.tensor_split(len(self))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        if self.world_size == 1 or self.drop_last:
+            chunks: Sequence[Tensor] = rows.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        else:
+            chunks = rows.tensor_split(len(self))
         return chunks
 
     def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
@@ -145,5 +152,7 @@ class BatchOrder:
             turn = torch.randperm(len(pool_sizes), generator=generator).tolist()
             by_length = pool[lengths[pool].argsort(stable=True)]
             chunks = torch.split(by_length, [pool_sizes[index] for index in turn])
-            grouped += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
+            grouped += [
+                chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))
+            ]
         return torch.cat(grouped)

@@ -44,13 +44,17 @@ def find_copies(all_data: Subsets, rows: Cuts) -> list[str]:
     known = hashes["train"][train]
     equal = []
     for subset in ("val", "test"):
-        pool = subset if subset in all_data else "train"
+        pool = "train"
+        if subset in all_data:
+            pool = subset
         own = rows[subset]
         shared = own[np.isin(hashes[pool][own], known)]
         if len(shared):
             originals = train[np.isin(known, hashes[pool][shared])]
             pairs = _hash_pairs(all_data[pool], hashes[pool], shared)
-            same = np.isin(pairs, _hash_pairs(all_data["train"], hashes["train"], originals)).sum()
+            same = np.isin(
+                pairs, _hash_pairs(all_data["train"], hashes["train"], originals)
+            ).sum()
             twin = originals[hashes["train"][originals] == hashes[pool][shared[0]]][0]
             equal.append(
                 f"{len(shared):,} of {len(own):,} in {subset} ({same:,} with the same target; "
@@ -73,7 +77,9 @@ def leave_out_copies(all_data: Subsets, rows: dict[str, Rows]) -> str:
     train = rows["train"]
     held_out = [hashes.get(subset, hashes["train"])[rows[subset]] for subset in ("val", "test")]
     rows["train"] = train[~np.isin(hashes["train"][train], np.concatenate(held_out))]
-    left_out = f"{len(train) - len(rows['train']):,} of {len(train):,} training samples are left out"
+    left_out = (
+        f"{len(train) - len(rows['train']):,} of {len(train):,} training samples are left out"
+    )
     return f"data.split.dedup=true: {left_out}, as they are in val or test, too"
 
 
@@ -83,10 +89,15 @@ def note_ignored_columns(training: Samples, drawn: str, rows: Cuts, *, folds: bo
     for name, hint in training.split_hints.items():
         values = training.split_values[name].reset_index(drop=True)
         if hint == "time":
-            typed = format_override("data.split.time", name) + " data.split.folds=null fold=null" * folds
+            typed = (
+                format_override("data.split.time", name)
+                + " data.split.folds=null fold=null" * folds
+            )
             times = values.dropna()
             times = (times if times.dtype.kind in "iufM" else times.astype(str)).sort_values()
-            ends = " to ".join(str(end).removesuffix(" 00:00:00") for end in (times.iloc[0], times.iloc[-1]))
+            ends = " to ".join(
+                str(end).removesuffix(" 00:00:00") for end in (times.iloc[0], times.iloc[-1])
+            )
             notes.append(
                 f"data: the rows are split at random, but {name!r} dates them ({ends}); "
                 f"scores are too good if you want to predict later rows: {typed} (then no feature)"
@@ -124,7 +135,9 @@ def hash_samples(subsets: Subsets) -> dict[str, Rows] | None:
     joined = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
     column = getattr(next(iter(subsets.values())).encoder, "column", None)
     if column is not None:
-        joined = joined[column].map(lambda text: " ".join(_WORD.findall(str(text).casefold())) or text)
+        joined = joined[column].map(
+            lambda text: " ".join(_WORD.findall(str(text).casefold())) or text
+        )
     numbers = pd.util.hash_pandas_object(joined, index=False).to_numpy().view(np.int64)
     return dict(zip(subsets, np.split(numbers, np.cumsum([*map(len, raw)])[:-1]), strict=True))
 

@@ -74,7 +74,9 @@ class Custom(Source):
         """The subsets given, streamed."""
         subsets = {}
         for subset, dataset in self._datasets.items():
-            key = "data.source.dataset" if subset == "train" else f"data.source.{subset}_dataset"
+            key = "data.source.dataset"
+            if subset != "train":
+                key = f"data.source.{subset}_dataset"
             pairs = LazyDataset(len(dataset), partial(_read_pair, dataset, *self._keys, key))
             targets = self._task.as_targets(_read_targets(dataset, pairs, key))
             values = {name: getattr(dataset, name, None) for name in self.split_columns.values()}
@@ -84,7 +86,9 @@ class Custom(Source):
         if not self.class_names and not self._task.has_real_targets:
             classes = getattr(self._datasets["train"], "classes", None)
             if classes is None:
-                classes = self._task.number_classes([subset.targets for subset in subsets.values()])
+                classes = self._task.number_classes(
+                    [subset.targets for subset in subsets.values()]
+                )
             self.class_names = tuple(str(name) for name in classes)
         return subsets
 
@@ -96,7 +100,9 @@ def _read_pair(
     try:
         sample = dataset[index]
     except (RuntimeError, ValueError) as error:
-        where = f" ({frame})" if (frame := user_frame(error)) else ""
+        where = ""
+        if frame := user_frame(error):
+            where = f" ({frame})"
         raise DataError(
             f"{key}: sample {index} cannot be read: {' '.join(str(error).split())}{where}",
             hint="the same command with --debug shows the traceback",
@@ -126,7 +132,9 @@ def _read_pair(
 
 def _read_targets(dataset: IndexedDataset, pairs: IndexedDataset, key: str) -> Tensor:
     if not len(pairs):
-        raise DataError(f"{key}: {type(dataset).__name__} is empty", hint="check where it reads its files")
+        raise DataError(
+            f"{key}: {type(dataset).__name__} is empty", hint="check where it reads its files"
+        )
     for name in ("targets", "labels"):
         attribute = getattr(dataset, name, None)
         if attribute is not None and len(attribute) == len(pairs):
@@ -139,7 +147,9 @@ def _read_targets(dataset: IndexedDataset, pairs: IndexedDataset, key: str) -> T
 
 def _tensor(values: Any) -> Tensor:
     try:
-        return torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
+        return torch.as_tensor(
+            np.asarray(values) if not isinstance(values, torch.Tensor) else values
+        )
     except TypeError as error:
         raise DataError(
             f"data.source.dataset: expected numbers as targets, got {type(values).__name__}",

@@ -10,8 +10,19 @@ import lightning as L
 import torch
 from typing_extensions import override
 
-from assay.data.core.batch_order import BatchOrder, choose_batch_size, should_drop_last, train_position
-from assay.data.core.loaders import MemoryLoader, StreamLoader, input_statistics, preview, target_statistics
+from assay.data.core.batch_order import (
+    BatchOrder,
+    choose_batch_size,
+    should_drop_last,
+    train_position,
+)
+from assay.data.core.loaders import (
+    MemoryLoader,
+    StreamLoader,
+    input_statistics,
+    preview,
+    target_statistics,
+)
 from assay.data.core.normalize import Normalize, input_dtype
 from assay.data.core.options import check_limits
 from assay.data.core.placement import Placement, Prepared
@@ -27,7 +38,13 @@ from assay.data.core.splits import (
     request_split_columns,
 )
 from assay.data.core.subset import Subset
-from assay.data.core.transforms import Transforms, chain_of, check_scale, configured_scale, pretrained_scale
+from assay.data.core.transforms import (
+    Transforms,
+    chain_of,
+    check_scale,
+    configured_scale,
+    pretrained_scale,
+)
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -126,13 +143,24 @@ class DataModule(L.LightningDataModule):
         super().__init__()
         self.source = with_defaults(source)
         self.split = Split(**split)
-        sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
-        sizes |= {} if global_batch_size is None else {"global_batch_size": global_batch_size}
-        divided = {f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)}
-        check_limits({**sizes, **divided, "thin_classes": thin_classes, "prefetch_factor": prefetch_factor})
+        sizes = {
+            "batch_size": batch_size,
+            "eval_batch_size": eval_batch_size,
+            "num_workers": num_workers,
+        }
+        if global_batch_size is not None:
+            sizes |= {"global_batch_size": global_batch_size}
+        divided = {
+            f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)
+        }
+        check_limits(
+            {**sizes, **divided, "thin_classes": thin_classes, "prefetch_factor": prefetch_factor}
+        )
         self.balance = balance
         if global_batch_size is not None and drop_last is not True:
-            raise ValueError(f"drop_last={str(drop_last).lower()}: expected true with a global_batch_size")
+            raise ValueError(
+                f"drop_last={str(drop_last).lower()}: expected true with a global_batch_size"
+            )
         self._batch_size = batch_size
         self.eval_batch_size = eval_batch_size
         self._global_batch_size = global_batch_size
@@ -165,7 +193,9 @@ class DataModule(L.LightningDataModule):
         }
         self._ready: dict[tuple[str, str], Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
-        self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may request new ones every epoch
+        self._streams: WeakSet[StreamLoader] = (
+            WeakSet()
+        )  # Lightning may request new ones every epoch
         self.normalize = Normalize()
         self.encoder: Encoder | None = None
         self.tested = "test"
@@ -200,13 +230,20 @@ class DataModule(L.LightningDataModule):
             }
             check_shapes(first, trained, others)
             typed = check_scale(first, self._given_scale)
-            scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
+            scale, self._scale_notes = pretrained_scale(
+                self._pretrained, self._normalize, first, typed
+            )
             evaluated = self.subset("train", "eval")
             seed = self.split.seed
-            mean, std = input_statistics(evaluated, first, scale or typed, seed, self._num_workers)
+            mean, std = input_statistics(
+                evaluated, first, scale or typed, seed, self._num_workers
+            )
         self.encoder = splits.encoder
         self.normalize = Normalize(mean, std)
-        target_mean, target_std = target_statistics(splits) if self._standardize_targets else ((), ())
+        if self._standardize_targets:
+            target_mean, target_std = target_statistics(splits)
+        else:
+            target_mean, target_std = ((), ())
         if splits.task.reconstructs:
             target_mean = mean
             target_std = std
@@ -231,7 +268,11 @@ class DataModule(L.LightningDataModule):
         self.source.known_labels = trained.spec.class_names
         with torch.random.fork_rng(devices=[]):
             splits = read_for_model(
-                self.source, self.split, partial(self._read, trained=trained), digest=digest, whole=not subset
+                self.source,
+                self.split,
+                partial(self._read, trained=trained),
+                digest=digest,
+                whole=not subset,
             )
             self.splits = splits
             self.encoder = splits.encoder
@@ -241,7 +282,8 @@ class DataModule(L.LightningDataModule):
             self.tested = subset or ("test" if is_own_data else "all")
             if not len(splits.rows[self.tested]):
                 raise DataError(
-                    f"data: the source has no {self.tested} subset", hint="choose another one: --split train"
+                    f"data: the source has no {self.tested} subset",
+                    hint="choose another one: --split train",
                 )
             check_inputs(self.tested, splits.data[self.tested])
             trained.check(self._first(self.tested, "eval"))
@@ -249,8 +291,13 @@ class DataModule(L.LightningDataModule):
     def subset(self, name: str, chain: str = "") -> Subset:
         """Samples as the source gives them, encoded, and neither transformed yet nor normalised."""
         rows = torch.as_tensor(self.splits.rows[name])
-        transforms = self._transforms[chain] if chain else Transforms()
-        transforms = Transforms(transforms.transforms, transforms.keys, masks=self.splits.task.has_masks)
+        if chain:
+            transforms = self._transforms[chain]
+        else:
+            transforms = Transforms()
+        transforms = Transforms(
+            transforms.transforms, transforms.keys, masks=self.splits.task.has_masks
+        )
         return Subset(self.splits.data[name], rows, keys=rows, transforms=transforms)
 
     def sample_inputs(self, count: int) -> Tensor:
@@ -263,17 +310,26 @@ class DataModule(L.LightningDataModule):
     @property
     def notes(self) -> tuple[str, ...]:
         """Decisions of the source and the loading, one sentence each; available after `setup()`."""
-        remainder = self.spec.num_train % (self.batch_size * self._world_size()) * self._drops_last()
-        varies = ", different ones in each epoch" if self.shuffle else ""
+        remainder = (
+            self.spec.num_train % (self.batch_size * self._world_size()) * self._drops_last()
+        )
+        varies = ""
+        if self.shuffle:
+            varies = ", different ones in each epoch"
         left_out = (
             f"data.drop_last={str(self.drop_last).lower()}: {remainder} of {self.spec.num_train:,} training "
             f"samples do not fill a batch and are left out{varies}"
         )
         if self.splits.stream is None and self._global_batch_size is None:
             left_out += "; data.drop_last=false trains them too"
-        lacking = [note for subset in ("val", "test") for note in self.splits.note_lacking(subset)]
+        lacking = [
+            note for subset in ("val", "test") for note in self.splits.note_lacking(subset)
+        ]
         encoder = self.source.text_encoder
-        texts = () if encoder is None else encoder.notes
+        if encoder is not None:
+            texts = encoder.notes
+        else:
+            texts = ()
         notes = (*self.source.notes, *texts, *self.splits.notes, *lacking, *self._scale_notes)
         if remainder:
             return (*notes, left_out)
@@ -294,10 +350,15 @@ class DataModule(L.LightningDataModule):
         return 1
 
     def _processes(self) -> int:
-        return self.trainer.num_devices if self.trainer else 1  # of this machine
+        # of this machine
+        if self.trainer:
+            return self.trainer.num_devices
+        return 1
 
     def _drops_last(self) -> bool:
-        return should_drop_last(self.drop_last, self.spec.num_train, self.batch_size, self._world_size())
+        return should_drop_last(
+            self.drop_last, self.spec.num_train, self.batch_size, self._world_size()
+        )
 
     def digest(self) -> str:
         """SHA-256 over the contents and the division into subsets, for the record."""
@@ -340,12 +401,17 @@ class DataModule(L.LightningDataModule):
     def _stream(self, data: Any, order: BatchOrder, **options: Any) -> StreamLoader:
         pinned = self._pin_memory and self.device.type == "cuda"
         position = self._position(order)
-        loader = StreamLoader(data, order, position, pin_memory=pinned, **options, **self._workers)
+        loader = StreamLoader(
+            data, order, position, pin_memory=pinned, **options, **self._workers
+        )
         self._streams.add(loader)
         return loader
 
     def _order(self, num_samples: int, *, train: bool, **others: Any) -> BatchOrder:
-        module = self.trainer.lightning_module if self.trainer else None
+        if self.trainer:
+            module = self.trainer.lightning_module
+        else:
+            module = None
         return BatchOrder(
             num_samples=num_samples,
             batch_size=self.batch_size if train else self.eval_batch_size,
@@ -388,17 +454,25 @@ class DataModule(L.LightningDataModule):
         if train and self.balance == "sampler":  # one over how many samples each one's class has
             targets = subset.data.targets[subset.rows]
             weights = 1 / targets.bincount()[targets].double()
-        lengths = None if lengths is None else lengths[subset.rows]
+        if lengths is not None:
+            lengths = lengths[subset.rows]
+        else:
+            lengths = None
         order = self._order(len(subset.rows), train=train, lengths=lengths, weights=weights)
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
         if subset.data.in_memory and not one_by_one:
-            prepare = None if subset.transforms else partial(self.prepare_batch, dtype=self.dtype)
+            if not subset.transforms:
+                prepare = partial(self.prepare_batch, dtype=self.dtype)
+            else:
+                prepare = None
             key = id(subset.data), prepare and self.dtype
             if key not in self._placements:
                 placement = Placement(subset.data, self._pin_memory, prepare, self._processes())
                 self._placements[key] = placement
             placement = self._placements[key]
-            return MemoryLoader(subset, placement, order, self._position(order), lambda: self.device)
+            return MemoryLoader(
+                subset, placement, order, self._position(order), lambda: self.device
+            )
         return self._stream(subset, order)
 
     @override
@@ -426,13 +500,21 @@ class DataModule(L.LightningDataModule):
 
     def prepare_batch(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> Pair:
         """A batch as the module gets it."""
-        exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
-        return self.normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
+        if self.spec.target_mean:
+            exact = torch.promote_types(dtype, torch.float32)
+        else:
+            exact = dtype
+        return self.normalize(inputs, dtype), task_of(self.spec.task).batch_targets(
+            targets, exact
+        )
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Pair:
         """Scale the inputs on the device and give every batch the form `(inputs, targets)`."""
         del dataloader_idx
         if isinstance(batch, Prepared):
             return batch.inputs, batch.targets
-        inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
+        if isinstance(batch, Mapping):
+            inputs, targets, *_ = batch.values()
+        else:
+            inputs, targets, *_ = batch
         return self.prepare_batch(inputs, targets, self.dtype)

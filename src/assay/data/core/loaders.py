@@ -88,11 +88,15 @@ class MemoryLoader(SubsetLoader):
         epoch, start = self._position()
         subset = self._subset
         order = self.order
-        batches = self._placement.batches(order.batches(epoch, start, of=subset.rows), self._device())
+        batches = self._placement.batches(
+            order.batches(epoch, start, of=subset.rows), self._device()
+        )
         if not subset.transforms:
             yield from batches
             return
-        for (inputs, targets), keys in zip(batches, order.batches(epoch, start, of=subset.keys), strict=True):
+        for (inputs, targets), keys in zip(
+            batches, order.batches(epoch, start, of=subset.keys), strict=True
+        ):
             yield subset.transforms.pairs(inputs, targets, order.seed, epoch, keys)
 
 
@@ -121,9 +125,13 @@ class StreamLoader(SubsetLoader):
             sample = max(data.row_bytes, bytes_per_sample)
             most = max(1, _CHUNK_BYTES // (order.batch_size * sample))
             keyed = _Chunks(data, transforms or Transforms(), order)
-            sampler = Redrawn(partial(_draw_chunks, data.steps_per_window(order), order, position, most))
+            sampler = Redrawn(
+                partial(_draw_chunks, data.steps_per_window(order), order, position, most)
+            )
             options |= {"batch_size": None, "sampler": sampler}
-        self._loader: DataLoader[Any] = DataLoader(keyed, worker_init_fn=ignore_stop_signals, **options)
+        self._loader: DataLoader[Any] = DataLoader(
+            keyed, worker_init_fn=ignore_stop_signals, **options
+        )
 
     @override
     def __iter__(self) -> Iterator[Any]:
@@ -179,7 +187,10 @@ class KeyedDataset(Dataset[Any]):
             sample = self._samples[row]
             if not self._transforms:
                 return sample
-            inputs, targets, *extra = sample.values() if isinstance(sample, dict) else sample
+            if isinstance(sample, dict):
+                inputs, targets, *extra = sample.values()
+            else:
+                inputs, targets, *extra = sample
             pair = (*self._transforms.pair(inputs, targets, draw), *extra)
             if isinstance(sample, dict):
                 return dict(zip(sample, pair, strict=True))
@@ -212,7 +223,9 @@ class Redrawn:
         return self._draw()
 
 
-def _draw_keys(subset: Subset, order: BatchOrder, position: Position) -> Iterator[list[tuple[int, int, int]]]:
+def _draw_keys(
+    subset: Subset, order: BatchOrder, position: Position
+) -> Iterator[list[tuple[int, int, int]]]:
     """Batches of keys that carry the epoch, so that workers need no other state."""
     epoch, start = position()
     for at in order.batches(epoch, start):
@@ -258,7 +271,9 @@ _MOST_AT_ONCE = 32
 
 def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iterator[Tensor]:
     """Inputs of samples drawn at random, as the subset's loader would give them."""
-    chosen = torch.randperm(len(subset.rows), generator=torch.Generator().manual_seed(seed))[:count]
+    chosen = torch.randperm(len(subset.rows), generator=torch.Generator().manual_seed(seed))[
+        :count
+    ]
     if subset.data.unlike:
         unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
         chosen = torch.cat([unlike, chosen])
@@ -278,7 +293,10 @@ def input_of(sample: Any) -> Tensor:
     """The input of a sample."""
     if isinstance(sample, DataError):
         raise sample
-    inputs = next(iter(sample.values())) if isinstance(sample, dict) else sample[0]
+    if isinstance(sample, dict):
+        inputs = next(iter(sample.values()))
+    else:
+        inputs = sample[0]
     if not isinstance(inputs, torch.Tensor):
         raise DataError(
             f"data: expected a sample's input to be a tensor, got {type(inputs).__name__}",

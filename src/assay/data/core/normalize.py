@@ -42,7 +42,10 @@ class TargetScale:
         return torch.addcmul(mean, outputs, std)
 
     def _statistics(self, like: Tensor) -> Pair:
-        dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+        if like.dtype == torch.float64:
+            dtype = torch.float64
+        else:
+            dtype = torch.float32
         key = (like.device, dtype, like.ndim)
         if key not in self._ready:
             self._ready[key] = _place(self._mean, like, dtype), _place(self._std, like, dtype)
@@ -58,7 +61,10 @@ def _place(values: Any, like: Tensor, dtype: torch.dtype) -> Tensor:
 
 def target_scale(spec: Mapping[str, Any]) -> TargetScale:
     """That of a run; one that changes nothing where the loss itself does what there is to do."""
-    task = task_of(spec["task"]) if "task" in spec else None
+    if "task" in spec:
+        task = task_of(spec["task"])
+    else:
+        task = None
     if task is None or not (task.has_real_targets or task.reconstructs):
         return TargetScale()
     return TargetScale(spec.get("target_mean") or (), spec.get("target_std") or ())
@@ -87,7 +93,10 @@ def stored_type(dtype: torch.dtype) -> str:
 
 def _is_index(dtype: torch.dtype) -> bool:
     """Whether numbers of a type are taken as they are, such as token ids."""
-    return not (dtype.is_floating_point or dtype.is_complex) and dtype not in (torch.uint8, torch.bool)
+    return not (dtype.is_floating_point or dtype.is_complex) and dtype not in (
+        torch.uint8,
+        torch.bool,
+    )
 
 
 @final
@@ -109,7 +118,10 @@ class Normalize:
                 return inputs.to(dtype).div_(255)
             return inputs.to(dtype)
         # Doubles are scaled as such: of 1.7e9 and more, 32 bits keep no units.
-        exact = torch.float64 if inputs.dtype == torch.float64 else dtype
+        if inputs.dtype == torch.float64:
+            exact = torch.float64
+        else:
+            exact = dtype
         shift, scale = self._statistics(inputs, exact, is_byte)
         # One multiply-add instead of a division by 255, a subtraction and a division.
         return torch.addcmul(shift, inputs.to(exact), scale).to(dtype)
@@ -126,8 +138,14 @@ class Normalize:
         if key not in self._ready:
             std = np.array(self.std)
             std[std == 0] = 1
-            scale = 1 / (std * 255) if is_byte else 1 / std
-            self._ready[key] = _place(-np.array(self.mean) / std, like, dtype), _place(scale, like, dtype)
+            if is_byte:
+                scale = 1 / (std * 255)
+            else:
+                scale = 1 / std
+            self._ready[key] = (
+                _place(-np.array(self.mean) / std, like, dtype),
+                _place(scale, like, dtype),
+            )
         return self._ready[key]
 
 
@@ -141,8 +159,15 @@ def statistics(blocks: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float
     mean = squares = torch.zeros((), dtype=torch.float64)
     for block in blocks:
         size = block.numel() // block.shape[1]
-        is_image = block.dtype == torch.uint8 and block.ndim > 2 and block.shape[1] <= _HISTOGRAM_CHANNELS
-        block_mean, block_squares = _byte_moments(block) if is_image else _moments(block)
+        is_image = (
+            block.dtype == torch.uint8
+            and block.ndim > 2
+            and block.shape[1] <= _HISTOGRAM_CHANNELS
+        )
+        if is_image:
+            block_mean, block_squares = _byte_moments(block)
+        else:
+            block_mean, block_squares = _moments(block)
         delta = block_mean - mean
         total = count + size
         mean = mean + delta * (size / total)

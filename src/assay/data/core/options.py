@@ -50,14 +50,24 @@ def check_limits(values: Mapping[str, Any]) -> None:
         _refuse(", ".join(columns), several, f"{columns[1]}=null, or {columns[0]}=null")
     folds = values.get("split.folds")
     val = values.get("split.val") or 0
-    test = 1 / folds if folds else values.get("split.test") or 0
+    if folds:
+        test = 1 / folds
+    else:
+        test = values.get("split.test") or 0
     _check_folds(folds, values.get("split.fold"))
     if folds and columns and columns != ["data.split.group"]:
         hint = f"{columns[0]}=null, or data.split.folds=null fold=null"
         _refuse(columns[0], "folds cannot be divided by this", hint)
     if val + test >= 1:
-        tested = f"one of {folds} folds" if folds else f"data.split.test={test}"
-        _refuse("data.split.val", f"{val} and {tested} leave nothing to train on", "data.split.val=0.1")
+        if folds:
+            tested = f"one of {folds} folds"
+        else:
+            tested = f"data.split.test={test}"
+        _refuse(
+            "data.split.val",
+            f"{val} and {tested} leave nothing to train on",
+            "data.split.val=0.1",
+        )
 
 
 def _check_temporary_folder() -> None:
@@ -78,7 +88,9 @@ def _check_folds(folds: int | None, fold: int | None) -> None:
             message = f"got fold {fold} without the number of folds"
             _refuse("fold", message, f"data.split.folds=5; {sweep}")
     elif fold is None:
-        _refuse("fold", f"none of the {folds} folds is chosen", f"{sweep}; fold=0 for one of them")
+        _refuse(
+            "fold", f"none of the {folds} folds is chosen", f"{sweep}; fold=0 for one of them"
+        )
     elif fold >= folds:
         _refuse("fold", f"expected 0 to {folds - 1}, got {fold}", f"fold=0, or all: {sweep}")
 

@@ -95,14 +95,21 @@ class Placement:
         inputs = self._inputs
         targets = self._targets
         # At once: moving the rows of each batch by itself costs as much as gathering it.
-        there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split([*map(len, rows)])  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        there: Sequence[Tensor] = rows
+        if device.type != "cpu":
+            together = torch.cat(list(rows)).to(device)
+            there = together.split([*map(len, rows)])  # type: ignore[no-untyped-call]  # torch leaves it untyped
         is_there = inputs.device == device
         is_prepared = self._is_prepared
         lengths = self._samples.lengths
         for here, chosen in zip(rows, there, strict=True):
             width = None if lengths is None else padded_length(int(lengths[here].max()))
             cut = inputs if width is None else inputs[:, :width]
-            taken = cut.index_select(0, chosen) if is_there else self._gather_on_cpu(cut, here, device)
+            taken = (
+                cut.index_select(0, chosen)
+                if is_there
+                else self._gather_on_cpu(cut, here, device)
+            )
             self._num_taken += len(here)
             pair = taken, targets.index_select(0, chosen)
             yield Prepared(*pair) if is_prepared else pair
@@ -118,7 +125,10 @@ class Placement:
     def _move(self, device: torch.device) -> None:
         inputs = self._samples.inputs
         targets = self._samples.targets
-        if device.type == "cpu" or inputs.nbytes + targets.nbytes <= free_device_memory(device) // 2:
+        if (
+            device.type == "cpu"
+            or inputs.nbytes + targets.nbytes <= free_device_memory(device) // 2
+        ):
             inputs = inputs.to(device)
         self._inputs = inputs
         self._targets = targets.to(device)
@@ -137,7 +147,10 @@ class Placement:
             return  # token ids are kept in few bytes, and widening those of a batch costs next to nothing
         changed = [place for place in (0, 1) if not _is_view(first[place], samples[place])]
         size = sum(first[place][0].nbytes * len(samples[place]) for place in changed)
-        free = free_memory() if device.type == "cpu" else free_device_memory(device)
+        if device.type == "cpu":
+            free = free_memory()
+        else:
+            free = free_device_memory(device)
         if size > free // 4 // self._processes:
             return
         ready = list(samples)
@@ -165,4 +178,8 @@ def padded_length(longest: int) -> int:
 
 def _is_view(new: Tensor, old: Tensor) -> bool:
     """Whether nothing was done to the first of some samples."""
-    return new.data_ptr() == old.data_ptr() and new.dtype == old.dtype and new.shape[1:] == old.shape[1:]
+    return (
+        new.data_ptr() == old.data_ptr()
+        and new.dtype == old.dtype
+        and new.shape[1:] == old.shape[1:]
+    )

@@ -82,8 +82,14 @@ def show(
     samples = _read(subset, positions, seed)
     inputs = [input_of(sample) for sample in samples]
     targets = [_target_of(sample) for sample in samples]
-    images = _pictures(inputs) if raw is None else [None] * len(inputs)
-    rows = [_row(one, columns) for one in inputs] if raw is None else _rows(raw.iloc[list(positions)])
+    if raw is None:
+        images = _pictures(inputs)
+    else:
+        images = [None] * len(inputs)
+    if raw is None:
+        rows = [_row(one, columns) for one in inputs]
+    else:
+        rows = _rows(raw.iloc[list(positions)])
     return [RenderedSample(*one) for one in zip(images, rows, targets, strict=True)]
 
 
@@ -91,11 +97,17 @@ def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
     """Samples as their loader reads them; no random numbers are drawn from the run's generators."""
     dataset = KeyedDataset(subset.data, subset.transforms, seed)
     with torch.random.fork_rng(devices=[]):
-        return [dataset[0, int(subset.rows[position]), int(subset.keys[position])] for position in positions]
+        return [
+            dataset[0, int(subset.rows[position]), int(subset.keys[position])]
+            for position in positions
+        ]
 
 
 def _target_of(sample: Any) -> NDArray[Any] | None:
-    target = [*sample.values()][1] if isinstance(sample, dict) else sample[1]
+    if isinstance(sample, dict):
+        target = [*sample.values()][1]
+    else:
+        target = sample[1]
     if isinstance(target, Tensor):
         return target.numpy()
     return None
@@ -115,12 +127,17 @@ def show_augmented(
         targets = subset.data.targets[subset.rows[list(positions)]]
         restored = normalize.denormalize(augment(inputs, targets)[0])
     images = zip(_pictures(list(restored)), restored, strict=True)
-    return [RenderedSample(picture, None if picture else _row(one, ())) for picture, one in images]
+    return [
+        RenderedSample(picture, None if picture else _row(one, ())) for picture, one in images
+    ]
 
 
 def show_pairs(given: Tensor, returned: Tensor, columns: Strings) -> list[RenderedSample]:
     """Samples beside what a model made of them: images side by side, rows with a column for each."""
-    both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
+    both = [
+        torch.stack([one, other]).float().cpu()
+        for one, other in zip(given, returned, strict=True)
+    ]
     shown = []
     for pair, picture in zip(both, _pictures([_beside(pair) for pair in both]), strict=True):
         original, reconstruction = (_row(one, columns) or {} for one in pair)
@@ -166,7 +183,10 @@ def _row(inputs: Tensor, columns: Strings) -> dict[str, Any] | None:
         return None
     names = columns if len(columns) == len(inputs) else map(str, range(len(inputs)))
     short = inputs.dtype == torch.float32  # 13.44, not 13.4399995803833
-    values = [float(str(value)) for value in inputs.numpy()] if short else inputs.tolist()
+    if short:
+        values = [float(str(value)) for value in inputs.numpy()]
+    else:
+        values = inputs.tolist()
     return dict(zip(names, values, strict=True))
 
 

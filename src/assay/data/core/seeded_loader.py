@@ -68,7 +68,9 @@ _OPTIONS = (
 def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
     """Make the training batches of a custom datamodule a function of (seed, epoch, rank)."""
     # No local function: a spawned worker takes the datamodule along, if `collate_fn` is a method of it.
-    seeded = functools.partial(_seeded_loaders, datamodule, datamodule.train_dataloader, seed, {""})
+    seeded = functools.partial(
+        _seeded_loaders, datamodule, datamodule.train_dataloader, seed, {""}
+    )
     datamodule.train_dataloader = seeded  # type: ignore[method-assign]  # of this one object
 
 
@@ -101,14 +103,19 @@ class SeededLoader:
     # The samplers stay the user's. Generators are seeded before each epoch and before each sample, so that
     # neither the number of workers nor a stop in between changes what is drawn.
 
-    def __init__(self, loader: Any, seed: int, trainer: L.Trainer | None, *, cycled: bool = False) -> None:
+    def __init__(
+        self, loader: Any, seed: int, trainer: L.Trainer | None, *, cycled: bool = False
+    ) -> None:
         self.loader = loader
         self._seed = seed
         self._trainer = trainer
         self._cycled = cycled
         self.note = ""
         """What to tell the user before training."""
-        self._rank, self._world = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+        if trainer:
+            self._rank, self._world = (trainer.global_rank, trainer.world_size)
+        else:
+            self._rank, self._world = (0, 1)
         self._overfit = getattr(trainer, "overfit_batches", 0) > 0
         self._by_index = _is_stock(loader) and not isinstance(loader.dataset, IterableDataset)
         self._generators = _generators(loader)
@@ -122,13 +129,21 @@ class SeededLoader:
         self._inner: Any = self._rebuild()
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("loader", "sampler", "batch_sampler"):  # Lightning would replace a sampler that shuffles
+        if name in (
+            "loader",
+            "sampler",
+            "batch_sampler",
+        ):  # Lightning would replace a sampler that shuffles
             raise AttributeError(name)
         return getattr(self.loader, name)
 
     def __len__(self) -> int:
         if self._by_index and self._overfit:
-            return len(BatchSampler(self.loader.dataset, self.loader.batch_size or 1, self.loader.drop_last))
+            return len(
+                BatchSampler(
+                    self.loader.dataset, self.loader.batch_size or 1, self.loader.drop_last
+                )
+            )
         if not self._by_index or self._world == 1 or self._is_distributed():
             return len(self.loader)
         share = -(-len(self._elements()) // self._world)
@@ -165,7 +180,10 @@ class SeededLoader:
     def _seed_hooks(self, key: tuple[int, ...]) -> None:
         """Of what a datamodule may draw while a batch is moved to the device, before the step is seeded."""
         seed_generators(key)
-        device = self._trainer.strategy.root_device if self._trainer else torch.device("cpu")
+        if self._trainer:
+            device = self._trainer.strategy.root_device
+        else:
+            device = torch.device("cpu")
         if device.type != "cpu":
             torch.get_device_module(device).manual_seed(mix(*key))
 
@@ -201,7 +219,9 @@ class SeededLoader:
             samples = SequentialSampler(loader.dataset)
             return BatchSampler(samples, loader.batch_size or 1, loader.drop_last)
         elements: Iterable[Any] = self._elements()
-        if hasattr(elements, "__len__"):  # at once, for a step between two of them would draw as well
+        if hasattr(
+            elements, "__len__"
+        ):  # at once, for a step between two of them would draw as well
             elements = list(elements)
         if self._world > 1 and not self._is_distributed():
             elements = self._share(elements)
@@ -223,7 +243,9 @@ class SeededLoader:
     def _is_distributed(self) -> bool:
         """Whether the sampler gives each rank its own samples."""
         samplers = (self.loader.sampler, self.loader.batch_sampler, self._elements())
-        return any(hasattr(sampler, "num_replicas") and hasattr(sampler, "rank") for sampler in samplers)
+        return any(
+            hasattr(sampler, "num_replicas") and hasattr(sampler, "rank") for sampler in samplers
+        )
 
     def _share(self, elements: Iterable[Any]) -> Iterable[Any]:
         if isinstance(elements, list):
@@ -274,7 +296,9 @@ class SeededLoader:
         else:
             chosen = {"batch_sampler": Redrawn(self.batches)}
         keep = loader.persistent_workers
-        return DataLoader(SeededSamples(loader.dataset), persistent_workers=keep, **chosen, **options)
+        return DataLoader(
+            SeededSamples(loader.dataset), persistent_workers=keep, **chosen, **options
+        )
 
 
 def _is_stock(loader: Any) -> bool:
@@ -284,13 +308,21 @@ def _is_stock(loader: Any) -> bool:
 
 def _samplers(loader: Any) -> tuple[Any, Any, Any]:
     batch_sampler = getattr(loader, "batch_sampler", None)
-    return getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)
+    return (
+        getattr(loader, "sampler", None),
+        batch_sampler,
+        getattr(batch_sampler, "sampler", None),
+    )
 
 
 def _generators(loader: Any) -> dict[int, tuple[torch.Generator, int]]:
     """Generators that a loader or its samplers draw from, each with its first seed."""
     drawn_from = (getattr(owner, "generator", None) for owner in (loader, *_samplers(loader)))
-    return {id(item): (item, item.initial_seed()) for item in drawn_from if isinstance(item, torch.Generator)}
+    return {
+        id(item): (item, item.initial_seed())
+        for item in drawn_from
+        if isinstance(item, torch.Generator)
+    }
 
 
 def _cut(elements: Iterable[Any], like: BatchSampler) -> BatchSampler:

@@ -51,12 +51,18 @@ def check_path(path: Path, source: SourcePath, key: str) -> None:
     if take_from(path) is not None:
         return
     if source.name is not None and not source.name.search(path.name):
-        raise ConfigError(f"expected {source.expected}, got {path}", key=key, hint="convert it to one")
+        raise ConfigError(
+            f"expected {source.expected}, got {path}", key=key, hint="convert it to one"
+        )
     if not path.exists():
         raise missing_path_error(key, path, source.may_be, source.expected)
     if source.may_be == "file" and not path.is_file():  # reading a pipe or a device may never end
-        reason = "is a folder" if path.is_dir() else "is not a regular file"
-        raise ConfigError(f"{path.absolute()} {reason}", key=key, hint=f"expected {source.expected}")
+        reason = "is not a regular file"
+        if path.is_dir():
+            reason = "is a folder"
+        raise ConfigError(
+            f"{path.absolute()} {reason}", key=key, hint=f"expected {source.expected}"
+        )
     if source.may_be == "folder" and not path.is_dir():
         raise ConfigError(f"{path.absolute()} is not a folder", key=key, hint=f"{key}=FOLDER")
 
@@ -69,7 +75,9 @@ def missing_path_error(key: str, path: Path, what: str, expected: str) -> Config
         names = sorted(entry.name for entry in first.parent.iterdir())
     except OSError:
         names = []
-    where = "" if first == absolute else f"; {first.parent} has no {first.name!r}"
+    where = ""
+    if first != absolute:
+        where = f"; {first.parent} has no {first.name!r}"
     return ConfigError(
         f"there is no such {what}: {absolute}{where}{did_you_mean(first.name, names, '; ')}",
         key=key,
@@ -77,12 +85,16 @@ def missing_path_error(key: str, path: Path, what: str, expected: str) -> Config
     )
 
 
-def note_bad(where: str, kind: str, bad: Sequence[str], total: int, *, on_bad: str, mend: str) -> str:
+def note_bad(
+    where: str, kind: str, bad: Sequence[str], total: int, *, on_bad: str, mend: str
+) -> str:
     """A note on files that are left out, with what is wrong with each; more than `on_bad` allows are refused.
 
     `error` allows none, `auto` a twentieth, `skip` all but one.
     """
-    message = f"{where}: {len(bad)} of {pluralize(total, kind)} cannot be used: {join_first(bad, 10)}"
+    message = (
+        f"{where}: {len(bad)} of {pluralize(total, kind)} cannot be used: {join_first(bad, 10)}"
+    )
     most = {"error": 0, "auto": max(20, total) // 20, "skip": total}[on_bad]
     if len(bad) > min(most, total - 1):
         raise DataError(message, hint=f"{mend}, or leave them out: data.source.on_bad=skip")
@@ -135,7 +147,8 @@ def read_inputs(path: Path, wanted: Strings) -> NDArray[Any]:
         return read_array(path, name or names[0])
     except (ValueError, OSError, EOFError, BadZipFile, NoArrayError) as error:
         raise DataError(
-            f"{path} cannot be read: {error}", hint="save plain numbers with numpy.save or numpy.savez"
+            f"{path} cannot be read: {error}",
+            hint="save plain numbers with numpy.save or numpy.savez",
         ) from error
 
 
@@ -149,7 +162,9 @@ def read_header(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         with archive.open(f"{name}.npy") as file:
             of_1_0 = np.lib.format.read_array_header_1_0
             of_2_0 = np.lib.format.read_array_header_2_0
-            shape, _, dtype = (of_1_0 if np.lib.format.read_magic(file) == (1, 0) else of_2_0)(file)
+            shape, _, dtype = (of_1_0 if np.lib.format.read_magic(file) == (1, 0) else of_2_0)(
+                file
+            )
             return shape, dtype
 
 
@@ -158,7 +173,10 @@ def _array_of(container: Any, name: str) -> NDArray[Any]:
     if name not in _NAMES:
         raise NoArrayError(_NAMES)
     values = getattr(container, "tensors", container)[_NAMES.index(name)]
-    array = values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+    if hasattr(values, "detach"):
+        array = values.detach().cpu().numpy()
+    else:
+        array = np.asarray(values)
     return np.require(array, requirements=["C", "W"])  # as torch can share it
 
 

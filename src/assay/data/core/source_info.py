@@ -12,7 +12,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from assay.data.core.source_files import TABLE_FILE, NoArrayError, SourcePath, read_array, read_header
+from assay.data.core.source_files import (
+    TABLE_FILE,
+    NoArrayError,
+    SourcePath,
+    read_array,
+    read_header,
+)
 from assay.errors import AssayError
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task
@@ -62,7 +68,10 @@ def info_of(source: object) -> SourceInfo:
 def are_vectors(source: dict[str, Any]) -> bool:
     """Whether arrays hold numbers by sample and feature, or series by channel; bytes may be images."""
     is_arrays = info_of(str(source.get("_target_"))).raw_input == "arrays"
-    header = _header_of(source, "inputs") if is_arrays else None
+    if is_arrays:
+        header = _header_of(source, "inputs")
+    else:
+        header = None
     if header is None or source.get("layout") is not None:
         return False
     shape, dtype = header
@@ -127,7 +136,10 @@ def _by_columns(load: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
             return Reconstruction.name
         if not isinstance(target, str | list) or "???" in (source.get("path"), target):
             return ""
-        names = [target] if isinstance(target, str) else [str(name) for name in target]
+        if isinstance(target, str):
+            names = [target]
+        else:
+            names = [str(name) for name in target]
         try:
             return str(load().find_task(source, names))
         except (AssayError, LookupError, TypeError, ValueError):
@@ -148,15 +160,22 @@ BUILT_IN = {
         "arrays",
     ),
     "assay.data.image.image_folder.ImageFolder": SourceInfo(
-        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),), _find_folder_task, "images"
+        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),),
+        _find_folder_task,
+        "images",
     ),
     "assay.data.shards.image_shards.ImageShards": SourceInfo(
-        (SourcePath("path", "a folder of .tar or .parquet files", "file or folder", or_url=True),),
+        (
+            SourcePath(
+                "path", "a folder of .tar or .parquet files", "file or folder", or_url=True
+            ),
+        ),
         _find_shards_task,
         "images",
     ),
     "assay.data.image.segmentation_folder.SegmentationFolder": SourceInfo(
-        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),), raw_input="images"
+        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),),
+        raw_input="images",
     ),
     "assay.data.text.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
     "assay.data.table.table.Table": SourceInfo(

@@ -98,7 +98,8 @@ class Spec:
     def as_config(self) -> dict[str, Any]:
         """Plain containers for the config node `spec`."""
         plain = {
-            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
         }
         return {**plain, "num_features": self.num_features}
 
@@ -140,13 +141,18 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True, dict=True):
             raise ValueError("expected a vocab_size above 0 with dtype=int64, and only then")
         if counts is not None:
             if not kind.by_class:
-                raise ValueError(f"expected num_samples in place of class_counts with task={self.task}")
+                raise ValueError(
+                    f"expected num_samples in place of class_counts with task={self.task}"
+                )
             self.num_classes = max(map(len, counts.values()), default=0)
         elif self._size is None and not kind.learns_from_inputs:
             raise ValueError(f"expected {kind.size_key} beside num_samples")
         self._targets()  # which refuses names that do not fit
         names = self.class_names or tuple(str(label) for label in range(self._size or 0))
-        self.class_names = () if kind.has_real_targets else names
+        if not kind.has_real_targets:
+            self.class_names = names
+        else:
+            self.class_names = ()
 
     @property
     def _size(self) -> int | None:
@@ -199,7 +205,9 @@ class FittedPreprocessing:
         task = task_of(asked or source.task)
         trained_task = task_of(self.spec.task)
         if task.by_class and trained_task.by_class:
-            task = trained_task  # how many classes new samples have is not how many the model knows
+            task = (
+                trained_task  # how many classes new samples have is not how many the model knows
+            )
         if task is not trained_task:
             raise DataError(
                 f"data: the task is {task.name}, but the model was trained for {self.spec.task}",
@@ -209,8 +217,12 @@ class FittedPreprocessing:
         names = tuple(source.class_names)
         targets = {subset: data.targets for subset, data in given.items()}
         if task.learns_from_inputs:
-            if names != self.spec.class_names or any(values.ndim != 1 for values in targets.values()):
-                targets = {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
+            if names != self.spec.class_names or any(
+                values.ndim != 1 for values in targets.values()
+            ):
+                targets = {
+                    subset: values.new_zeros(len(values), 0) for subset, values in targets.items()
+                }
         elif task.has_real_targets:
             for subset, values in targets.items():
                 if (width := values.shape[-1]) != self.spec.num_targets:
@@ -229,7 +241,8 @@ class FittedPreprocessing:
             else:
                 targets = self._labels(names, targets)
         return {
-            name: self._with_encoder(replace(data, targets=targets[name])) for name, data in given.items()
+            name: self._with_encoder(replace(data, targets=targets[name]))
+            for name, data in given.items()
         }
 
     def _with_encoder(self, data: Samples) -> Samples:
@@ -260,7 +273,9 @@ class FittedPreprocessing:
                     hint="name the same targets as in training",
                 )
             if head.class_names:
-                labels = {subset: values[:, new.column].long() for subset, values in targets.items()}
+                labels = {
+                    subset: values[:, new.column].long() for subset, values in targets.items()
+                }
                 labels = self._renumber_classes(new.class_names, head.class_names, labels)
                 for subset, classes in labels.items():
                     renumbered[subset][:, new.column] = classes
@@ -276,7 +291,9 @@ class FittedPreprocessing:
             raise _unknown_error("class", unknown, trained_names)
         return {subset: new[values] for subset, values in targets.items()}
 
-    def _match_masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _match_masks(
+        self, names: tuple[str, ...], targets: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         trained_names = self.spec.class_names
         if names != trained_names[: len(names)]:
             raise DataError(

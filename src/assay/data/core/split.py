@@ -73,7 +73,9 @@ def _values_of_names(names: Strings, key: str, pattern: str) -> Values:
     try:
         values = pd.Series(names, dtype=object).str.extract(pattern)
     except (re.error, ValueError) as error:
-        raise DataError(f"{key}={pattern}: not a regular expression: {error}", hint=hint) from error
+        raise DataError(
+            f"{key}={pattern}: not a regular expression: {error}", hint=hint
+        ) from error
     if values.shape[1] != 1:
         raise DataError(
             f"{key}={pattern}: this data has no columns; expected a regular expression over its file names, "
@@ -95,7 +97,9 @@ def parse_times(values: Values, key: str, name: str) -> Values:
     if values.dtype.kind in "iufM":
         return values
     texts = values.astype(str).str.strip()
-    times: Values = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
+    times: Values = pd.to_datetime(
+        texts, format="ISO8601", utc=True, errors="coerce"
+    ).dt.tz_localize(None)
     if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
         times = pd.to_numeric(texts)
     if (wrong := times.isna().to_numpy()).any():
@@ -112,7 +116,9 @@ def parse_subsets(values: Values, key: str, name: str) -> NDArray[np.str_]:
     subsets = values.astype(str).str.strip().str.casefold().map(SUBSET_WORDS)
     if (wrong := subsets.isna().to_numpy()).any():
         unknown = values[wrong].astype(str).unique()
-        ellipsis = ", …" if len(unknown) > 5 else ""
+        ellipsis = ""
+        if len(unknown) > 5:
+            ellipsis = ", …"
         raise DataError(
             f"{key}={name}: expected train, val and test, got {', '.join(map(repr, unknown[:5]))}{ellipsis}",
             hint="rename these values, or name another column",
@@ -149,7 +155,10 @@ class Split:
         """Share of what is left to take for `subset`; the test subset is taken before validation."""
         if subset == "test":
             return self.test
-        tested = 1 / self.folds if self.folds else self.test
+        if self.folds:
+            tested = 1 / self.folds
+        else:
+            tested = self.test
         if "test" in given and not self.folds:
             return self.val
         return self.val / (1 - tested)
@@ -191,18 +200,24 @@ def divide(
             rows["train"], rows[subset] = take(rows["train"], share, subset)
     if split.dedup:
         notes.append(leave_out_copies({"train": whole, **own}, rows))
-    cut_here = {subset: chosen for subset, chosen in rows.items() if subset not in own and len(chosen)}
+    cut_here = {
+        subset: chosen for subset, chosen in rows.items() if subset not in own and len(chosen)
+    }
     if groups is not None:
         notes.append(_describe_groups(split, groups, cut_here))
     if times is not None:
         notes.append(_describe_times(split, times, cut_here))
     if split.column is not None:
-        drawn = [subset for subset in ("val", "test") if subset not in divided and len(rows[subset])]
+        drawn = [
+            subset for subset in ("val", "test") if subset not in divided and len(rows[subset])
+        ]
         notes.append(_describe_column(split, rows, drawn))
     return rows, notes
 
 
-def _take_fold(rows: dict[str, Rows], split: Split, labels: Rows | None, groups: Rows | None) -> list[str]:
+def _take_fold(
+    rows: dict[str, Rows], split: Split, labels: Rows | None, groups: Rows | None
+) -> list[str]:
     """Make a fold of the training samples the test subset."""
     notes = []
     if "test" in rows:
@@ -212,7 +227,9 @@ def _take_fold(rows: dict[str, Rows], split: Split, labels: Rows | None, groups:
         )
     total = len(rows["train"])
     rows["train"], rows["test"] = cut_fold(rows["train"], split, labels, groups)
-    stratified = "" if labels is None else ", classes in proportion"
+    stratified = ", classes in proportion"
+    if labels is None:
+        stratified = ""
     if stratified and groups is not None:
         stratified += " as far as groups allow"
     notes.append(
@@ -228,7 +245,9 @@ def _describe_groups(split: Split, groups: Rows, rows: Cuts) -> str:
         f"{len(np.unique(groups[own]))} in {subset} ({100 * len(own) / total:.1f} % of the samples)"
         for subset, own in rows.items()
     ]
-    return f"data.split.group={split.group}: each group is whole in one subset: {', '.join(shares)}"
+    return (
+        f"data.split.group={split.group}: each group is whole in one subset: {', '.join(shares)}"
+    )
 
 
 def _describe_times(split: Split, times: Values, rows: Cuts) -> str:
@@ -252,7 +271,9 @@ def _rows_by_column(whole: Samples, given: Subsets, name: str) -> dict[str, Rows
     subsets = parse_subsets(values_of(whole, key, name), key, name)
     rows = {subset: np.flatnonzero(subsets == subset) for subset in SUBSETS}
     if not len(rows["train"]):
-        raise DataError(f"{key}={name}: no row of the column is train", hint="name another column")
+        raise DataError(
+            f"{key}={name}: no row of the column is train", hint="name another column"
+        )
     if both := [subset for subset in given if len(rows[subset])]:
         raise DataError(
             f"{key}={name}: the column names {len(rows[both[0]])} {both[0]} samples, but the source has its "
@@ -293,9 +314,14 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
     number = split.fold or 0
     classes = _classes(indices, labels)
     divisible, smallest = _divisible(classes)
-    units = len(divisible) if groups is None else len(np.unique(groups[indices]))
+    if groups is None:
+        units = len(divisible)
+    else:
+        units = len(np.unique(groups[indices]))
     if units < folds:
-        what = "samples" if groups is None else "groups"
+        what = "groups"
+        if groups is None:
+            what = "samples"
         raise DataError(
             f"{key}: expected at most the number of {what} that can be divided, {units:,}",
             hint="lower data.split.folds",
@@ -305,13 +331,18 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
         if np.bincount(classes).max() < folds:
             classes = np.zeros_like(classes)  # scikit-learn refuses to stratify them
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about a class in fewer groups than folds
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # about a class in fewer groups than folds
             cuts = list(StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices]))
         fold = cuts[number][1]
     elif smallest < folds:
         fold = _order_by_class(classes, divisible, split.seed)[number::folds]
     else:
-        splitter = KFold if labels is None or labels.ndim > 1 else StratifiedKFold
+        if labels is None or labels.ndim > 1:
+            splitter = KFold
+        else:
+            splitter = StratifiedKFold
         cuts = list(splitter(**seeded).split(divisible, classes[divisible]))
         fold = divisible[cuts[number][1]]
     remaining, taken = _keep_classes(indices, fold, labels, groups)
@@ -332,7 +363,10 @@ def _classes(indices: Rows, labels: Rows | None) -> Rows:
 
 def _divisible(classes: Rows) -> tuple[Rows, int]:
     """The places of samples whose class has another one, and the size of the smallest such class."""
-    sizes = np.bincount(classes)[classes] if len(classes) else classes
+    if len(classes):
+        sizes = np.bincount(classes)[classes]
+    else:
+        sizes = classes
     divisible = np.flatnonzero(sizes > 1)
     return divisible, int(sizes[divisible].min(initial=len(classes)))
 
@@ -355,7 +389,10 @@ def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows
         return remaining, taken
     rows, classes = _members(labels, taken)
     names, first = np.unique(classes, return_index=True)
-    owners = np.arange(len(labels)) if groups is None else groups
+    if groups is None:
+        owners = np.arange(len(labels))
+    else:
+        owners = groups
     lacking = ~np.isin(names, _members(labels, remaining)[1])
     is_back = np.isin(owners[taken], owners[rows[first[lacking]]])
     return np.sort(np.concatenate([remaining, taken[is_back]])), taken[~is_back]
@@ -381,7 +418,8 @@ def hold_out_groups(
     hint = f"data.split.{subset}=0, or data.split.group=null"
     if (number := len(np.unique(owners))) < 2:
         raise DataError(
-            f"data.split.{subset}: all of the {len(indices):,} samples left are in one group", hint=hint
+            f"data.split.{subset}: all of the {len(indices):,} samples left are in one group",
+            hint=hint,
         )
     size = min(math.ceil(fraction * number), number - 1)
     draws = GroupShuffleSplit(n_splits=_DRAWS, test_size=size, random_state=seed)
@@ -393,11 +431,15 @@ def hold_out_groups(
         key=lambda places: np.square(members[places].sum(0) / members.sum(0) - fraction).sum(),
     )
     singles = (np.flatnonzero(owners == owner) for owner in np.unique(owners))
-    for places in itertools.chain(cuts, singles):  # the first, unless it only has what training cannot spare
+    for places in itertools.chain(
+        cuts, singles
+    ):  # the first, unless it only has what training cannot spare
         remaining, taken = _keep_classes(indices, places, labels, groups)
         if len(taken):
             return remaining, taken
-    raise DataError(f"data.split.{subset}: each group has the only training samples of a class", hint=hint)
+    raise DataError(
+        f"data.split.{subset}: each group has the only training samples of a class", hint=hint
+    )
 
 
 def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) -> Cut:
@@ -416,20 +458,33 @@ def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) 
 
 def hold_out(indices: Rows, fraction: float, labels: Rows | None, seed: int, subset: str) -> Cut:
     """Take a subset away, of each class in proportion; a class of one sample remains in training."""
-    stratify = None if labels is None or labels.ndim > 1 else labels[indices]
+    if not (labels is None or labels.ndim > 1):
+        stratify = labels[indices]
+    else:
+        stratify = None
     places = np.arange(len(indices))
     try:
-        places = train_test_split(places, test_size=fraction, random_state=seed, stratify=stratify)[1]
-    except ValueError:  # there is a class of one sample, or there are more classes than samples to take
+        places = train_test_split(
+            places, test_size=fraction, random_state=seed, stratify=stratify
+        )[1]
+    except (
+        ValueError
+    ):  # there is a class of one sample, or there are more classes than samples to take
         classes = _classes(indices, labels)
         order = _order_by_class(classes, _divisible(classes)[0], seed)
         size = min(math.ceil(fraction * len(order)), len(order) - 1)
         places = order[(2 * np.arange(size) + 1) * len(order) // (2 * max(1, size))]
     remaining, taken = _keep_classes(indices, places, labels, None)
     if not len(taken):
-        message = f"data.split.{subset}: {len(indices):,} training sample(s) are left to cut it from"
-        why = ", each the only one of its class" if len(indices) > 1 else ""
-        raise DataError(message + why, hint=f"add samples, or take no such subset: data.split.{subset}=0")
+        message = (
+            f"data.split.{subset}: {len(indices):,} training sample(s) are left to cut it from"
+        )
+        why = ""
+        if len(indices) > 1:
+            why = ", each the only one of its class"
+        raise DataError(
+            message + why, hint=f"add samples, or take no such subset: data.split.{subset}=0"
+        )
     return remaining, taken
 
 
@@ -442,7 +497,9 @@ def long_tail(indices: Rows, labels: Rows, num_classes: int, ratio: float, seed:
     generator = np.random.default_rng(seed)
     counts = np.bincount(labels[indices], minlength=num_classes)
     sizes = counts.max() * ratio ** (np.arange(num_classes) / max(1, num_classes - 1))
-    members = [generator.permutation(indices[labels[indices] == label]) for label in range(num_classes)]
+    members = [
+        generator.permutation(indices[labels[indices] == label]) for label in range(num_classes)
+    ]
     kept = [rows[: max(1, int(size))] for rows, size in zip(members, sizes, strict=True)]
     return np.sort(np.concatenate(kept))
 
@@ -462,8 +519,12 @@ def note_small_classes(
     for subset in drawn:
         absent = np.flatnonzero((counts["train"] > 0) & (counts[subset] == 0))
         lacking.setdefault(tuple(absent), []).append(subset)
-    kind = "classes" if labels.ndim == 1 else "labels"
-    why = "too few samples" if split.group is None else "samples in too few groups"
+    kind = "labels"
+    if labels.ndim == 1:
+        kind = "classes"
+    why = "samples in too few groups"
+    if split.group is None:
+        why = "too few samples"
     total = np.sum(list(counts.values()), 0)
     return [
         f"data.split: {kind} with {why} to be in {' and '.join(subsets)}: "

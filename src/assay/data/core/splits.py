@@ -59,7 +59,11 @@ def _form(samples: Tensor) -> str:
 
 def request_split_columns(source: Source, split: Split) -> None:
     """Make a source provide the values that its samples are divided by."""
-    chosen = {**split.columns, "data.split.folds": split.folds, "data.split.dedup": split.dedup and "true"}
+    chosen = {
+        **split.columns,
+        "data.split.folds": split.folds,
+        "data.split.dedup": split.dedup and "true",
+    }
     if (typed := [item for item in chosen.items() if item[1]]) and source.info.divides_itself:
         key, name = typed[0]
         raise DataError(
@@ -151,7 +155,10 @@ class Splits:
 
     def note_lacking(self, subset: str) -> list[str]:
         """Name the classes or labels without a sample in a subset."""
-        lacking = self.task.lacking(self.targets(subset), self.class_names) if len(self.rows[subset]) else []
+        if len(self.rows[subset]):
+            lacking = self.task.lacking(self.targets(subset), self.class_names)
+        else:
+            lacking = []
         names = f"{self.task.unit[0]} {join_first(lacking)}"
         if lacking:
             return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"]
@@ -230,7 +237,10 @@ def read_splits(
     notes: list[str] = []
     if asked is not None:
         task = _replace_task(source_task, asked)
-        parts = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in parts.items()}
+        parts = {
+            name: replace(data, targets=task.as_targets(data.targets))
+            for name, data in parts.items()
+        }
         if next(iter(parts.values())).targets.ndim > 1:
             class_names = ()
     if task is not source_task:
@@ -255,7 +265,9 @@ def read_splits(
                 f"data.thin_classes={thin_classes}: only classes are thinned out; this is {task.name}",
                 hint="data.thin_classes=null",
             )
-        rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
+        rows["train"] = long_tail(
+            rows["train"], labels, len(class_names), thin_classes, split.seed
+        )
     all_data = {"train": training, **parts}
     if compare and trained is None:
         names = class_names[::-1] if source.is_reversed else class_names
@@ -267,14 +279,20 @@ def read_splits(
         rows["all"] = np.arange(len(training))
     # A baseline is fitted to texts; of other data only the test is shown.
     wants_all = bool(trained or stream) or shared["train"].vocab_size > 0
-    frames = {name: all_data.get(name, training).raw for name in (rows if wants_all else ("test",))}
+    frames = {
+        name: all_data.get(name, training).raw for name in (rows if wants_all else ("test",))
+    }
     return Splits(
         task,
         class_names,
         shared,
         rows,
         source.fitted if training.encoder is None else training.encoder,
-        {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")},
+        {
+            name: frame.iloc[rows[name]]
+            for name, frame in frames.items()
+            if hasattr(frame, "iloc")
+        },
         tuple(notes),
         tuple(source.targets) if task.has_real_targets else (),
         stream,
@@ -282,7 +300,12 @@ def read_splits(
 
 
 def _divide(
-    training: Samples, others: Mapping[str, Samples], split: Split, labels: Rows | None, *, is_other: bool
+    training: Samples,
+    others: Mapping[str, Samples],
+    split: Split,
+    labels: Rows | None,
+    *,
+    is_other: bool,
 ) -> tuple[dict[str, Rows], list[str]]:
     """Divide the samples; other ones than those of the run are taken whole where that is impossible."""
     try:
@@ -325,7 +348,10 @@ def _check_stream(stream: TrainStream | None, split: Split, thin_classes: float 
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
     """The source's own; of classes for a trained model the model's, which may know more of them."""
     task = task_of(source.task)
-    known = task if trained is None else task_of(trained.spec.task)
+    if trained is None:
+        known = task
+    else:
+        known = task_of(trained.spec.task)
     if task.by_class and known.by_class:
         return known
     return task
@@ -352,8 +378,14 @@ def _encode(subsets: Mapping[str, Samples], train: Rows | None) -> dict[str, Sam
             encoder.fit(data.raw, train)
         inputs = encoder.transform(data.raw)
         vocab_size = encoder.vocab_size
-        lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
-        encoded[subset] = replace(data, inputs=inputs, vocab_size=vocab_size, lengths=lengths, encoder=None)
+        # 0 is padding
+        if vocab_size:
+            lengths = (inputs != 0).sum(1)
+        else:
+            lengths = None
+        encoded[subset] = replace(
+            data, inputs=inputs, vocab_size=vocab_size, lengths=lengths, encoder=None
+        )
     return encoded
 
 
@@ -368,7 +400,9 @@ def _check_subsets(parts: Mapping[str, Samples]) -> None:
         num_targets = len(data.targets)
         name = describe_subset(subset)
         if not num_targets:
-            raise DataError(f"data: {name} has no samples", hint="add some, or do not name it in data.source")
+            raise DataError(
+                f"data: {name} has no samples", hint="add some, or do not name it in data.source"
+            )
         num_inputs = len(data.inputs)
         if num_inputs != num_targets:
             raise DataError(
@@ -389,7 +423,9 @@ def check_inputs(subset: str, data: Samples) -> None:
         )
     for kind, tensor in (("inputs", data.inputs), ("targets", data.targets)):
         start = 0
-        for block in blocks(tensor, torch.arange(len(tensor))) if tensor.is_floating_point() else ():
+        for block in (
+            blocks(tensor, torch.arange(len(tensor))) if tensor.is_floating_point() else ()
+        ):
             # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
             if not block.sum().isfinite() and len(bad := (~block.isfinite()).nonzero()):
                 raise DataError(

@@ -54,7 +54,9 @@ class Synthetic(Source):
         self.task = task
         self._task = task_of(task)
         if self._task.num_classes not in (None, num_classes):
-            raise ValueError(f"num_classes={num_classes}: a {task} task has {self._task.num_classes} classes")
+            raise ValueError(
+                f"num_classes={num_classes}: a {task} task has {self._task.num_classes} classes"
+            )
         check_numbers("[0, inf)", noise=noise)
         numbers = range(0 if self._task.has_real_targets else num_classes)
         self.class_names = tuple(f"class_{number}" for number in numbers)
@@ -80,17 +82,24 @@ class Synthetic(Source):
                 values[-1] += self._noise * torch.randn(values[-1].shape, generator=generator)
             else:
                 labels = targets[start : start + _BLOCK]
-                sums = (
-                    torch.einsum("bc,c...->b...", labels.float(), means) if labels.ndim > 1 else means[labels]
-                )
+                if labels.ndim > 1:
+                    sums = torch.einsum("bc,c...->b...", labels.float(), means)
+                else:
+                    sums = means[labels]
                 drawn = sums + self._noise * drawn
             block.copy_(
-                drawn if block.is_floating_point() else drawn.mul_(32).add_(128).round_().clamp_(0, 255)
+                drawn
+                if block.is_floating_point()
+                else drawn.mul_(32).add_(128).round_().clamp_(0, 255)
             )
         return {"all": Samples(inputs, torch.cat(values) if values else targets)}
 
     def _labels(self, generator: torch.Generator) -> Tensor:
-        if self._task.by_class or self._task.has_real_targets:  # which are not used, but drawn like this
+        if (
+            self._task.by_class or self._task.has_real_targets
+        ):  # which are not used, but drawn like this
             labels = torch.arange(self._num_samples) % self._num_classes  # equally many of each
             return labels[torch.randperm(self._num_samples, generator=generator)]
-        return (torch.rand(self._num_samples, self._num_classes, generator=generator) < 0.3).long()
+        return (
+            torch.rand(self._num_samples, self._num_classes, generator=generator) < 0.3
+        ).long()

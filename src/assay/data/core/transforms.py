@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 _LIFT = 1 << 16
 """Added to the classes of a mask while it is transformed."""
 _DETERMINISTIC = (
-    *(torch.nn.Identity, v2.CenterCrop, v2.ConvertImageDtype, v2.Grayscale, v2.Identity, v2.Normalize),
+    *(
+        torch.nn.Identity,
+        v2.CenterCrop,
+        v2.ConvertImageDtype,
+        v2.Grayscale,
+        v2.Identity,
+        v2.Normalize,
+    ),
     *(v2.Pad, v2.Resize, v2.RGB, v2.ToDtype, v2.ToImage, v2.ToPureTensor),
 )
 
@@ -61,7 +68,9 @@ class Transforms:
 
     def divide(self) -> tuple[Transforms, Transforms]:
         """The deterministic transforms the chain starts with, to be applied only once, and the rest."""
-        length = len(list(takewhile(lambda transform: type(transform) in _DETERMINISTIC, self.transforms)))
+        length = len(
+            list(takewhile(lambda transform: type(transform) in _DETERMINISTIC, self.transforms))
+        )
         head = Transforms(self.transforms[:length], self.keys[:length], masks=self.masks)
         return head, Transforms(self.transforms[length:], self.keys[length:], masks=self.masks)
 
@@ -77,7 +86,8 @@ class Transforms:
             return self._apply_to_both(inputs, targets)
         keyed = zip(inputs, targets, keys.tolist(), strict=True)
         samples, masks = zip(
-            *(self.pair(sample, target, (seed, epoch, key)) for sample, target, key in keyed), strict=True
+            *(self.pair(sample, target, (seed, epoch, key)) for sample, target, key in keyed),
+            strict=True,
         )
         return stack(samples), stack(masks) if self.masks else targets
 
@@ -113,7 +123,10 @@ class Transforms:
             except (KeyError, RuntimeError, TypeError, ValueError) as error:
                 if user_frame(error):
                     raise  # of a custom transform, whose file and line are told
-                first = inputs[0] if isinstance(inputs, tuple) else inputs
+                if isinstance(inputs, tuple):
+                    first = inputs[0]
+                else:
+                    first = inputs
                 shape = tuple(getattr(first, "shape", ()))
                 raise DataError(
                     f"{key}: {type(transform).__name__} cannot take an input of shape {shape}: {error}",
@@ -181,7 +194,9 @@ def pretrained_scale(
         return None, notes
     channels = first.shape[1]
     is_beyond_one = first.is_floating_point() and bool(first.min() < -0.01 or first.max() > 1.01)
-    why = "the data is not in [0, 1]" if is_beyond_one and not source.startswith("the run ") else ""
+    why = ""
+    if is_beyond_one and not source.startswith("the run "):
+        why = "the data is not in [0, 1]"
     if channels == 1 and len(mean) == 3:  # a grey image is one whose channels are equal
         mean = (sum(mean) / 3,)
         std = (sum(std) / 3,)

@@ -41,7 +41,9 @@ _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
 
-def read_image(path: str, mode: str = "RGB", size: Size = None, max_value: int | None = None) -> Tensor:
+def read_image(
+    path: str, mode: str = "RGB", size: Size = None, max_value: int | None = None
+) -> Tensor:
     """Decode an image file."""
     return read_as("an image", path, lambda content: decode(content, mode, size, max_value))
 
@@ -67,7 +69,10 @@ def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) 
     plain = turn_upright(_to_convertible(image, max_value))
     # torchvision's pil_to_tensor takes twice as long, as much as decoding a small image does.
     pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
-    decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+    if pixels.ndim == 2:
+        decoded = pixels[None]
+    else:
+        decoded = pixels.permute(2, 0, 1)
     if size is not None:
         decoded = F.resize(decoded, list(size), antialias=True)
     return decoded
@@ -87,7 +92,10 @@ def verify(content: bytes, index: int = 0) -> tuple[int, int]:
 def size_of(path: str) -> tuple[int, int] | None:
     """Height and width of the upright image, from its header; None where it cannot be read."""
     if Path(path).is_file():
-        with suppress(ValueError), _open_image(path) as image:  # what is wrong is found when all is read
+        with (
+            suppress(ValueError),
+            _open_image(path) as image,
+        ):  # what is wrong is found when all is read
             return upright_size(image)
     return None
 
@@ -145,7 +153,9 @@ def _wide_values(image: Image.Image) -> NDArray[np.integer] | None:
         return None
     values = np.asarray(image)
     if values.min() < 0 or values.max() > _MOST_VALUES:
-        raise ValueError(f"its values go from {values.min()} to {values.max()}; expected 8 or 16 bits")
+        raise ValueError(
+            f"its values go from {values.min()} to {values.max()}; expected 8 or 16 bits"
+        )
     return values
 
 
@@ -159,13 +169,20 @@ def _lower_bytes(image: Any) -> NDArray[np.uint16] | None:
     image.fp.seek(0)
     copy: Any = Image.open(io.BytesIO(image.fp.read()), formats=_FORMATS)
     image.fp.seek(position)
-    is_gray = order[1] == "LA;16"  # Pillow's mode is RGBA; so read, both bytes of both channels are its four
-    other = "RGBA" if is_gray else order[1] + ("L" if order[2] == "B" else "B")
+    is_gray = (
+        order[1] == "LA;16"
+    )  # Pillow's mode is RGBA; so read, both bytes of both channels are its four
+    other = "RGBA"
+    if not is_gray:
+        other = order[1] + ("L" if order[2] == "B" else "B")
     copy.tile = [
-        tile._replace(args=other if isinstance(tile.args, str) else (other, *tile.args[1:])) for tile in tiles
+        tile._replace(args=other if isinstance(tile.args, str) else (other, *tile.args[1:]))
+        for tile in tiles
     ]
     lower = np.asarray(copy).astype(np.uint16)
-    return lower[..., 1:2] if is_gray else lower
+    if is_gray:
+        return lower[..., 1:2]
+    return lower
 
 
 @contextmanager

@@ -52,7 +52,9 @@ class DigitsSegmentation(Source):
         seed: int = 0,
     ) -> None:
         if min(num_samples) < 1 or not 24 <= size <= 80:
-            raise ValueError(f"num_samples={num_samples}, size={size}: expected > 0, and 24 to 80")
+            raise ValueError(
+                f"num_samples={num_samples}, size={size}: expected > 0, and 24 to 80"
+            )
         self._num_samples = dict(zip(_COLUMNS, num_samples, strict=True))
         self._digits = tuple(digits)
         self._size = size
@@ -71,12 +73,16 @@ class DigitsSegmentation(Source):
         for number, (subset, (begin, end)) in enumerate(_COLUMNS.items()):
             draw = np.random.default_rng([self._seed, number])
             chosen = slice(int(begin * len(images)), int(end * len(images)))
-            cut = [one[:, int(begin * one.shape[1]) : int(end * one.shape[1])] for one in photographs]
+            cut = [
+                one[:, int(begin * one.shape[1]) : int(end * one.shape[1])] for one in photographs
+            ]
             scenes = [
                 self._scene(draw, images[chosen], classes[chosen], cut)
                 for _ in range(self._num_samples[subset])
             ]
-            inputs = torch.from_numpy(np.stack([image for image, _ in scenes])).permute(0, 3, 1, 2)
+            inputs = torch.from_numpy(np.stack([image for image, _ in scenes])).permute(
+                0, 3, 1, 2
+            )
             masks = torch.from_numpy(np.stack([mask for _, mask in scenes]))
             subsets[subset] = Samples(inputs.contiguous(), masks)
         return subsets

@@ -79,7 +79,9 @@ def scan_files(paths: Strings, take: Callable[[bytes, int], Size]) -> list[FileS
 
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        return [one for some in pool.map(look_at_some, range(0, len(paths), _CHUNK)) for one in some]
+        return [
+            one for some in pool.map(look_at_some, range(0, len(paths), _CHUNK)) for one in some
+        ]
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -96,7 +98,9 @@ def scan_images(
         cached = msgspec.json.decode(file.read_bytes(), type=dict[str, FileScan])
     states = _states(root, paths)
     looks = {
-        path: cached[state.text] for path, state in zip(paths, states, strict=True) if state.text in cached
+        path: cached[state.text]
+        for path, state in zip(paths, states, strict=True)
+        if state.text in cached
     }
     if new := [path for path in paths if path not in looks]:
         settled = (time.time() - _SETTLED) * 1e9
@@ -132,7 +136,9 @@ def _states(root: Path, paths: Strings) -> list[_State]:
             states.append(_State(name, f"{name}:missing"))
             continue
         times = f"{found.st_ino}:{found.st_mtime_ns}:{found.st_ctime_ns}"
-        states.append(_State(name, f"{name}:{found.st_size}:{times}", found.st_ctime_ns, found.st_size))
+        states.append(
+            _State(name, f"{name}:{found.st_size}:{times}", found.st_ctime_ns, found.st_size)
+        )
     return states
 
 
@@ -169,7 +175,9 @@ def can_cache(paths: Strings, num_bytes: int) -> bool:
     """Whether decoding these files takes so long, and so little room, that the images are kept."""
     if not paths or num_bytes > cache_limit():
         return False
-    return len(paths) >= _FEW or sum(state.num_bytes for state in _states(Path(), paths)) >= _SMALL
+    return (
+        len(paths) >= _FEW or sum(state.num_bytes for state in _states(Path(), paths)) >= _SMALL
+    )
 
 
 def decode_once(
@@ -197,7 +205,9 @@ def decode_once(
     known = str(root.resolve())
     states = _states(root, paths)
     names = (state.name for state in states)
-    name = _digest("\n".join((PIL.__version__, torchvision.__version__, known, form, str(shape), *names)))
+    name = _digest(
+        "\n".join((PIL.__version__, torchvision.__version__, known, form, str(shape), *names))
+    )
     file = cache_folder() / "images" / f"{name}{_SUFFIX}"
     digest = _digest("\n".join(state.text for state in states))
     mapped = _map(file, digest, shape)
@@ -239,7 +249,9 @@ def _make(
             fits = scaled or all(look.bad or look.size == meta.shape[2:] for look in looks)
             if fits and all(state.changed < settled for state in states):
                 kept = [look._replace(bad=printable(look.bad)) for look in looks]
-                sealed = msgspec.structs.replace(meta, checksum=_checksum(images, kept), looks=kept)
+                sealed = msgspec.structs.replace(
+                    meta, checksum=_checksum(images, kept), looks=kept
+                )
                 end = msgspec.json.encode(sealed)
                 opened.seek(num_bytes)
                 opened.write(end + len(end).to_bytes(_LENGTH, "big"))
@@ -257,9 +269,13 @@ def _map_privately(file: Path, shape: tuple[int, int, int, int]) -> Tensor:
     return torch.from_numpy(np.memmap(file, np.uint8, "c", shape=shape))
 
 
-def _map(file: Path, states: str, shape: tuple[int, int, int, int]) -> tuple[Tensor, list[FileScan]] | None:
+def _map(
+    file: Path, states: str, shape: tuple[int, int, int, int]
+) -> tuple[Tensor, list[FileScan]] | None:
     """Decoded images, where they are there, this user's, whole, and those of the files as they are."""
-    with suppress(OSError, ValueError):  # numpy's own, where it was replaced by a shorter one meanwhile
+    with suppress(
+        OSError, ValueError
+    ):  # numpy's own, where it was replaced by a shorter one meanwhile
         meta = read_meta(file)
         if meta is None or (meta.states, meta.shape) != (states, shape):
             return None
@@ -302,7 +318,9 @@ def _lock(folder: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    descriptor = os.open(folder / f".{os.getuid()}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(
+        folder / f".{os.getuid()}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600
+    )
     try:
         with suppress(OSError):  # a file system without locks; each process decodes then
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -342,7 +360,10 @@ def list_cached() -> list[CachedImages]:
         with suppress(OSError):  # another process has removed it
             meta = read_meta(file)
             state = file.stat()
-            root, form, shape = (meta.root, meta.form, meta.shape) if meta else ("", "damaged", (0, 0, 0, 0))
+            if meta:
+                root, form, shape = (meta.root, meta.form, meta.shape)
+            else:
+                root, form, shape = ("", "damaged", (0, 0, 0, 0))
             used = datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds")
             found.append(CachedImages(file, root, form, shape[0], shape[2:], state.st_size, used))
     return sorted(found, key=lambda cached: cached.used, reverse=True)

@@ -69,14 +69,25 @@ class ImageFolder(ImageSource):
     ) -> None:
         super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
         self._classes = classes
-        self.task: str = Multiclass.name if classes else Reconstruction.name
+        self.task: str
+        if classes:
+            self.task = Multiclass.name
+        else:
+            self.task = Reconstruction.name
 
     @override
     def _list(self) -> dict[str, list[ImageFile]]:
-        return {subset: self._list_subset(subset, folder) for subset, folder in self._folders().items()}
+        return {
+            subset: self._list_subset(subset, folder)
+            for subset, folder in self._folders().items()
+        }
 
     def _folders(self) -> dict[str, Path]:
-        names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
+        names = {
+            entry.name
+            for entry in self._root.iterdir()
+            if entry.is_dir() and entry.name[0] != "."
+        }
         other_names = names - set(SUBSETS)
         if not self._classes and other_names:
             return {"all": self._root}
@@ -113,16 +124,25 @@ class ImageFolder(ImageSource):
             raise self._error(message, "give train a folder of the same name, or remove this one")
         found = {name: list_images(folder / name) for name in names}
         self._note_others([suffix for _, others in found.values() for suffix in others])
-        return [self._file(path, self.class_names.index(name)) for name in names for path in found[name][0]]
+        return [
+            self._file(path, self.class_names.index(name))
+            for name in names
+            for path in found[name][0]
+        ]
 
     def _file(self, path: str, label: int = NO_CLASS) -> ImageFile:
         prefix = f"{self._root}{os.sep}"  # what pathlib finds out as slowly as a small image is decoded
-        name = path.removeprefix(prefix) if path.startswith(prefix) else os.path.relpath(path, self._root)
+        if path.startswith(prefix):
+            name = path.removeprefix(prefix)
+        else:
+            name = os.path.relpath(path, self._root)
         return ImageFile(name.replace(os.sep, "/"), path, label)
 
     def _note_others(self, suffixes: Strings) -> None:
         if suffixes:
-            counts = ", ".join(f"{count} × {suffix}" for suffix, count in Counter(suffixes).most_common(5))
+            counts = ", ".join(
+                f"{count} × {suffix}" for suffix, count in Counter(suffixes).most_common(5)
+            )
             self._note(f"files without the suffix of an image are left out: {counts}")
 
     @override
@@ -131,7 +151,9 @@ class ImageFolder(ImageSource):
         empty = [name for label, name in enumerate(self.class_names) if label not in labels]
         if empty and subset in ("all", "train"):
             message = f"no image in the folder of class {', '.join(empty[:5])}"
-            raise self._error(message, f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})")
+            raise self._error(
+                message, f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})"
+            )
         return _labels(files)
 
     @override

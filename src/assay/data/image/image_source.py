@@ -53,7 +53,9 @@ def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | No
     middle = np.median(np.array(shapes), 0)
     scale = min(1.0, _LONGEST / middle.max())
     height, width = (max(8, int(scale * side / 8 + 0.5) * 8) for side in middle)
-    subject = f"images of {len(sizes):,} sizes are" if len(sizes) > 1 else "images are"
+    subject = "images are"
+    if len(sizes) > 1:
+        subject = f"images of {len(sizes):,} sizes are"
     return (height, width), (
         f"data.source.image_size=auto: {subject} scaled to {height}×{width} (height × width)"
     )
@@ -120,10 +122,12 @@ class DecodedImages(Source):
         """Choose what `auto` stands for by some of the images."""
         if self.auto_size:
             self.image_size, note = choose_size([size for size in sizes if size])
-            self.notes += (note,) if note else ()
+            if note:
+                self.notes += (note,)
         if self._auto_value:
             self.max_value, note = choose_max_value(values)
-            self.notes += (note,) if note else ()
+            if note:
+                self.notes += (note,)
 
 
 class ImageSource(DecodedImages):
@@ -175,7 +179,9 @@ class ImageSource(DecodedImages):
 
     def _identity(self, files: Sequence[ImageFile], looks: Sequence[FileScan]) -> str:
         """What stands for the contents of images and targets."""
-        return "\n".join(f"{one.name} {look.sha256}" for one, look in zip(files, looks, strict=True))
+        return "\n".join(
+            f"{one.name} {look.sha256}" for one, look in zip(files, looks, strict=True)
+        )
 
     def read(self) -> Mapping[str, Samples]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
@@ -187,7 +193,10 @@ class ImageSource(DecodedImages):
         spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
         self._choose_decoding(map(size_of, spread), map(largest_value, spread))
         size = self.image_size or self._common_size(files)
-        decoded = None if size is None else self._decode(paths, size)
+        if size is not None:
+            decoded = self._decode(paths, size)
+        else:
+            decoded = None
         images, looks = decoded or (None, scan_images(self._root, paths, verify))
         scanned = zip(files, looks, strict=True)
         problems = self._unusable | {
@@ -197,14 +206,18 @@ class ImageSource(DecodedImages):
             bad = [f"{name} ({why})" for name, why in problems.items()]
             total = len(files) + len(self._unusable)
             mend = "repair or remove them"
-            self.notes += (note_bad(self._where, "image", bad, total, on_bad=self._on_bad, mend=mend),)
+            self.notes += (
+                note_bad(self._where, "image", bad, total, on_bad=self._on_bad, mend=mend),
+            )
         good = [file.name not in problems for file in files]
         looks = list(compress(looks, good))
         if not self.image_size and {look.size for look in looks} != {size}:
             images = None
         if self._in_memory is True and images is None:
             message = f"data.source.in_memory=true: the images in {self._root} have several sizes"
-            raise DataError(message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto")
+            raise DataError(
+                message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto"
+            )
         if images is not None and not all(good):
             images = images[torch.tensor(good)]
         subsets: dict[str, Samples] = {}
@@ -212,13 +225,20 @@ class ImageSource(DecodedImages):
         for subset, some in listed.items():
             chosen = [file for file in some if file.name not in problems]
             block = slice(start, start + len(chosen))
-            some_images = None if images is None else images[block]
+            if images is not None:
+                some_images = images[block]
+            else:
+                some_images = None
             subsets[subset] = self._subset(subset, chosen, looks[block], some_images)
             start += len(chosen)
         return subsets
 
     def _subset(
-        self, subset: str, files: Sequence[ImageFile], looks: Sequence[FileScan], images: Tensor | None
+        self,
+        subset: str,
+        files: Sequence[ImageFile],
+        looks: Sequence[FileScan],
+        images: Tensor | None,
     ) -> Samples:
         targets = self._targets(subset, files, images)
         identity = self._identity(files, looks)
@@ -229,8 +249,14 @@ class ImageSource(DecodedImages):
         reader = partial(_read_sample, files, self.decoding, self._target_reader())
         lazy = LazyDataset(len(files), reader)
         # Some images of each size, where there are several.
-        sizes = {} if self.image_size else {look.size: position for position, look in enumerate(looks)}
-        unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
+        if not self.image_size:
+            sizes = {look.size: position for position, look in enumerate(looks)}
+        else:
+            sizes = {}
+        if len(sizes) > 1:
+            unlike = tuple(sizes.values())[:PEEK]
+        else:
+            unlike = ()
         return Samples(lazy, targets, identity, names, hashes=hashes, unlike=unlike)
 
     @property
@@ -249,15 +275,23 @@ class ImageSource(DecodedImages):
         pixel = MODES[self.mode][1] + self.bytes_per_target
         return count * pixel * size[0] * size[1] < free_memory() // share
 
-    def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[FileScan]] | None:
+    def _decode(
+        self, paths: Sequence[str], size: tuple[int, int]
+    ) -> tuple[Tensor, list[FileScan]] | None:
         """All images as one tensor, and a scan of each; None where they take too much memory."""
         shape = (len(paths), MODES[self.mode][1], *size)
         decode_at = partial(self._decode_at, paths)
         # What is mapped takes memory that is given back when something else needs it.
-        if self._fit_in_memory(size, len(paths), 2) and can_cache(paths, torch.Size(shape).numel()):
+        if self._fit_in_memory(size, len(paths), 2) and can_cache(
+            paths, torch.Size(shape).numel()
+        ):
             try:
-                form = self.mode if self.image_size is None else f"{self.mode}, scaled"
-                form += "" if self.max_value is None else f", up to {self.max_value}"
+                if self.image_size is None:
+                    form = self.mode
+                else:
+                    form = f"{self.mode}, scaled"
+                if self.max_value is not None:
+                    form += f", up to {self.max_value}"
                 return decode_once(
                     self._root, paths, form, shape, decode_at, scaled=self.image_size is not None
                 )
@@ -268,7 +302,9 @@ class ImageSource(DecodedImages):
         images = torch.zeros(shape, dtype=torch.uint8)
         return images, decode_at(images, range(len(paths)))
 
-    def _decode_at(self, paths: Sequence[str], images: Tensor, positions: Sequence[int]) -> list[FileScan]:
+    def _decode_at(
+        self, paths: Sequence[str], images: Tensor, positions: Sequence[int]
+    ) -> list[FileScan]:
         """Decode the files at some positions into one tensor; one of another size stays zero."""
 
         def take(content: bytes, index: int) -> tuple[int, int]:
@@ -284,7 +320,10 @@ class ImageSource(DecodedImages):
 
 
 def _read_sample(
-    files: Sequence[ImageFile], decoding: Decoding, read_target: Callable[[ImageFile], Tensor], index: int
+    files: Sequence[ImageFile],
+    decoding: Decoding,
+    read_target: Callable[[ImageFile], Tensor],
+    index: int,
 ) -> tuple[Tensor, Tensor]:
     """An image file as `(uint8 [C, H, W], target)`."""
     file = files[index]

@@ -64,10 +64,14 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
         pixels = pixels[:, :, 0]
     elif image.mode in ("RGB", "RGBA"):
         if (pixels[:, :, :3] != pixels[:, :, :1]).any():
-            raise ValueError("it has colours; expected a class per pixel, as grey values or a palette")
+            raise ValueError(
+                "it has colours; expected a class per pixel, as grey values or a palette"
+            )
         pixels = pixels[:, :, 0]
     elif image.mode not in ("1", "L", "P") and not image.mode.startswith("I"):
-        raise ValueError(f"Pillow's mode {image.mode} is not a mask; expected grey values or a palette")
+        raise ValueError(
+            f"Pillow's mode {image.mode} is not a mask; expected grey values or a palette"
+        )
     if pixels.min() < 0 or pixels.max() > 255:
         raise ValueError(f"expected values from 0 to 255, got up to {pixels.max()}")
     return pixels.astype(np.uint8)
@@ -91,9 +95,13 @@ def find_classes(
     if values is None:
         class_values = [value for value in present if value != ignore_value]
         if class_names is None and class_values != list(range(len(class_values))):
-            every, others = (f"[{','.join(map(str, some[:20]))}]" for some in (present, class_values))
+            every, others = (
+                f"[{','.join(map(str, some[:20]))}]" for some in (present, class_values)
+            )
             is_ignored = ignore_value in present
-            ignored = f", or data.source.values={others} to ignore {ignore_value}" if is_ignored else ""
+            ignored = ""
+            if is_ignored:
+                ignored = f", or data.source.values={others} to ignore {ignore_value}"
             raise DataError(
                 f"data.source.values: the masks have the values {join_first(present, 20)}, "
                 "which do not number classes from 0",
@@ -155,10 +163,14 @@ class SegmentationFolder(ImageSource):
     ) -> None:
         super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
         used = [*(values or ()), *([] if ignore_value is None else [ignore_value])]
-        if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(values or ()):
+        if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(
+            values or ()
+        ):
             raise ValueError(f"values={used}: expected different ones from 0 to 255")
         if class_names is not None and not len(set(class_names)) == len(values or class_names):
-            raise ValueError(f"class_names={list(class_names)}: expected a different name for each class")
+            raise ValueError(
+                f"class_names={list(class_names)}: expected a different name for each class"
+            )
         self._asked = class_names, values, ignore_value
         self._masks: dict[str, FileScan] = {}
         self._counts: dict[str, NDArray[np.int32]] = {}
@@ -167,7 +179,9 @@ class SegmentationFolder(ImageSource):
     @override
     def _list(self) -> dict[str, list[ImageFile]]:
         self._unusable = {}
-        listed = {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
+        listed = {
+            subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()
+        }
         self._look_at_masks([pair for some in listed.values() for pair in some])
         counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
         self.class_names, self._table, note = find_classes(
@@ -182,14 +196,18 @@ class SegmentationFolder(ImageSource):
         files = self._by_stem(images)
         mask_of = self._by_stem(masks)
         if not files:
-            raise self._error(f"no image below {images}", "expected root/images/*.jpg and root/masks/*.png")
+            raise self._error(
+                f"no image below {images}", "expected root/images/*.jpg and root/masks/*.png"
+            )
         pairs: list[ImageFile] = []
         for stem, path in files.items():
             name = Path(os.path.relpath(path, self._root)).as_posix()
             if stem in mask_of:
                 pairs.append(ImageFile(name, path, mask=mask_of[stem]))
             else:
-                self._unusable[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
+                self._unusable[name] = (
+                    f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
+                )
         if lonely := [stem for stem in mask_of if stem not in files]:
             self._note(f"masks without an image are left out: {join_first(lonely)}")
         return pairs
@@ -214,7 +232,9 @@ class SegmentationFolder(ImageSource):
             return mask.shape[0], mask.shape[1]
 
         names = [pair.name for pair in pairs]
-        self._masks = dict(zip(names, scan_files([pair.mask for pair in pairs], take), strict=True))
+        self._masks = dict(
+            zip(names, scan_files([pair.mask for pair in pairs], take), strict=True)
+        )
         self._counts = dict(zip(names, counts, strict=True))
 
     @override
@@ -235,7 +255,9 @@ class SegmentationFolder(ImageSource):
 
     @override
     def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
-        if images is None:  # pixels of each class, int32 `[N, C]`, stand for masks that are read later
+        if (
+            images is None
+        ):  # pixels of each class, int32 `[N, C]`, stand for masks that are read later
             counts = np.array([self._counts[pair.name] for pair in files]).reshape(-1, NUM_VALUES)
             labels = range(len(self.class_names))
             columns = [counts[:, self._table.numpy() == label].sum(1) for label in labels]

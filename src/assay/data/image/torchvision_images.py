@@ -33,7 +33,10 @@ class TorchvisionImages(Source):
 
     task: str = "multiclass"
     calls_with: Final = {
-        "dataset": (1, dict.fromkeys(("train", "download"), "data.source.root=… data.source.download=…"))
+        "dataset": (
+            1,
+            dict.fromkeys(("train", "download"), "data.source.root=… data.source.download=…"),
+        )
     }
     """How many values an argument is called with, and the names of others, with what to type instead."""
 
@@ -55,7 +58,10 @@ class TorchvisionImages(Source):
             self.class_names = tuple(dataset.classes)
             images = torch.as_tensor(dataset.data)
             # CIFAR is a channels-last view of memory that lies channels first, so nothing is copied.
-            images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
+            if images.ndim == 3:
+                images = images[:, None]
+            else:
+                images = images.permute(0, 3, 1, 2)
             targets = torch.as_tensor(dataset.targets, dtype=torch.int64)
             subsets[subset] = Samples(images.contiguous(), targets)
         return subsets
@@ -68,6 +74,8 @@ class TorchvisionImages(Source):
             hint = "data.source.download=true, or set data.source.root to a folder that has the files"
             if download:
                 hint = f"put its files into {self._root}, or set data.source.root to a folder that has them"
-            name = getattr(getattr(self._dataset, "func", self._dataset), "__name__", "the data set")
+            name = getattr(
+                getattr(self._dataset, "func", self._dataset), "__name__", "the data set"
+            )
             message = f"data.source.root={self._root}: {name} is missing or damaged: {reason}"
             raise DataError(message, hint=hint) from error

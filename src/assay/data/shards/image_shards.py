@@ -94,7 +94,9 @@ class ImageShards(ShardSource, DecodedImages):
         subsets = {}
         for name, (table, numbers) in sampled.items():
             targets = self._targets(table)
-            reader = partial(self._read_sample, numbers, contents if name == "train" else None, targets)
+            reader = partial(
+                self._read_sample, numbers, contents if name == "train" else None, targets
+            )
             names = [*map(str, numbers)]
             subsets[name] = Samples(LazyDataset(len(names), reader), targets, names=names)
         return subsets
@@ -102,12 +104,16 @@ class ImageShards(ShardSource, DecodedImages):
     def _name_classes(self, values: Sequence[Any]) -> tuple[str, ...]:
         """Classes by their names where Hugging Face's data sets keep these; else as they stand there."""
         with suppress(KeyError, TypeError, ValueError, IndexError):
-            features = json.loads(self._reader.schema.metadata[b"huggingface"])["info"]["features"]
+            features = json.loads(self._reader.schema.metadata[b"huggingface"])["info"][
+                "features"
+            ]
             return tuple(str(features[self._label]["names"][value]) for value in values)
         return tuple(map(str, values))
 
     def _targets(self, table: Any) -> Tensor:
-        return torch.tensor([self._codes[value] for value in table.column(self._label).to_pylist()])
+        return torch.tensor(
+            [self._codes[value] for value in table.column(self._label).to_pylist()]
+        )
 
     def _contents(self, table: Any) -> list[bytes]:
         values = table.column(self._column).to_pylist()
@@ -131,7 +137,9 @@ class ImageShards(ShardSource, DecodedImages):
     def _read_sample(
         self, numbers: Rows, contents: Sequence[bytes] | None, targets: Tensor, index: int
     ) -> Pair:
-        return self.image(int(numbers[index]), contents[index] if contents else None), targets[index]
+        return self.image(int(numbers[index]), contents[index] if contents else None), targets[
+            index
+        ]
 
     def image(self, number: int, content: bytes | None = None) -> Tensor:
         """A row's image, uint8 `[C, H, W]`."""

@@ -117,24 +117,33 @@ class _Folder:
             if not self._is_file:
                 names = [full[len(self._root) + 1 :] for full in self._files.find(self._root)]
             names = [name for name in sorted(names) if not re.search(r"(^|/)(\.|cache-)", name)]
-            found = {name: self.state(name) for name in names if PurePosixPath(name).suffix in _FORMATS}
+            found = {
+                name: self.state(name) for name in names if PurePosixPath(name).suffix in _FORMATS
+            }
         kinds = sorted({PurePosixPath(name).suffix for name in found})
         if len(kinds) != 1:
-            which = (
-                f"shards of one kind, got *{' and *'.join(kinds)}" if kinds else f"*{', *'.join(_FORMATS)}"
+            if kinds:
+                which = f"shards of one kind, got *{' and *'.join(kinds)}"
+            else:
+                which = f"*{', *'.join(_FORMATS)}"
+            raise DataError(
+                f"data.source.path={self.path}: expected {which}", hint="name a folder of shards"
             )
-            raise DataError(f"data.source.path={self.path}: expected {which}", hint="name a folder of shards")
         for name in found:  # what is called 00000-of-00010 has nine others
             if match := _NUMBERED.fullmatch(name):
                 before, _, count, after = match.groups()
-                others = [f"{before}{number:05}-of-{count}{after}" for number in range(int(count))]
+                others = [
+                    f"{before}{number:05}-of-{count}{after}" for number in range(int(count))
+                ]
                 if lost := [other for other in others if other not in found]:
                     raise self.missing(lost[0], f"beside {name}", "restore it from a copy")
         return found
 
     def missing(self, name: str, why: str, hint: str) -> DataError:
         """The error for a shard that is not there."""
-        return DataError(f"data.source.path={self.path}: the shard {name} is missing, {why}", hint=hint)
+        return DataError(
+            f"data.source.path={self.path}: the shard {name} is missing, {why}", hint=hint
+        )
 
     def _full_name(self, name: str) -> str:
         if self._is_file:
@@ -165,7 +174,11 @@ class _Folder:
     def index_file(self) -> Path:
         """Where the index lies: not beside the data, as a config may name any folder."""
         known = self.path if self.is_remote else Path(self._root).resolve()
-        return cache_folder() / "shards" / f"{hashlib.sha256(os.fsencode(known)).hexdigest()[:32]}.json"
+        return (
+            cache_folder()
+            / "shards"
+            / f"{hashlib.sha256(os.fsencode(known)).hexdigest()[:32]}.json"
+        )
 
 
 @final
@@ -178,7 +191,9 @@ class _Parquet:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
         self._file = pq.ParquetFile(file)
-        groups = [self._file.metadata.row_group(at) for at in range(self._file.metadata.num_row_groups)]
+        groups = [
+            self._file.metadata.row_group(at) for at in range(self._file.metadata.num_row_groups)
+        ]
         self.rows = [group.num_rows for group in groups]
         self.num_bytes = sum(group.total_byte_size for group in groups)
         self.schema = self._file.schema_arrow
@@ -220,7 +235,9 @@ class _Tar:
         self.offsets = offsets or base64.b64encode(self._scan().tobytes()).decode()
         self._places = np.frombuffer(base64.b64decode(self.offsets), np.int64).reshape(-1, 4)
         self.rows = [len(self._places)]
-        self.schema = pa.schema([(name, pa.null()) for name in (IMAGE, *self._labels(self._places[0]))])
+        self.schema = pa.schema(
+            [(name, pa.null()) for name in (IMAGE, *self._labels(self._places[0]))]
+        )
 
     def _scan(self) -> Rows:
         """Offset and size of each image, and of the file that says its class."""
@@ -237,9 +254,13 @@ class _Tar:
                     if kind.lower() == "json" and place[3]:
                         continue  # the .cls beside it says the class
                     place[slot : slot + 2] = member.offset_data, member.size
-        lacking = next((key.lstrip("/") for key, place in samples.items() if not place[1] * place[3]), "")
+        lacking = next(
+            (key.lstrip("/") for key, place in samples.items() if not place[1] * place[3]), ""
+        )
         if lacking or not samples:
-            of = f"; {lacking} lacks one of them" if lacking else ""
+            of = ""
+            if lacking:
+                of = f"; {lacking} lacks one of them"
             raise ValueError(f"expected images with a .cls or .json file beside each{of}")
         return np.array([*samples.values()], np.int64)
 
@@ -253,7 +274,11 @@ class _Tar:
     def _labels(self, place: Rows) -> dict[str, Any]:
         text = self._bytes(*place[2:]).strip()
         if text[:1] == b"{":
-            return {name: one for name, one in json.loads(text).items() if not isinstance(one, dict | list)}
+            return {
+                name: one
+                for name, one in json.loads(text).items()
+                if not isinstance(one, dict | list)
+            }
         return {"cls": int(text) if text.isdigit() else text.decode()}
 
     def read(self, block: int, rows: Rows, columns: Strings) -> Any:
@@ -334,7 +359,9 @@ class ShardReader:
             table = self._open(at).read(within, rows, columns)
         if lacking := [name for name in columns if name not in table.column_names]:
             where = f"data.source.path={self.path}: the shard {self.shards[at].name}"
-            raise DataError(f"{where} has no column {lacking[0]!r}", hint="write all with the same columns")
+            raise DataError(
+                f"{where} has no column {lacking[0]!r}", hint="write all with the same columns"
+            )
         return table
 
     def read_all(self, chosen: Iterable[tuple[int, Rows]], columns: Strings) -> Any:
@@ -353,14 +380,18 @@ class ShardReader:
     def count(self, name: str, values: Callable[[int], Any]) -> list[dict[Any, int]]:
         """How often each value of a block occurs: all are read, once, and the index keeps the result."""
         if name not in self._index.counts:
-            tallies = [Counter(np.asarray(values(block)).tolist()) for block in range(len(self.rows))]
+            tallies = [
+                Counter(np.asarray(values(block)).tolist()) for block in range(len(self.rows))
+            ]
             self._index.counts[name] = [[*tally.items()] for tally in tallies]
             self._save()
         return [dict(tally) for tally in self._index.counts[name]]
 
     def read_column(self, block: int, name: str, key: str) -> Values:
         """A column of a block, in which each row has to have a value."""
-        values: Values = self.read(block, np.arange(self.rows[block]), [name]).column(0).to_pandas()
+        values: Values = (
+            self.read(block, np.arange(self.rows[block]), [name]).column(0).to_pandas()
+        )
         if missing := int(values.isna().sum()):
             shard = self.shard_of(block).name
             raise DataError(
@@ -392,7 +423,10 @@ class ShardReader:
 
     def spread(self, wanted: int, available: Rows | None = None) -> list[int]:
         """Blocks, evenly spread over all, that hold so many of the available rows, and some more."""
-        rows = self.rows if available is None else available
+        if available is None:
+            rows = self.rows
+        else:
+            rows = available
         blocks = np.flatnonzero(rows)
         number = _FEWEST_BLOCKS
         while number < len(blocks):
@@ -440,13 +474,19 @@ class ShardReader:
             if is_json_intact(content := file.read_bytes()):
                 index = msgspec.json.decode(content, type=_Index)
         known = {shard.name: shard for shard in index.shards}
-        keep = {name: one for name, one in known.items() if (one.size, one.stamp) == listed.get(name, ())[:2]}
+        keep = {
+            name: one
+            for name, one in known.items()
+            if (one.size, one.stamp) == listed.get(name, ())[:2]
+        }
         if keep and (lost := sorted({*known} - {*listed})):  # otherwise it is of other data
             hint = f"restore it from a copy, or remove {file} to take the others alone"
             raise self._folder.missing(lost[0], f"which the index {file} lists", hint)
         if len(keep) < len(listed):
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                scan = pool.map(lambda name: keep.get(name) or self._scan(name, *listed[name]), listed)
+                scan = pool.map(
+                    lambda name: keep.get(name) or self._scan(name, *listed[name]), listed
+                )
                 index = _Index(list(scan), {})
             self._index = index
             self._save()
@@ -456,7 +496,10 @@ class ShardReader:
         with _explain(self.path, name):
             opened = _FORMATS[PurePosixPath(name).suffix](self._folder.open(name), "")
             tag = hashlib.sha256(f"{size} {stamp}".encode()).hexdigest()
-            digest = tag if is_tag else self._folder.hash(name)
+            if is_tag:
+                digest = tag
+            else:
+                digest = self._folder.hash(name)
             offsets = getattr(opened, "offsets", "")
             return Shard(name, size, stamp, digest, opened.rows, opened.num_bytes, offsets)
 
@@ -470,7 +513,10 @@ class ShardReader:
 def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) -> str:
     """The column that is asked for, or one of a usual name."""
     names = list(reader.schema.names)
-    wanted = usual if asked == "auto" else [asked]
+    if asked == "auto":
+        wanted = usual
+    else:
+        wanted = [asked]
     if found := [name for name in wanted if name in names]:
         return found[0]
     raise DataError(
@@ -491,7 +537,9 @@ def find_task(source: Mapping[str, Any], names: list[str]) -> str:
         names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
     else:
         task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
-    num_classes = len(reader.count_classes(names[0])) if task.by_class else 0
+    num_classes = 0
+    if task.by_class:
+        num_classes = len(reader.count_classes(names[0]))
     if num_classes:
         return infer_task(is_real=False, num_columns=1, num_classes=num_classes)
     return task.name

@@ -65,9 +65,15 @@ class Division:
         self._seed = seed
         self._key, self._column = next(iter(columns.items()), ("", ""))
         by_group = self._key.endswith(".group")
-        self.name = f"{self._key}={self._column}" if self._column else ""
-        self.name += f", {shares}, seed {seed}" if by_group else ""
-        by_shard = {one.name: _subset_of_name(one.name) for one in reader.shards if len(reader.shards) > 1}
+        if self._column:
+            self.name = f"{self._key}={self._column}"
+        else:
+            self.name = ""
+        if by_group:
+            self.name += f", {shares}, seed {seed}"
+        by_shard = {
+            one.name: _subset_of_name(one.name) for one in reader.shards if len(reader.shards) > 1
+        }
         names = [reader.shard_of(block).name for block in range(len(reader.rows))]
         self._layout = np.array([by_shard.get(name, 0) for name in names], np.int64)
         self.note = ""
@@ -87,9 +93,14 @@ class Division:
         self.counts = np.where(self._layout[:, None] == np.arange(3), reader.rows[:, None], 0)
         if self._column:
             tallies = reader.count(self.name, self.keyed)
-            self.counts = np.array([[tally.get(code, 0) for code in range(3)] for tally in tallies])
+            self.counts = np.array(
+                [[tally.get(code, 0) for code in range(3)] for tally in tallies]
+            )
         totals = self.counts.sum(0)
-        self.cut = [] if by_group else [code for code in (2, 1) if not totals[code]]
+        if not by_group:
+            self.cut = [code for code in (2, 1) if not totals[code]]
+        else:
+            self.cut = []
         for code in self.cut:
             number = int(totals[0] * shares[SUBSETS[code]])
             for block, some in self._spread(0, number if most is None else min(most, number)):
@@ -98,10 +109,17 @@ class Division:
 
     def _spread(self, code: int, number: int) -> list[Size]:
         """Blocks over all, and how many rows of each make up a number, in proportion to those of a subset."""
-        blocks = self._reader.spread(number, self.counts[:, code]) if number else []
+        if number:
+            blocks = self._reader.spread(number, self.counts[:, code])
+        else:
+            blocks = []
         available = self.counts[blocks, code]
-        ends = np.cumsum(available) * (min(number, int(available.sum())) / max(1, available.sum()))
-        return [*zip(blocks, np.diff(np.round(ends).astype(int), prepend=0).tolist(), strict=True)]
+        ends = np.cumsum(available) * (
+            min(number, int(available.sum())) / max(1, available.sum())
+        )
+        return [
+            *zip(blocks, np.diff(np.round(ends).astype(int), prepend=0).tolist(), strict=True)
+        ]
 
     def draw(self, name: str, most: int | None) -> dict[int, Rows]:
         """Rows of a subset by block, spread over all blocks; all of them where there are no more."""
@@ -120,7 +138,9 @@ class Division:
             if len(self._kept) == _KEPT:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[block] = codes = self.keyed(block)
-            rows = np.random.default_rng(mix(self._seed, block)).permutation(np.flatnonzero(codes == 0))
+            rows = np.random.default_rng(mix(self._seed, block)).permutation(
+                np.flatnonzero(codes == 0)
+            )
             for code, number in self._drawn.get(block, {}).items():
                 codes[rows[:number]] = code
                 rows = rows[number:]
@@ -137,7 +157,9 @@ class Division:
         texts = values.astype(str).to_numpy(object)
         places = pd.util.hash_array(texts, hash_key=f"{mix(self._seed):016x}"[:16]) / 2.0**64
         test = self._shares["test"]
-        return np.select([places < test, places < test + self._shares["val"]], [2, 1]).astype(np.int8)
+        return np.select([places < test, places < test + self._shares["val"]], [2, 1]).astype(
+            np.int8
+        )
 
 
 def _subset_of_name(name: str) -> int:
@@ -191,7 +213,9 @@ class ShardStream(TrainStream):
         """Batches of all ranks together whose samples are drawn from one window."""
         return max(1, self.window // (order.batch_size * order.world_size))
 
-    def _positions(self, order: BatchOrder, epoch: int, first: int, count: int) -> tuple[int, int, Rows]:
+    def _positions(
+        self, order: BatchOrder, epoch: int, first: int, count: int
+    ) -> tuple[int, int, Rows]:
         """Where a window starts and ends, and which positions within it make up batches of this rank."""
         step = order.batch_size * order.world_size
         steps = self.steps_per_window(order)
@@ -200,7 +224,9 @@ class ShardStream(TrainStream):
         drawn = np.arange(end - start)
         if order.shuffle:
             drawn = np.random.default_rng(mix(order.seed, epoch, start + 1)).permutation(drawn)
-        mine = slice(first * step - start + order.rank, (first + count) * step - start, order.world_size)
+        mine = slice(
+            first * step - start + order.rank, (first + count) * step - start, order.world_size
+        )
         return start, end, drawn[mine]
 
     def rows(self, order: BatchOrder, epoch: int, first: int, count: int = 1) -> Rows:
@@ -211,7 +237,9 @@ class ShardStream(TrainStream):
             numbers[at] = self._reader.starts[block] + rows
         return numbers
 
-    def _by_block(self, order: BatchOrder, epoch: int, positions: Rows) -> Iterator[tuple[int, Rows, Rows]]:
+    def _by_block(
+        self, order: BatchOrder, epoch: int, positions: Rows
+    ) -> Iterator[tuple[int, Rows, Rows]]:
         """For each block: which of the positions lie in it, and at which of its rows, ascending."""
         blocks = np.flatnonzero(self._counts)
         if order.shuffle:
@@ -253,13 +281,21 @@ class ShardStream(TrainStream):
             numbers = numbers[mine]
         inputs, targets = self._decode(table, numbers)
         if isinstance(inputs, torch.Tensor):
-            inputs, targets = transforms.pairs(inputs, targets, order.seed, epoch, torch.from_numpy(numbers))
+            inputs, targets = transforms.pairs(
+                inputs, targets, order.seed, epoch, torch.from_numpy(numbers)
+            )
         else:
             keyed = zip(inputs, targets, numbers.tolist(), strict=True)
-            pairs = [transforms.pair(one, target, (order.seed, epoch, row)) for one, target, row in keyed]
+            pairs = [
+                transforms.pair(one, target, (order.seed, epoch, row))
+                for one, target, row in keyed
+            ]
             inputs, targets = map(stack, map(list, zip(*pairs, strict=True)))
         size = order.batch_size
-        return [(inputs[at : at + size], targets[at : at + size]) for at in range(0, len(inputs), size)]
+        return [
+            (inputs[at : at + size], targets[at : at + size])
+            for at in range(0, len(inputs), size)
+        ]
 
 
 class ShardSource(Source):
@@ -276,7 +312,12 @@ class ShardSource(Source):
     stream: ShardStream
 
     def __init__(
-        self, path: str, shares: Mapping[str, float], seed: int, eval_rows: int | None, window: int | None
+        self,
+        path: str,
+        shares: Mapping[str, float],
+        seed: int,
+        eval_rows: int | None,
+        window: int | None,
     ) -> None:
         check_numbers("[1, inf)", eval_rows=eval_rows, window=window)
         check_numbers("[0, 1)", **shares)
@@ -304,7 +345,9 @@ class ShardSource(Source):
         self._reader = reader = ShardReader(self._path)
         for key, name in self.split_columns.items():
             if key == "data.split.time":
-                raise DataError(f"{key}={name}: shards are not in order of time", hint=f"{key}=null")
+                raise DataError(
+                    f"{key}={name}: shards are not in order of time", hint=f"{key}=null"
+                )
             self._check_names([name], key)
         division = Division(reader, self._shares, self._seed, self._eval_rows, self.split_columns)
         self._division = division
@@ -314,15 +357,26 @@ class ShardSource(Source):
         window = self._window or _WINDOW_ROWS
         if not (self._window or reader.is_random):
             window = min(window, max(64, _WINDOW_BYTES // size))
-        self.stream = ShardStream(reader, division, trained, self._decode, window=window, row_bytes=size)
+        self.stream = ShardStream(
+            reader, division, trained, self._decode, window=window, row_bytes=size
+        )
         sampled = {}
         counts = dict(zip(SUBSETS, division.counts.sum(0).tolist(), strict=True))
         for name in SUBSETS if counts["train"] else ():
-            most = min(_SAMPLE_ROWS, max(32, _SAMPLE_BYTES // size)) if name == "train" else self._eval_rows
+            most = (
+                min(_SAMPLE_ROWS, max(32, _SAMPLE_BYTES // size))
+                if name == "train"
+                else self._eval_rows
+            )
             if drawn := division.draw(name, most):
-                columns = trained if name == "train" else evaluated
+                if name == "train":
+                    columns = trained
+                else:
+                    columns = evaluated
                 table = reader.read_all(drawn.items(), columns)
-                numbers = np.concatenate([reader.starts[block] + rows for block, rows in drawn.items()])
+                numbers = np.concatenate(
+                    [reader.starts[block] + rows for block, rows in drawn.items()]
+                )
                 sampled[name] = table, numbers
                 if name != "train" and len(numbers) < counts[name]:
                     self.notes += (
@@ -341,7 +395,9 @@ class ShardSource(Source):
         )
         return self._make_subsets(sampled)
 
-    def _count_classes(self, name: str, sampled: Mapping[str, tuple[Any, Rows]]) -> dict[Any, int]:
+    def _count_classes(
+        self, name: str, sampled: Mapping[str, tuple[Any, Rows]]
+    ) -> dict[Any, int]:
         """How many training rows each value of a column has; of others, which are in samples alone, 0."""
         division = self._division
         totals = self._reader.count_classes(
@@ -356,4 +412,6 @@ class ShardSource(Source):
 
     def _check_names(self, names: Strings, option: str) -> None:
         """Refuse names of columns that shards do not have."""
-        check_columns(pd.DataFrame(columns=list(self._reader.schema.names)), names, self._path, option)
+        check_columns(
+            pd.DataFrame(columns=list(self._reader.schema.names)), names, self._path, option
+        )

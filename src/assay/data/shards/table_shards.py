@@ -93,18 +93,27 @@ class TableShards(ShardSource):
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:
         options = self._options
-        names = self._reader.schema.names if options.features is None else options.features
+        if options.features is None:
+            names = self._reader.schema.names
+        else:
+            names = options.features
         if self.fitted is not None:
             names = [column.name for column in self.fitted.columns]
         asked = {"target": self.targets, "features": names, "exclude": options.exclude}
         for option, columns in asked.items():
             self._check_names(columns, option)
-        chosen = [name for name in dict.fromkeys([*names, *self.targets]) if name not in options.exclude]
+        chosen = [
+            name for name in dict.fromkeys([*names, *self.targets]) if name not in options.exclude
+        ]
         return chosen, chosen
 
     @override
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Samples]:
-        self._target_forms: dict[str, str] = {} if self.fitted is None else self.fitted.target_forms
+        self._target_forms: dict[str, str]
+        if self.fitted is None:
+            self._target_forms = {}
+        else:
+            self._target_forms = self.fitted.target_forms
         if may_be_real(self._asked):
             self.notes += tuple(
                 parse_targets(self._frame(*sampled["train"]), self.targets, self._target_forms)
@@ -115,7 +124,9 @@ class TableShards(ShardSource):
         classes = class_columns(self.task, self.targets, train)
         counts = {name: self._count_classes(name, sampled) for name in classes}
         if task_of(self.task).by_class and self._asked == "auto":
-            self.task = infer_task(is_real=False, num_columns=1, num_classes=len(counts[classes[0]]))
+            self.task = infer_task(
+                is_real=False, num_columns=1, num_classes=len(counts[classes[0]])
+            )
         self._encoded = TableTargets(self.task, self.targets, counts)
         self.class_names = self._encoded.class_names
         if task_of(self.task).by_class:
@@ -124,13 +135,19 @@ class TableShards(ShardSource):
         encoder = self.fitted
         if encoder is None:
             asked = self._options
-            split = [name for name in self.split_columns.values() if name in train and name not in asked.keep]
+            split = [
+                name
+                for name in self.split_columns.values()
+                if name in train and name not in asked.keep
+            ]
             categories = [*asked.categories, *declared_categories(train, asked)]
             # Columns whose exclusion is typed were not read.
             self._options = replace(asked, exclude=split, categories=categories)
             self._features = choose_features(train, self._options, self._path)
             self.notes += tuple(self._features.notes)
-            encoder = TableEncoder(impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms)
+            encoder = TableEncoder(
+                impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms
+            )
             encoder.target_forms = self._target_forms
         else:
             self._features = learned_features(encoder)
@@ -159,7 +176,9 @@ class TableShards(ShardSource):
                     "shards)",
                     hint="write the shards without such rows",
                 )
-        if task_of(self.task).has_real_targets:  # a window's numbers may be alike without any harm
+        if task_of(
+            self.task
+        ).has_real_targets:  # a window's numbers may be alike without any harm
             return torch.from_numpy(frame[self.targets].to_numpy(np.float32, copy=True))
         return self._encoded.encode(frame)
 

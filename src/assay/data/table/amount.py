@@ -36,9 +36,12 @@ _AMOUNT = re.compile(
 )
 _NUMBERS = {
     ".": re.compile(
-        r"(\d+|[1-9]\d{0,2}([ '’]\d{3})+|[1-9]\d{0,2}(,\d{2,3})*,\d{3})?(\.\d*)?(e[-+]?\d+)?", re.I
+        r"(\d+|[1-9]\d{0,2}([ '’]\d{3})+|[1-9]\d{0,2}(,\d{2,3})*,\d{3})?(\.\d*)?(e[-+]?\d+)?",
+        re.I,
     ),
-    ",": re.compile(r"(\d+|[1-9]\d{0,2}([ '’]\d{3})+|[1-9]\d{0,2}(\.\d{3})+)?(,\d*)?(e[-+]?\d+)?", re.I),
+    ",": re.compile(
+        r"(\d+|[1-9]\d{0,2}([ '’]\d{3})+|[1-9]\d{0,2}(\.\d{3})+)?(,\d*)?(e[-+]?\d+)?", re.I
+    ),
 }
 """How a number is written, with signs of thousands or without, for each decimal sign."""
 _SHARES = ("%", "‰")
@@ -82,7 +85,11 @@ def are_codes(texts: list[str]) -> bool:
     if any(_CODE.fullmatch(text) for text in texts):
         return True
     digits = {len(text.replace(" ", "")) for text in texts}
-    return len(digits) == 1 and max(digits) > 6 and all(re.fullmatch(r"\d+( \d+)+", text) for text in texts)
+    return (
+        len(digits) == 1
+        and max(digits) > 6
+        and all(re.fullmatch(r"\d+( \d+)+", text) for text in texts)
+    )
 
 
 def find_amount(column: Values) -> str:
@@ -92,7 +99,9 @@ def find_amount(column: Values) -> str:
     units = {unit: text for text, (_, unit) in amounts.items()}
     numbers = {text: number for text, (number, _) in amounts.items()}
     fits = {
-        decimal: [text for text in texts if text not in numbers or not _reads(numbers[text], decimal)]
+        decimal: [
+            text for text in texts if text not in numbers or not _reads(numbers[text], decimal)
+        ]
         for decimal in _NUMBERS
     }
     decimal = min(fits, key=lambda sign: len(fits[sign]))
@@ -101,17 +110,23 @@ def find_amount(column: Values) -> str:
         joined = "".join(numbers.values())
         is_share = not units.keys().isdisjoint(_SHARES)
         is_money = not units.keys().isdisjoint(_CURRENCIES.values())
-        decimal = "," if (is_share if "," in joined else is_money and "." in joined) else "."
+        decimal = "."
+        if is_share if "," in joined else is_money and "." in joined:
+            decimal = ","
     if fits[decimal]:
         raise DataError(
             f"the column {column.name!r} looks like numbers, such as {next(iter(numbers), '')!r}, but holds "
             f"{', '.join(map(repr, fits[decimal][:_MOST_NAMED]))}",
-            hint="" if find_words(column) else "write all of them in one way, with one decimal sign",
+            hint=""
+            if find_words(column)
+            else "write all of them in one way, with one decimal sign",
         )
     named = sorted(unit for unit in units if unit)
     if len(named) > 1 or (named and named[0] in _SHARES and any(map(_is_bare, amounts.values()))):
         examples = " and ".join(map(repr, units.values()))
-        raise DataError(f"the column {column.name!r} mixes units: {examples}", hint="write them in one unit")
+        raise DataError(
+            f"the column {column.name!r} mixes units: {examples}", hint="write them in one unit"
+        )
     return decimal + "".join(named)
 
 
@@ -122,7 +137,11 @@ def _is_bare(amount: tuple[str, str]) -> bool:
 
 def find_words(column: Values) -> list[str]:
     """Texts of a column that may stand for a missing value: without a digit, or a date of zeros."""
-    return [text for text in map(str, column.dropna().unique()) if not re.search(r"[1-9]|^0*\.?0*$", text)]
+    return [
+        text
+        for text in map(str, column.dropna().unique())
+        if not re.search(r"[1-9]|^0*\.?0*$", text)
+    ]
 
 
 def is_amount(form: str) -> bool:
@@ -139,7 +158,10 @@ def parse_amounts(column: Values, form: str) -> Values:
 
     def parse(value: Any) -> float:
         if isinstance(value, int | float | np.number):
-            return np.nan if is_share else float(value)  # 0.3 may be meant as 30 %
+            # 0.3 may be meant as 30 %
+            if is_share:
+                return np.nan
+            return float(value)
         amount = split_amount(str(value))
         if amount is None or amount[1] not in (unit, "") or not _reads(amount[0], decimal):
             return np.nan
@@ -156,7 +178,8 @@ TIME = "time"
 """The form of times of day."""
 _TIME = r"\s*(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d(?:\.\d+)?))?\s*([ap]\.?m\.?)?\s*"
 _TIME_TEXT = re.compile(
-    r"\s*(([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?|(0?[1-9]|1[0-2])(:[0-5]\d){0,2}\s*[ap]\.?m\.?)\s*", re.I
+    r"\s*(([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?|(0?[1-9]|1[0-2])(:[0-5]\d){0,2}\s*[ap]\.?m\.?)\s*",
+    re.I,
 )
 
 
@@ -171,7 +194,12 @@ def is_time(text: str) -> bool:
 
 def parse_times(column: Values) -> Values:
     """Times of day on the first of January 1970; NaT for anything else."""
-    texts = column.astype(object).where(column.notna(), None).map(str, na_action="ignore").astype("string")
+    texts = (
+        column.astype(object)
+        .where(column.notna(), None)
+        .map(str, na_action="ignore")
+        .astype("string")
+    )
     parts = texts.where(texts.str.fullmatch(_TIME_TEXT)).str.extract(_TIME, flags=re.I)
     hours, minutes, seconds = (pd.to_numeric(parts[at]).astype("Float64") for at in range(3))
     is_pm = parts[3].str.casefold().str.startswith("p")

@@ -41,7 +41,11 @@ class Bundled(Source):
     ) -> None:
         self.name = name
         self.also = list(also)
-        self.task: str = Multitask.name if self.also else _TASKS[name]
+        self.task: str
+        if self.also:
+            self.task = Multitask.name
+        else:
+            self.task = _TASKS[name]
 
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`."""
@@ -55,8 +59,13 @@ class Bundled(Source):
         data = torch.from_numpy(table.data).float()
         target = torch.from_numpy(table.target)
         if self.also:
-            self.class_names = (*name_outputs(self.name, names), *(str(name) for name in self.also))
+            self.class_names = (
+                *name_outputs(self.name, names),
+                *(str(name) for name in self.also),
+            )
             target = torch.cat([target.float()[:, None], data[:, targets]], 1)
         else:
             self.class_names, target = names, task_of(self.task).as_targets(target)
-        return {"all": Samples(data[:, used], target, columns=tuple(columns[index] for index in used))}
+        return {
+            "all": Samples(data[:, used], target, columns=tuple(columns[index] for index in used))
+        }

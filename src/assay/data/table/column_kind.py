@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from assay.data.core.types import Floats, Frame, Strings, Values
 
 
-Kind = Literal["number", "amount", "category", "date", "time", "duration", "id", "text", "empty", "nested"]
+Kind = Literal[
+    "number", "amount", "category", "date", "time", "duration", "id", "text", "empty", "nested"
+]
 FORMED = ("amount", "date", "time", "nested")
 """Kinds that are written in a form, which is learned or refused; see `find_form`."""
 
@@ -124,14 +126,19 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
         if len(different) < 2:
             continue
         if kind == "date" or (is_words and column.astype(str).str.fullmatch(_YEAR_MONTH).all()):
-            hints |= {} if _BIRTH_NAME.search(name) else {name: "time"}
+            if not _BIRTH_NAME.search(name):
+                hints |= {name: "time"}
         elif kind == "number" and _PERIOD_NAME.match(name):
             periods.append(name)
         elif _FEW < len(different) < len(column) and (
             kind == "id"
             or "e-mail" in why
             or _ENTITY_NAME.match(name)
-            or (is_words and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
+            or (
+                is_words
+                and len(different) > _MANY
+                and len(column) <= _ROWS_OF_ONE * len(different)
+            )
         ):
             hints[name] = "group"
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
@@ -156,7 +163,9 @@ def is_nested(column: Values) -> bool:
     """Whether cells hold several values, or bytes."""
     if column.dtype != object:
         return False
-    return any(isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column)
+    return any(
+        isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column
+    )
 
 
 def find_sentinel(column: Values) -> str:
@@ -170,7 +179,11 @@ def find_sentinel(column: Values) -> str:
     for end in (values.min(), values.max()):
         text = str(end).removesuffix(".0")
         others = values[values != end]
-        if not _SENTINEL.fullmatch(text) or len(values) - len(others) <= 2 or others.nunique() < 2:
+        if (
+            not _SENTINEL.fullmatch(text)
+            or len(values) - len(others) <= 2
+            or others.nunique() < 2
+        ):
             continue
         is_alone = end < 0 <= others.min() and (end <= -10 or others.nunique() >= _SEVERAL)
         is_large = abs(end) >= 10
@@ -222,17 +235,25 @@ def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     amounts = [text for text in sample if looks_like_amount(text)]
     words = [text for text in sample if not looks_like_amount(text)]
     few = len(unique) <= _FEW
-    is_amount = len(amounts) > 0.8 * len(sample) or (len(amounts) > 1 and all(map(_SIGNS.fullmatch, words)))
+    is_amount = len(amounts) > 0.8 * len(sample) or (
+        len(amounts) > 1 and all(map(_SIGNS.fullmatch, words))
+    )
     units = {amount[1] for text in amounts if (amount := split_amount(text))}
     is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
-    if is_amount and (not few or units != {""} or words) and not (units == {""} and _ID_NAME.search(name)):
+    if (
+        is_amount
+        and (not few or units != {""} or words)
+        and not (units == {""} and _ID_NAME.search(name))
+    ):
         return "amount", f"numbers {example}"
     if few:
         return ("category", "")
     return _kind_of_words(name, values, unique, sample)
 
 
-def _kind_of_words(name: str, values: Values, unique: NDArray[Any], sample: list[str]) -> tuple[Kind, str]:
+def _kind_of_words(
+    name: str, values: Values, unique: NDArray[Any], sample: list[str]
+) -> tuple[Kind, str]:
     example = f"such as {sample[0][:40]!r}"
     if _ID_NAME.search(name):
         return "id", f"ids by its name, {len(unique):,} different values {example}"
@@ -262,8 +283,26 @@ _ISO_DATE = r"\d{4}"
 _DAY = np.timedelta64(1, "D")
 _EPOCH = np.datetime64("1970-01-01")
 _DAYS = (
-    *("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y"),
-    *("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y"),
+    *(
+        "%d.%m.%Y",
+        "%d.%m.%y",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%d/%m/%y",
+        "%m/%d/%y",
+        "%d-%m-%Y",
+        "%m-%d-%Y",
+    ),
+    *(
+        "%d %b %Y",
+        "%d %B %Y",
+        "%d-%b-%Y",
+        "%d-%b-%y",
+        "%b %d, %Y",
+        "%B %d, %Y",
+        "%b %d %Y",
+        "%B %d %Y",
+    ),
     *("%a, %d %b %Y", "%a %d %b %Y", "%d. %B %Y"),
 )
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
@@ -274,7 +313,9 @@ _MILLISECONDS = 10**11
 def find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
     """How the values of a column are written, which is one of `FORMED`."""
     if kind == "nested":
-        raise DataError(f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}")
+        raise DataError(
+            f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}"
+        )
     if kind == "amount":
         return find_amount(column)
     if kind == "date":
@@ -299,12 +340,20 @@ def find_format(column: Values, day_first: bool | None = None) -> str:
             return "s"
         return "ms"
     texts = values.astype(str).str.strip()
-    texts = texts[~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()]  # beside any other form
+    texts = texts[
+        ~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()
+    ]  # beside any other form
     if texts.empty:
         return ISO
-    forms = [form for form in map("".join, product(_DAYS, _TIMES)) if _matches_format(texts.iloc[0], form)]
+    forms = [
+        form
+        for form in map("".join, product(_DAYS, _TIMES))
+        if _matches_format(texts.iloc[0], form)
+    ]
     odd = {form: texts[_parse_dates(texts, form).isna()] for form in forms}
-    chosen = [form for form in forms if not len(odd[form]) and day_first in (None, _has_day_first(form))]
+    chosen = [
+        form for form in forms if not len(odd[form]) and day_first in (None, _has_day_first(form))
+    ]
     if not chosen:
         worst = min(odd.values(), key=len, default=texts)
         raise DataError(
@@ -354,7 +403,9 @@ def _parse_dates(column: Values, form: str) -> Values:
     else:
         # Numbers among texts are no dates, though 20240105 reads as one; alone they may be.
         masked = (int, float) if form != "%Y%m%d" else ()
-        texts = [None if isinstance(value, masked) else as_text(value).strip() for value in column]
+        texts = [
+            None if isinstance(value, masked) else as_text(value).strip() for value in column
+        ]
         values = pd.Series(texts, column.index, dtype=object)
         options = {"format": form}
     dates: Values = pd.to_datetime(values, utc=True, errors="coerce", **options)
@@ -379,7 +430,12 @@ def date_parts(days: Floats, parts: Strings, start: float) -> Floats:
         return days[:, None]
     dates = pd.to_datetime(pd.Series(np.round(days * 86_400e6)).astype("Int64"), unit="us").dt
     turn = 2 * np.pi * (days % 1)
-    computed = {"elapsed": days - start, "hours": days % 1 * 24, "sine": np.sin(turn), "cosine": np.cos(turn)}
+    computed = {
+        "elapsed": days - start,
+        "hours": days % 1 * 24,
+        "sine": np.sin(turn),
+        "cosine": np.cos(turn),
+    }
     columns = [computed[part] if part in computed else getattr(dates, part) for part in parts]
     return np.column_stack(columns).astype(np.float64)
 
@@ -388,7 +444,10 @@ def check_columns(frame: Frame, names: Strings, path: str, option: str) -> None:
     """Refuse names of columns that a table does not have."""
     known = list(frame.columns)
     if missing := [name for name in names if name not in known]:
-        key = option if option.startswith("data.") else f"data.source.{option}"
+        if option.startswith("data."):
+            key = option
+        else:
+            key = f"data.source.{option}"
         raise DataError(
             f"{key}: {path} has no column {missing[0]!r}{did_you_mean(missing[0], known, '; ')}",
             hint=f"columns: {', '.join(known[:20])}{', …' * (len(known) > 20)}",
@@ -408,7 +467,10 @@ def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
         if len(complete) < len(frame) and frame[name].isna().any():
             values = complete[name].infer_objects()
             is_integral = is_float_dtype(values) and bool((values == np.floor(values)).all())
-            complete[name] = values.astype(np.int64) if is_integral and np.isfinite(values).all() else values
+            if is_integral and np.isfinite(values).all():
+                complete[name] = values.astype(np.int64)
+            else:
+                complete[name] = values
     return complete
 
 
@@ -421,7 +483,9 @@ def task_of_columns(frame: Frame, targets: Strings) -> tuple[str, str]:
     if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
         return Multitask.name, ""
     notes = "; ".join(note for _, note in judged if note)
-    num_classes = int(frame[targets[0]].nunique()) if len(targets) == 1 and not real else 0
+    num_classes = 0
+    if len(targets) == 1 and not real:
+        num_classes = int(frame[targets[0]].nunique())
     return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes
 
 
@@ -468,10 +532,14 @@ def is_real(values: Values, name: str) -> tuple[bool, str]:
         "predicted as a number; for classes: data.source.task=multiclass"
     )
     if is_float:
-        return True, note if 1 < different <= _FEW and bool((values == np.floor(values)).all()) else ""
+        return True, note if 1 < different <= _FEW and bool(
+            (values == np.floor(values)).all()
+        ) else ""
     if is_bool_dtype(values) or different <= 2:
         return False, ""
-    is_rare = values.value_counts().min() < 3  # such a class cannot be in all subsets: these may be counts
+    is_rare = (
+        values.value_counts().min() < 3
+    )  # such a class cannot be in all subsets: these may be counts
     if different <= _FEW_CLASSES and not is_rare:
         return False, ""
     if different <= _FEW_CLASSES or len(values) / different >= _FEW_CLASSES:
@@ -487,13 +555,17 @@ def _note_on_spelling(values: Values, name: str, what: str = "classes") -> str:
     texts = pd.Series(values.dropna().unique(), dtype=object).astype(str)
     for _, alike in texts.groupby(texts.str.strip().str.casefold(), sort=False):
         if len(alike) > 1:
-            return f"{what} of {name!r} differ only in case or spaces: {', '.join(map(repr, alike))}"
+            return (
+                f"{what} of {name!r} differ only in case or spaces: {', '.join(map(repr, alike))}"
+            )
     return ""
 
 
 def _check_classes(values: Values, name: str, different: int) -> None:
     kind, why = kind_of(values)
-    example = str(values.iloc[0])[:40] if len(values) else ""
+    example = ""
+    if len(values):
+        example = str(values.iloc[0])[:40]
     key = f"data.source.target={name}"
     if kind in FORMED:
         raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
@@ -548,10 +620,13 @@ def choose_features(
         check_columns(frame, names, path, option)
         if both := [name for name in names if name in options.targets]:
             raise DataError(
-                f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
+                f"data.source.{option}: {both[0]!r} is the target",
+                hint=f"leave it out of {option}",
             )
     named = frame.columns if options.features is None else options.features
-    chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
+    chosen = Features(
+        [name for name in named if name not in (*options.targets, *options.exclude)]
+    )
     chosen.kinds = {
         name: kind_of(frame[name])
         for name in chosen.names
@@ -562,19 +637,27 @@ def choose_features(
     problems = [*problems, *_find_forms(frame, options, chosen, bool(problems))]
     chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
     if not chosen.names and not problems:
-        why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
+        why = ""
+        if chosen.notes:
+            why = f" ({'; '.join(chosen.notes)})"
         raise DataError(
             f"data.source.features: no column is left to predict from{why}",
             hint="add a column, or keep one: data.source.keep=[NAME]",
         )
     numbers = {
-        name: parse_amounts(frame[name], form) for name, form in chosen.forms.items() if is_amount(form)
+        name: parse_amounts(frame[name], form)
+        for name, form in chosen.forms.items()
+        if is_amount(form)
     }
     parsed = frame.assign(**numbers)
     problems += _check_leaks(parsed, options, chosen)
     if problems:
-        told = "; ".join(filter(None, [problem.message.removeprefix("data: ") for problem in problems]))
-        prefix = "" if told.startswith("data.") else "data: "
+        told = "; ".join(
+            filter(None, [problem.message.removeprefix("data: ") for problem in problems])
+        )
+        prefix = "data: "
+        if told.startswith("data."):
+            prefix = ""
         hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
         raise DataError(prefix + told, hint="; ".join(hints))
     _note_forms(frame, options, chosen)
@@ -590,7 +673,8 @@ def _find_forms(
     amounts: list[str] = []
     words: list[str] = []
     for name in asked.targets if is_target_wrong else ():
-        words += find_words(frame[name]) if kind_of(frame[name])[0] == "amount" else []
+        if kind_of(frame[name])[0] == "amount":
+            words += find_words(frame[name])
     for name in chosen.names:
         kind = chosen.kinds.get(name, ("category",))[0]
         try:
@@ -601,7 +685,8 @@ def _find_forms(
                 if name in asked.keep or asked.features is not None:
                     continue  # a category
                 amounts.append(name)
-            words += find_words(frame[name]) if kind != "nested" else []
+            if kind != "nested":
+                words += find_words(frame[name])
             failed[name] = error
     hints = []
     if words:
@@ -611,7 +696,9 @@ def _find_forms(
         return [DataError("", hint=hint) for hint in hints]
     ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
     if amounts:
-        them = "it" if len(amounts) == 1 else "them"
+        them = "them"
+        if len(amounts) == 1:
+            them = "it"
         ways += f", {_override(asked, 'keep', *amounts)} takes {them} as categories"
     return [*failed.values(), *(DataError("", hint=hint) for hint in (*hints, ways))]
 
@@ -643,7 +730,9 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         other = _override(asked, "categories", amounts[0])
         chosen.notes.append(f"read as numbers: {examples}; as categories: {other}")
     if times := [name for name, form in forms.items() if form == TIME]:
-        examples = join_first([f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times])
+        examples = join_first(
+            [f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times]
+        )
         chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
     if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
         examples = join_first(
@@ -653,18 +742,26 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             ]
         )
         days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
-        hour = ", hour" if (np.concatenate(days) % 1 > 0).any() else ""
+        hour = ""
+        if (np.concatenate(days) % 1 > 0).any():
+            hour = ", hour"
         chosen.notes.append(
             f"dates become year, month, weekday{hour} and days since the first, those that vary: {examples}"
         )
 
 
 def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
-    texts = [name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"]
-    chosen.notes += filter(None, [_note_on_spelling(frame[name], name, "categories") for name in texts])
+    texts = [
+        name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"
+    ]
+    chosen.notes += filter(
+        None, [_note_on_spelling(frame[name], name, "categories") for name in texts]
+    )
     numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
     if padded := [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]:
-        chosen.notes.append(f"codes that begin with 0 are taken as categories: {join_first(padded)}")
+        chosen.notes.append(
+            f"codes that begin with 0 are taken as categories: {join_first(padded)}"
+        )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     codes |= {name: find_sign(frame[name]) for name in texts}
     if codes := {name: code for name, code in codes.items() if code}:
@@ -701,8 +798,13 @@ def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[D
         if name and len(chosen.names) > 1:
             hint = f"{_override(asked, 'exclude', name)}; where it is known before the target: "
             return [DataError(given_away, hint=hint + _override(asked, "keep", name))]
-        chosen.notes += [given_away] if name else []  # nothing else to predict from: it cannot be a slip
-        hints = {} if name else find_hints(frame, names, target)
+        # nothing else to predict from: it cannot be a slip
+        if name:
+            chosen.notes += [given_away]
+        if not name:
+            hints = find_hints(frame, names, target)
+        else:
+            hints = {}
         if hints:
             found = join_first([f"{name!r} ({how})" for name, how in hints.items()])
             chosen.notes.append(

@@ -53,7 +53,11 @@ def _describe_relation(feature: Values, target: Values) -> str:
     if 2 * different > len(target) or feature.nunique() != different:
         return ""
     pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
-    return f"each of its {different} values stands for one of the target" if len(pairs) == different else ""
+    return (
+        f"each of its {different} values stands for one of the target"
+        if len(pairs) == different
+        else ""
+    )
 
 
 def find_hints(frame: Frame, features: Strings, target: str) -> dict[str, str]:
@@ -64,7 +68,8 @@ def find_hints(frame: Frame, features: Strings, target: str) -> dict[str, str]:
     for name in features:
         if _describe_hint(sample[name], sample[target]):
             how = _describe_hint(frame[name], frame[target])
-            hints |= {name: how} if how else {}
+            if how:
+                hints |= {name: how}
     return hints
 
 
@@ -79,7 +84,12 @@ def _describe_hint(feature: Values, target: Values) -> str:
         how = _describe_order(values.to_numpy(np.float64), target[is_there].to_numpy(np.float64))
     classes = classes[is_there]
     different = len(np.unique(classes))
-    if how or len(values) < _ROWS or not 2 <= different <= _MOST_CLASSES or values.dtype.kind == "M":
+    if (
+        how
+        or len(values) < _ROWS
+        or not 2 <= different <= _MOST_CLASSES
+        or values.dtype.kind == "M"
+    ):
         return how
     if is_numeric_dtype(values):
         numbers = values.to_numpy(dtype=np.float64)
@@ -123,18 +133,26 @@ def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:
     return f"each of its {len(counts):,} values occurs with one class of the target alone"
 
 
-def _describe_threshold(numbers: Floats, classes: NDArray[np.intp], borders: NDArray[np.intp]) -> str:
+def _describe_threshold(
+    numbers: Floats, classes: NDArray[np.intp], borders: NDArray[np.intp]
+) -> str:
     """Of a number that is cut into the classes.
 
     Classes that lie apart by nature have few rows between them, a valley at the border; one that is drawn
     through a column has none.
     """
-    if (numbers[borders] == numbers[borders - 1]).any() or _log_ways(np.bincount(classes)) < -_BY_CHANCE:
+    if (numbers[borders] == numbers[borders - 1]).any() or _log_ways(
+        np.bincount(classes)
+    ) < -_BY_CHANCE:
         return ""
     ends = [0, *borders, len(numbers)]
-    if 2 * sum(_is_valley(numbers, *ends[at : at + 3]) for at in range(len(borders))) > len(borders):
+    if 2 * sum(_is_valley(numbers, *ends[at : at + 3]) for at in range(len(borders))) > len(
+        borders
+    ):
         return ""
-    middles = ", ".join(f"{(numbers[border - 1] + numbers[border]) / 2:.6g}" for border in borders)
+    middles = ", ".join(
+        f"{(numbers[border - 1] + numbers[border]) / 2:.6g}" for border in borders
+    )
     return f"the target changes where it passes {middles}"
 
 
@@ -146,7 +164,10 @@ def _is_valley(numbers: Floats, first: int, border: int, end: int) -> bool:
     near = max(_FEWEST // 3, fewest // 6)
     left = numbers[max(first, border - 3 * near) : border - near + 1]
     right = numbers[border + near - 1 : min(end, border + 3 * near)]
-    apart = [float(np.diff(part).mean()) for part in (left, numbers[border - near : border + near], right)]
+    apart = [
+        float(np.diff(part).mean())
+        for part in (left, numbers[border - near : border + near], right)
+    ]
     return apart[1] > _VALLEY * max(apart[0], apart[2])
 
 

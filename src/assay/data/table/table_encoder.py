@@ -60,9 +60,14 @@ class Column:
     def names(self) -> list[str]:
         """What each of these numbers is called."""
         if self.kind == "category":
-            texts = {code: text or "missing" for text, code in self.codes.items() if code != self.other}
+            texts = {
+                code: text or "missing" for text, code in self.codes.items() if code != self.other
+            }
             return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
-        whole = f"{self.name} - {self.shift:.12g}" if self.shift else self.name
+        if self.shift:
+            whole = f"{self.name} - {self.shift:.12g}"
+        else:
+            whole = self.name
         return [f"{self.name}, {part}" for part in self.parts] or [whole]
 
     @property
@@ -81,7 +86,9 @@ class Column:
         if self.form == TIME:
             return "a time of day such as 13:08"
         examples = {column_kind.ISO: "2024-12-31", "s": "1735603200", "ms": "1735603200000"}
-        return f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
+        return (
+            f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
+        )
 
 
 def check_trained_columns(columns: Sequence[Column], names: Strings, where: str = "data") -> None:
@@ -94,7 +101,9 @@ def check_trained_columns(columns: Sequence[Column], names: Strings, where: str 
             hint=f"it has: {', '.join(map(str, names))}",
         )
     if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
-        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
+        raise DataError(
+            f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them"
+        )
 
 
 @final
@@ -141,14 +150,21 @@ class TableEncoder:
     def _learn_number(self, name: str, column: Values, form: str = "") -> Column:
         numbers = _to_floats(column)
         present = numbers[~np.isnan(numbers)]
-        fill = float(np.median(present)) if len(present) else 0.0
+        fill = 0.0
+        if len(present):
+            fill = float(np.median(present))
         return self._scalar(name, "number", numbers, fill, form=form, shift=_find_shift(present))
 
-    def _scalar(self, name: str, kind: Any, numbers: Floats, fill: float, **learned: Any) -> Column:
+    def _scalar(
+        self, name: str, kind: Any, numbers: Floats, fill: float, **learned: Any
+    ) -> Column:
         """A column of numbers, or of days since 1970, of which NaN is missing."""
         present = numbers[~np.isnan(numbers)]
         gaps = len(numbers) - len(present)
-        span = (float(present.min()), float(present.max())) if len(present) else None
+        if len(present):
+            span = (float(present.min()), float(present.max()))
+        else:
+            span = None
         return Column(
             name,
             kind,
@@ -168,8 +184,14 @@ class TableEncoder:
         names = [str(text) for text in counts.index]
         limit = self._max_categories or len(names)
         frequent = sorted(names if len(names) <= limit else names[: limit - 1])
-        codes = {text: frequent.index(text) if text in frequent else len(frequent) for text in sorted(names)}
-        other = None if len(frequent) == len(names) else len(frequent)
+        codes = {
+            text: frequent.index(text) if text in frequent else len(frequent)
+            for text in sorted(names)
+        }
+        if len(frequent) != len(names):
+            other = len(frequent)
+        else:
+            other = None
         fill = ("" if gaps else next(iter(names), "")) if self._impute else None
         return Column(name, "category", fill, codes, other, gaps=gaps)
 
@@ -178,11 +200,19 @@ class TableEncoder:
         form = self._forms.get(name, column_kind.ISO)
         days = column_kind.days_since_1970(column_kind.parse_dates(column, form))
         present = np.sort(days[~np.isnan(days)])
-        start = float(present[0]) if len(present) else 0.0
-        parts = column_kind.TIME_PARTS if form == TIME else column_kind.PARTS
+        start = 0.0
+        if len(present):
+            start = float(present[0])
+        if form == TIME:
+            parts = column_kind.TIME_PARTS
+        else:
+            parts = column_kind.PARTS
         values = column_kind.date_parts(present, parts, start)
         varying = [part for i, part in enumerate(parts) if len(np.unique(values[:, i])) > 1]
-        fill = float(present[(len(present) - 1) // 2]) if len(present) else 0.0  # a date that there is
+        # a date that there is
+        fill = 0.0
+        if len(present):
+            fill = float(present[(len(present) - 1) // 2])
         return self._scalar(
             name, "date", days, fill, form=form, start=start, parts=tuple(varying) or parts[-1:]
         )
@@ -193,7 +223,9 @@ class TableEncoder:
         judged = judge_rows(raw, self.columns)
         if judged.errors:
             row, error = min(judged.errors.items())
-            fill = ", or fill gaps with data.source.missing=impute" if "has no value" in error else ""
+            fill = ""
+            if "has no value" in error:
+                fill = ", or fill gaps with data.source.missing=impute"
             raise DataError(
                 f"data: row {raw.index[row]} (rows count from 0): {error}",
                 hint=f"clean the column, or train without it{fill}",
@@ -274,16 +306,23 @@ def category_texts(column: Values) -> Values:
 
 def _distinct_texts(column: Values) -> tuple[NDArray[np.intp], list[str]]:
     """Each row's place among the categories that occur, -1 where it has none, and these as text."""
-    places, texts = pd.factorize(column if is_text(column) else category_texts(column).reindex(column.index))
+    places, texts = pd.factorize(
+        column if is_text(column) else category_texts(column).reindex(column.index)
+    )
     return places, [str(text) for text in texts]
 
 
 def _encode(values: Values, learned: Column) -> NDArray[Any]:
     if learned.kind == "category":
         places, texts = _distinct_texts(values)
-        unknown = -1 if learned.other is None else learned.other
+        if learned.other is None:
+            unknown = -1
+        else:
+            unknown = learned.other
         # The last one is for those that are missing, whose place is -1.
-        codes = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
+        codes = np.array(
+            [learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]]
+        )
         hot: Bools = codes[places][:, None] == np.arange(learned.width)
         return hot.astype(np.float32)
     if learned.kind == "date":
@@ -320,7 +359,9 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
         missing = column.isna().to_numpy()
         if learned.kind == "text":
             missing = blank_texts(column)
-            foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
+            foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(
+                dtype=bool
+            )
             sentence = "is {}, which is not all text in UTF-8 (--encoding names another)"
             _note(judged.warnings, foreign, column, sentence)
         elif learned.kind == "category":
@@ -328,7 +369,9 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
         else:
             values, missing = _judge_values(judged, learned, column, decimal)
         if learned.fill is None:
-            sentence = "text" if learned.kind == "text" else "value"
+            sentence = "value"
+            if learned.kind == "text":
+                sentence = "text"
             _note(judged.errors, missing, column, f"has no {sentence}")
         elif not learned.gaps:
             filled = "is missing, although no training row lacks it; it is filled in"
@@ -337,7 +380,9 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
     return judged
 
 
-def _judge_values(judged: JudgedRows, learned: Column, column: Values, decimal: str) -> tuple[Values, Bools]:
+def _judge_values(
+    judged: JudgedRows, learned: Column, column: Values, decimal: str
+) -> tuple[Values, Bools]:
     """Numbers or dates, and where they are missing."""
     of_date = learned.kind == "date"
     values: Values
@@ -350,14 +395,20 @@ def _judge_values(judged: JudgedRows, learned: Column, column: Values, decimal: 
     bad = (column.notna() & values.isna()).to_numpy()
     _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
     missing = values.isna().to_numpy() & ~bad
-    numbers = column_kind.days_since_1970(values) if of_date else values.to_numpy()
+    if of_date:
+        numbers = column_kind.days_since_1970(values)
+    else:
+        numbers = values.to_numpy()
     large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
     _note(judged.errors, large, column, "is {}, which is too large")
     missing = missing | (np.isinf(numbers) & ~large)
     # Outside of those of training by more than these differ.
     low, high = learned.span or (-np.inf, np.inf)
     far = (numbers < 2 * low - high) | (numbers > 2 * high - low)
-    ends = [str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in learned.span or ()]
+    ends = [
+        str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}"
+        for end in learned.span or ()
+    ]
     sentence = f"is {{}}, far outside the training range, {' to '.join(ends)}"
     _note(judged.warnings, far & np.isfinite(numbers) & ~large, column, sentence)
     return values, missing
@@ -370,13 +421,22 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: Values) -> No
         return
     texts = category_texts(column).reindex(column.index, fill_value="")
     foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
-    _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8 (--encoding names another)")
-    counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"
+    _note(
+        judged.errors,
+        foreign,
+        column,
+        "is {}, which is not text in UTF-8 (--encoding names another)",
+    )
+    counts = "as none of the known ones"
+    if learned.other is not None:
+        counts = "with the rarest ones"
     odd = unknown & ~foreign
     known = {text.strip().casefold(): text for text in learned.codes}
     alike = texts.str.strip().str.casefold().map(known).fillna("").to_numpy()
     for text in np.unique(alike[odd]):  # empty for what is like none
-        known_as = f" (it has {str(text)!r})" if text else ""
+        known_as = ""
+        if text:
+            known_as = f" (it has {str(text)!r})"
         sentence = f"is {{}}, which no training row has{known_as}: it counts {counts}"
         _note(judged.warnings, odd & (alike == text), column, sentence)
 
@@ -398,15 +458,22 @@ def blank_texts(texts: Values) -> Bools:
 
 def _note(noted: dict[int, str], wrong: Bools, column: Values, sentence: str) -> None:
     for row in np.flatnonzero(wrong):
-        message = f"{column.name!r} {sentence.replace('{}', repr(str(column.iloc[row])[:_SHOWN]), 1)}"
-        noted[int(row)] = f"{noted[int(row)]}; {message}" if int(row) in noted else message
+        message = (
+            f"{column.name!r} {sentence.replace('{}', repr(str(column.iloc[row])[:_SHOWN]), 1)}"
+        )
+        if int(row) in noted:
+            noted[int(row)] = f"{noted[int(row)]}; {message}"
+        else:
+            noted[int(row)] = message
 
 
 def _numbers(column: Values, decimal: str) -> Values:
     """Float64; NaN for what is no number."""
     if is_number(column):
         return column.astype(np.float64)
-    points = column.map(lambda value: use_decimal_point(str(value).strip(), decimal), na_action="ignore")
+    points = column.map(
+        lambda value: use_decimal_point(str(value).strip(), decimal), na_action="ignore"
+    )
     values = pd.to_numeric(points, errors="coerce").astype(np.float64)
     # A column of yes and no in which another text stands, too.
     if values.isna().all():

@@ -69,7 +69,18 @@ FILE_OPTIONS: dict[str, Any] = {
 """How files are read, where a source does not say otherwise."""
 WORDS = frozenset(
     (
-        *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+        *(
+            "#N/A",
+            "#N/A N/A",
+            "#NA",
+            "-1.#IND",
+            "-1.#QNAN",
+            "-NaN",
+            "-nan",
+            "1.#IND",
+            "1.#QNAN",
+            "<NA>",
+        ),
         *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
     )
 )
@@ -84,14 +95,18 @@ _LARGE = 2**53
 """From here on floats are not each integer."""
 _CODE = r"\s*0\d+\s*$"
 _FAILURES = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
-csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
+csv.field_size_limit(
+    1 << 30
+)  # texts are longer than the 131,072 characters that the module allows
 
 
 def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
     separator = options["separator"]
     spaced = separator == r"\s+"
-    with get_handle(path, "r", encoding=options["encoding"], errors="replace", compression="infer") as opened:
+    with get_handle(
+        path, "r", encoding=options["encoding"], errors="replace", compression="infer"
+    ) as opened:
         lines: Iterable[str] = islice(opened.handle, options["skip_rows"], None)
         if spaced:
             separator = " "
@@ -107,14 +122,23 @@ def resolve_options(path: str | Path, options: Options) -> dict[str, Any]:
     resolved = dict(options)
     if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
         encoding = resolved.get("encoding", "utf-8")
-        with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
+        with get_handle(
+            path, "r", encoding=encoding, errors="replace", compression="infer"
+        ) as opened:
             start = resolved.get("skip_rows", 0)
-            lines = [line for line in islice(opened.handle, start, start + _LINES) if line.strip(" \r\n")]
+            lines = [
+                line
+                for line in islice(opened.handle, start, start + _LINES)
+                if line.strip(" \r\n")
+            ]
         if resolved["separator"] == AUTO:
             resolved["separator"] = _find_separator(lines)
         if resolved["decimal"] == AUTO:
             resolved["decimal"] = _find_decimal(lines, resolved["separator"])
-    return {**resolved, **{key: default for key, default in PLAIN.items() if resolved.get(key) == AUTO}}
+    return {
+        **resolved,
+        **{key: default for key, default in PLAIN.items() if resolved.get(key) == AUTO},
+    }
 
 
 def is_csv(path: str | Path) -> bool:
@@ -136,7 +160,10 @@ def _rows(lines: Strings, separator: str) -> list[list[str]]:
     if separator == r"\s+":
         return [line.split() for line in lines]
     rows = list(csv.reader(lines, delimiter=separator))
-    return rows[:-1] if len(lines) == _LINES and len(rows) > 1 else rows  # the last may be cut off
+    # the last may be cut off
+    if len(lines) == _LINES and len(rows) > 1:
+        return rows[:-1]
+    return rows
 
 
 def _find_separator(lines: Strings) -> str:
@@ -160,7 +187,11 @@ def _find_decimal(lines: Strings, separator: str) -> str:
         texts = [text.strip() for text in column if text.strip()]
         commas = [text for text in texts if "," in text]
         numbers = sum(_COMMA_NUMBER.fullmatch(text) is not None for text in texts)
-        if commas and not all(map(_THOUSANDS.fullmatch, commas)) and numbers >= _MOST * len(texts):
+        if (
+            commas
+            and not all(map(_THOUSANDS.fullmatch, commas))
+            and numbers >= _MOST * len(texts)
+        ):
             return ","
     return "."
 
@@ -211,7 +242,9 @@ def read_table(
             frame = held.copy(deep=False)
         else:
             options = resolve_options(path, options)
-            frame = (_read_csv if is_csv(path) else _read_whole)(path, key, options, columns, texts)
+            frame = (_read_csv if is_csv(path) else _read_whole)(
+                path, key, options, columns, texts
+            )
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
@@ -247,15 +280,24 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
     Integers that floats of 64 bits would merge become texts.
     Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
     """
-    texts = [] if na_values is None else ["", *(() if na_values == AUTO else na_values)]
+    if na_values is not None:
+        texts = ["", *(() if na_values == AUTO else na_values)]
+    else:
+        texts = []
     numbers = [float(text) for text in texts if reads_as_number(text)]
     columns: dict[Any, Values] = {}
     for name, raw in frame.items():
-        column = raw if raw.dtype == object else _settle(raw)
+        if raw.dtype == object:
+            column = raw
+        else:
+            column = _settle(raw)
         absent = numbers if is_number(column) else [*texts, *numbers]
         if absent and not is_nested(column) and (missing := column.isin(absent)).any():
             column = column.mask(missing)
-        columns[name] = _settle(column) if raw.dtype == object else column
+        if raw.dtype == object:
+            columns[name] = _settle(column)
+        else:
+            columns[name] = column
     return pd.DataFrame(columns, index=frame.index, copy=False)
 
 
@@ -265,7 +307,9 @@ def _settle(column: Values) -> Values:
     dtype: Any = column.dtype
     if isinstance(dtype, pd.SparseDtype):
         column = pd.Series(np.asarray(column), column.index, name=column.name)
-    elif isinstance(dtype, pd.ArrowDtype) or (not isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
+    elif isinstance(dtype, pd.ArrowDtype) or (
+        not isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+    ):
         plain = _from_arrow(pa.chunked_array([pa.array(column.array)]))
         column = pd.Series(plain.array, column.index, name=column.name)
     if is_category(column):
@@ -298,7 +342,11 @@ def _settle_objects(column: Values) -> Values:
     elif kind == "boolean":
         return _settle(values.astype("boolean").reindex(column.index))
     elif kind in ("datetime", "datetime64", "date", "timedelta", "timedelta64"):
-        convert: Any = pd.to_timedelta if "delta" in kind else pd.to_datetime
+        convert: Any
+        if "delta" in kind:
+            convert = pd.to_timedelta
+        else:
+            convert = pd.to_datetime
         with suppress(ValueError):  # of zones that differ
             return column.where(column.notna(), None).pipe(convert)
     elif kind not in ("string", "time") and (not kind.startswith("mixed") or is_nested(values)):
@@ -322,7 +370,10 @@ def from_arrow(table: Any, plain: Strings = ()) -> Frame:
         if name not in index or not name.startswith("__index_level_"):
             column = _from_arrow(table.column(name))
             is_coded = kinds.get(name) == "categorical" and name not in plain
-            columns[name] = column.astype("category") if is_coded else column
+            if is_coded:
+                columns[name] = column.astype("category")
+            else:
+                columns[name] = column
     return pd.DataFrame(columns, index=range(table.num_rows))
 
 
@@ -332,10 +383,15 @@ def _from_arrow(column: Any) -> Values:
 
     kind = column.type
     if pa.types.is_decimal(kind):
-        whole = pa.int64() if kind.scale <= 0 and kind.precision <= 18 else pa.float64()
+        if kind.scale <= 0 and kind.precision <= 18:
+            whole = pa.int64()
+        else:
+            whole = pa.float64()
         return _from_arrow(column.cast(whole))
     if column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        name = {"bool": "boolean"}.get(str(kind), str(kind).replace("u", "U").replace("int", "Int"))
+        name = {"bool": "boolean"}.get(
+            str(kind), str(kind).replace("u", "U").replace("int", "Int")
+        )
         nullable: Values = column.to_pandas(types_mapper=lambda _: pandas_dtype(name))
         return nullable
     settled: Values = column.to_pandas(date_as_object=False)
@@ -371,11 +427,16 @@ def _find_words(
         rest = parsed = column.mask(found)
         if decimal is not None:
             parsed = parse_texts(rest, decimal)
-        elif raw[name].dtype == object:  # of an Excel or JSON file, or of Python: numbers beside words
+        elif (
+            raw[name].dtype == object
+        ):  # of an Excel or JSON file, or of Python: numbers beside words
             parsed = _settle_objects(raw[name].mask(rest.isna()))
         if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
             numeric.add(str(name))
-            frame[name] = rest if name in texts else parsed
+            if name in texts:
+                frame[name] = rest
+            else:
+                frame[name] = parsed
     return words, numeric
 
 
@@ -390,20 +451,32 @@ def _take_words(
     A program writes one word for what is missing, in all columns. In columns of text alone it may be a value:
     the code of Namibia, or None for no disorder.
     """
-    marks = {word for name in numeric for word in words[name]} if na_values == AUTO else set[str]()
+    if na_values == AUTO:
+        marks = {word for name in numeric for word in words[name]}
+    else:
+        marks = set[str]()
     removed = list[str]()
     values = list[str]()
-    possible = [] if na_values == AUTO else list(na_values)
+    if na_values != AUTO:
+        possible = list(na_values)
+    else:
+        possible = []
     keep = ""
     for name, found in words.items():
         for word, number in found.value_counts().items():
             is_missing = name in numeric or word in marks
-            (removed if is_missing else values).append(f"{name} ({word!r}, {pluralize(number, 'row')})")
-            possible += [] if is_missing else [str(word)]
+            (removed if is_missing else values).append(
+                f"{name} ({word!r}, {pluralize(number, 'row')})"
+            )
+            if not is_missing:
+                possible += [str(word)]
         if name not in numeric and found.isin(marks).any():
             frame[name] = frame[name].mask(frame[name].isin(marks))
             keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
-    sentences = [f"read as missing: {join_first(removed)}{keep}"] if removed else []
+    if removed:
+        sentences = [f"read as missing: {join_first(removed)}{keep}"]
+    else:
+        sentences = []
     if values:
         hint = format_override("data.source.na_values", [*dict.fromkeys(possible)])
         sentences.append(
@@ -437,15 +510,22 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        option = "data.source.encoding=" if key.startswith("data.") else "--encoding "
+        option = "--encoding "
+        if key.startswith("data."):
+            option = "data.source.encoding="
         raise DataError(
             f"{key} is not text in {encoding}: {error.reason}",
             hint=f"save it as UTF-8, or {option}cp1252 (of Windows), or {option}utf-16",
         ) from error
     except (*_FAILURES, ImportError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        missing = re.search(r"Import (\w+)", reason) if isinstance(error, ImportError) else None
-        hint = f"pip install {missing[1]}, or save it as CSV" if missing else "repair or convert it"
+        if isinstance(error, ImportError):
+            missing = re.search(r"Import (\w+)", reason)
+        else:
+            missing = None
+        hint = "repair or convert it"
+        if missing:
+            hint = f"pip install {missing[1]}, or save it as CSV"
         raise DataError(f"{key} cannot be read: {reason}", hint=hint) from error
 
 
@@ -463,7 +543,10 @@ def _read_whole(
     if is_json_lines(name):
         return pd.DataFrame(list(_json_records(Path(path), errors="strict")), dtype=object)
     data = _open_arrow(path)
-    names = None if columns is None else [name for name in data.schema.names if name in columns]
+    if columns is not None:
+        names = [name for name in data.schema.names if name in columns]
+    else:
+        names = None
     return from_arrow(data.to_table(columns=names))
 
 
@@ -477,13 +560,17 @@ def _open_arrow(path: str | Path) -> Any:
         raise ValueError(str(error).rpartition("': ")[2]) from error
 
 
-def _read_csv(path: str, key: str, options: Options, columns: Strings | None, texts: Strings) -> Frame:
+def _read_csv(
+    path: str, key: str, options: Options, columns: Strings | None, texts: Strings
+) -> Frame:
     used = None if columns is None else lambda name: str(name) in columns
     forms = {**_csv_options(path, key, options, texts), "usecols": used}
     with _explain_widths(path, key, options):
         frame: Frame = pd.read_csv(path, **forms)
     _read_integers(frame, path, forms)
-    if columns is None and len(frame) and frame.iloc[:, -1].isna().any():  # so pandas reads missing fields
+    if (
+        columns is None and len(frame) and frame.iloc[:, -1].isna().any()
+    ):  # so pandas reads missing fields
         _check_widths(path, key, options)
     return frame
 
@@ -497,12 +584,16 @@ def _read_integers(frame: Frame, path: str, forms: Options) -> None:
         # pandas reads large integers beside a gap as floats, or as texts beside empty ones.
         if kind == "f" and column.hasnans and (column.dropna() % 1 == 0).all():
             integers.append(name)
-            rounded += [name] if column.abs().max() >= _LARGE else []
+            if column.abs().max() >= _LARGE:
+                rounded += [name]
         elif kind in "iu":
             integers.append(name)
         elif is_text(column) and (column == "").any():
             rounded.append(name)
-    names = [*rounded, *integers] if integers and _has_leading_zeros(path, forms["sep"]) else rounded
+    if integers and _has_leading_zeros(path, forms["sep"]):
+        names = [*rounded, *integers]
+    else:
+        names = rounded
     if not names:
         return
     texts = pd.read_csv(path, **{**forms, "usecols": names, "dtype": str})
@@ -511,7 +602,9 @@ def _read_integers(frame: Frame, path: str, forms: Options) -> None:
         if digits.str.match(_CODE).any():
             frame[name] = digits
         elif name in rounded and digits.dropna().str.fullmatch(r"[-+]?\d+").all():
-            frame[name] = _settle_objects(digits.dropna().map(int).astype(object).reindex(frame.index))
+            frame[name] = _settle_objects(
+                digits.dropna().map(int).astype(object).reindex(frame.index)
+            )
 
 
 def _has_leading_zeros(path: str, separator: str) -> bool:
@@ -532,7 +625,10 @@ def _has_leading_zeros(path: str, separator: str) -> bool:
 
 
 def _csv_options(path: str | Path, key: str, options: Options, texts: Strings) -> Any:
-    na_values = [] if options["na_values"] == AUTO else options["na_values"]
+    if options["na_values"] != AUTO:
+        na_values = options["na_values"]
+    else:
+        na_values = []
     dialect = {
         "sep": options["separator"],
         "encoding": options["encoding"],
@@ -540,7 +636,9 @@ def _csv_options(path: str | Path, key: str, options: Options, texts: Strings) -
         "engine": "c",
         "keep_default_na": False,  # its words may be values, see `_take_words`
     }
-    first = pd.read_csv(path, encoding_errors="replace", header=None, nrows=1, dtype=str, **dialect)
+    first = pd.read_csv(
+        path, encoding_errors="replace", header=None, nrows=1, dtype=str, **dialect
+    )
     named: dict[str, Any] = {}
     if options["header"] is False:
         named = {"header": None, "names": [f"c{index}" for index in first]}
@@ -578,7 +676,10 @@ def _read_excel(path: str | Path, key: str, options: Options) -> Frame:
                 hint=format_override("data.source.sheet", names[0]),
             )
         cells: Any = {"dtype": object, "keep_default_na": False, "na_values": [""]}
-        rows: Any = {"header": None if options["header"] is False else 0, "skiprows": options["skip_rows"]}
+        rows: Any = {
+            "header": None if options["header"] is False else 0,
+            "skiprows": options["skip_rows"],
+        }
         try:
             frame: Frame = pd.read_excel(book, sheet_name=sheet or names[0], **cells, **rows)
         except (KeyError, TypeError, SyntaxError) as error:
@@ -588,13 +689,17 @@ def _read_excel(path: str | Path, key: str, options: Options) -> Frame:
         return frame.add_prefix("c")
 
 
-_NO_HEADER = "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
+_NO_HEADER = (
+    "data.source.header=false if the first row holds values: the columns are then c0, c1, …"
+)
 
 
 def _check_unique(names: Any, key: str, options: Options | None = None) -> None:
     twice = [name for name in pd.Index(names)[pd.Index(names).duplicated()] if name]
     if twice:
-        hint = "rename one of them" if options is None else f"rename one of them; {_NO_HEADER}"
+        hint = "rename one of them"
+        if options is not None:
+            hint = f"rename one of them; {_NO_HEADER}"
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint=hint)
 
 
@@ -617,7 +722,9 @@ def _check_header(path: str | Path, frame: Frame, key: str, options: Options) ->
     same = [name for name in names if not is_number(frame[name]) and (frame[name] == name).any()]
     numbers = [float(name) for name in names if reads_as_number(name)]
     steps = set(np.diff(numbers))
-    are_names = len(steps) == 1 and (steps == {1} or len(numbers) > 2)  # as pandas calls columns, or of years
+    are_names = len(steps) == 1 and (
+        steps == {1} or len(numbers) > 2
+    )  # as pandas calls columns, or of years
     inside = [
         name
         for name in names
@@ -713,7 +820,8 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
     return [
         column.name
         for column in encoder.columns
-        if column.kind == "text" or (column.kind == "category" and not set(column.codes) <= {"True", "False"})
+        if column.kind == "text"
+        or (column.kind == "category" and not set(column.codes) <= {"True", "False"})
     ]
 
 

@@ -75,22 +75,37 @@ class TableSource(Source):
         max_categories: int | None = None,
     ) -> None:
         separator = file_options["separator"]
-        if len(separator) != 1 and separator not in (r"\s+", AUTO):  # a regular expression may never end
+        if len(separator) != 1 and separator not in (
+            r"\s+",
+            AUTO,
+        ):  # a regular expression may never end
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         if file_options["skip_rows"] < 0:
             raise ValueError(f"skip_rows={file_options['skip_rows']}: expected an int >= 0")
-        self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
+        if test_path is None:
+            self._paths = {"all": path}
+        else:
+            self._paths = {"train": path, "test": test_path}
         codes = file_options["na_values"]
-        codes = AUTO if codes == AUTO else as_names(codes)
+        if codes == AUTO:
+            codes = AUTO
+        else:
+            codes = as_names(codes)
         self.file_options = {**file_options, "na_values": codes}
         self._asked_of_columns = replace(columns, na_values=() if codes == AUTO else codes)
         self.targets: list[str] = columns.targets
         if task != "auto" and task_of(task).learns_from_inputs == bool(self.targets):
-            expected = "null" if self.targets else "the name of a column"
-            raise ValueError(f"target={','.join(self.targets)}: expected {expected} for task={task!r}")
+            expected = "the name of a column"
+            if self.targets:
+                expected = "null"
+            raise ValueError(
+                f"target={','.join(self.targets)}: expected {expected} for task={task!r}"
+            )
         self._asked: str = task
         if label_separator is not None and (len(self.targets) != 1 or not label_separator):
-            raise ValueError(f"label_separator={label_separator!r}: expected a character, and one target")
+            raise ValueError(
+                f"label_separator={label_separator!r}: expected a character, and one target"
+            )
         self._label_separator = label_separator
         self._label_column = "".join(self.targets[:1])
         self._impute = impute
@@ -105,8 +120,14 @@ class TableSource(Source):
         if self._label_separator is not None:
             self.targets = [self._label_column]  # an earlier reading has put labels in its place
         encoder = self.fitted or self.text_encoder
-        texts = [column.name for column in encoder.columns if column.kind == "text"] if encoder else []
-        frames = {subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()}
+        texts = (
+            [column.name for column in encoder.columns if column.kind == "text"]
+            if encoder
+            else []
+        )
+        frames = {
+            subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()
+        }
         if self._label_separator is not None:
             frames = self._divide_labels(frames, self._label_separator)
         first = next(iter(frames.values()))
@@ -122,12 +143,18 @@ class TableSource(Source):
             problem = error
         if problem is not None and encoder is not None:
             raise problem
-        categories = [*self._asked_of_columns.categories, *declared_categories(first, self._asked_of_columns)]
+        categories = [
+            *self._asked_of_columns.categories,
+            *declared_categories(first, self._asked_of_columns),
+        ]
         if encoder is not None:
             chosen = learned_features(encoder)
         else:
             asked = self._asked_of_columns
-            left_out = [*self._check_split_columns(first, path), *self._find_subset_columns(first)]
+            left_out = [
+                *self._check_split_columns(first, path),
+                *self._find_subset_columns(first),
+            ]
             exclude = [*asked.exclude, *left_out]
             options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
             # What is wrong with them and with the target is told together.
@@ -138,18 +165,26 @@ class TableSource(Source):
             if is_csv(path):
                 dialect = resolve_options(path, self.file_options)
                 encoder.csv = {key: str(dialect[key]) for key in PLAIN}
-        hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
+        hints = (
+            {}
+            if self.split_columns
+            else split_hints(first.drop(columns=self.targets), chosen.kinds)
+        )
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
             read_columns(frame, chosen.forms, categories)
             if self.fitted is not None:
-                frame[chosen.names] = prepare_rows(frame, self.fitted.columns, self.file_options["na_values"])
+                frame[chosen.names] = prepare_rows(
+                    frame, self.fitted.columns, self.file_options["na_values"]
+                )
             if self.fitted is None and self._impute:
                 self._describe_gaps(subset, frame, chosen)
         all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
         names = class_columns(self.task, self.targets, all_targets)
         classes = {name: all_targets[name].unique().tolist() for name in names}
-        positive = self._positive if self.fitted is None else None  # else classes go by their names
+        positive = (
+            self._positive if self.fitted is None else None
+        )  # else classes go by their names
         targets = TableTargets(self.task, self.targets, classes, positive)
         self.notes += targets.notes
         self.class_names = targets.class_names
@@ -162,7 +197,12 @@ class TableSource(Source):
             # Numbers of the rows in their file, where some were left out.
             rows = [] if frame.index[-1] == len(frame) - 1 else list(map(str, frame.index))
             subsets[subset] = Samples(
-                raw, targets.encode(frame), encoder=encoder, names=rows, split_values=times, split_hints=hints
+                raw,
+                targets.encode(frame),
+                encoder=encoder,
+                names=rows,
+                split_values=times,
+                split_hints=hints,
             )
         return subsets
 
@@ -180,10 +220,15 @@ class TableSource(Source):
         if unusual:
             self.notes.append(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
-        rows = drop_missing_targets(frame, self.targets) if self._impute else frame
+        if self._impute:
+            rows = drop_missing_targets(frame, self.targets)
+        else:
+            rows = frame
         for name in rows.columns if len(rows) < len(frame) else ():
             if is_text(rows[name]) and name not in (*categories, *texts):
-                parsed, whole = (parse_texts(some[name], dialect["decimal"]) for some in (rows, frame))
+                parsed, whole = (
+                    parse_texts(some[name], dialect["decimal"]) for some in (rows, frame)
+                )
                 if is_number(parsed) and not is_number(whole):  # other cells made it text
                     rows[name] = parsed
         if not len(rows):
@@ -196,7 +241,9 @@ class TableSource(Source):
             self.notes.append(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
         for name in self.targets:
             if (wrong := _missing(rows[name])).any():
-                mend = "data.source.missing=impute, or " if rows[name].isna().any() else ""
+                mend = ""
+                if rows[name].isna().any():
+                    mend = "data.source.missing=impute, or "
                 raise DataError(
                     f"data: the target column {name!r} has no finite value in row "
                     f"{rows.index[int(wrong.argmax())]} (rows count from 0)",
@@ -218,9 +265,13 @@ class TableSource(Source):
             )
         if blank.all():
             subject = describe_subset(subset)
-            raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
+            raise DataError(
+                f"{key}: no row of {subject} has a text there", hint="choose another column"
+            )
         if number := int(blank.sum()):
-            self.notes.append(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
+            self.notes.append(
+                f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out"
+            )
         return frame[~blank]
 
     def _describe_gaps(self, subset: str, frame: Frame, chosen: Features) -> None:
@@ -231,7 +282,9 @@ class TableSource(Source):
             name: "median" if name in chosen.forms or is_number(frame[name]) else "a category"
             for name in missing
         }
-        filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
+        filled = [
+            f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()
+        ]
         rows = np.logical_or.reduce([*missing.values()]).sum()
         self.notes.append(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
@@ -269,7 +322,9 @@ class TableSource(Source):
         for name in frame.columns if asked.features is None else ():
             if name in others or not is_text(frame[name]):
                 continue
-            words = {str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]}
+            words = {
+                str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]
+            }
             if len(words) > 1 and words <= SUBSET_WORDS.keys():
                 names.append(name)
                 use = format_override("data.split.column", name)
@@ -284,12 +339,15 @@ class TableSource(Source):
         """A column of 0 and 1 for each label in place of the target's."""
         name = self._label_column
         if not self.known_labels and not any(
-            frame[name].astype(str).str.contains(mark, regex=False).any() for frame in frames.values()
+            frame[name].astype(str).str.contains(mark, regex=False).any()
+            for frame in frames.values()
         ):
             found = find_label_separator(next(iter(frames.values()))[name])
             raise DataError(
                 f"data.source.label_separator={mark}: no cell of {name!r} contains it",
-                hint=format_override("data.source.label_separator", found) if found else "leave it out",
+                hint=format_override("data.source.label_separator", found)
+                if found
+                else "leave it out",
             )
         around = rf"\s*{re.escape(mark)}\s*"
         texts = {subset: frame[name].astype(str).str.strip() for subset, frame in frames.items()}
@@ -297,15 +355,16 @@ class TableSource(Source):
             subset: column.str.replace(around, mark, regex=True).str.get_dummies(mark)
             for subset, column in texts.items()
         }
-        self.targets = sorted({*self.known_labels}.union(*(labels.columns for labels in marks.values())))
+        self.targets = sorted(
+            {*self.known_labels}.union(*(labels.columns for labels in marks.values()))
+        )
         others = {name: frame.drop(columns=self._label_column) for name, frame in frames.items()}
         taken = [label for frame in others.values() for label in self.targets if label in frame]
         if taken or len(self.targets) < 2:
-            wrong = (
-                f"a column is called {taken[0]!r} as well"
-                if taken
-                else f"expected labels, got {self.targets}"
-            )
+            if taken:
+                wrong = f"a column is called {taken[0]!r} as well"
+            else:
+                wrong = f"expected labels, got {self.targets}"
             hint = "rename it, or leave it out"
             raise DataError(f"data.source.label_separator={mark}: {wrong}", hint=hint)
         return {
@@ -316,7 +375,9 @@ class TableSource(Source):
     def _find_task(self, frame: Frame) -> str:
         if self._label_separator is not None:
             return Multilabel.name
-        mark = find_label_separator(frame[self.targets[0]]) if len(self.targets) == 1 else ""
+        mark = ""
+        if len(self.targets) == 1:
+            mark = find_label_separator(frame[self.targets[0]])
         option = format_override("data.source.label_separator", mark)
         labels = f"several labels in a cell: {option} makes it multilabel"
         try:
@@ -325,7 +386,8 @@ class TableSource(Source):
             if not mark:
                 raise
             raise DataError(error.message, hint=f"{error.hint}; for {labels}") from error
-        self.notes += [note] if note else []
+        if note:
+            self.notes += [note]
         if mark and task_of(task).by_class:
             self.notes.append(f"the target {self.targets[0]!r} seems to have {labels}")
         if task_of(task).by_class and len(self.targets) > 1:
@@ -369,7 +431,10 @@ def column_options(
 ) -> ColumnOptions:
     """Columns that a config names, one or several under each key."""
     targets = as_names(target)
-    used = None if features is None else as_names(features)
+    if features is not None:
+        used = as_names(features)
+    else:
+        used = None
     if target is not None and not targets:
         raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
     excluded, kept, as_categories = map(as_names, (exclude, keep, categories))
@@ -378,7 +443,10 @@ def column_options(
 
 def as_names(value: Any) -> list[str]:
     """One name or several as a list of texts."""
-    names = [value] if isinstance(value, str | int | float) else list(value or ())
+    if isinstance(value, str | int | float):
+        names = [value]
+    else:
+        names = list(value or ())
     return [str(name) for name in names]
 
 

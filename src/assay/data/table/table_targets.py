@@ -42,12 +42,18 @@ class TableTargets:
         for name, classes in values.items():
             is_mixed = len({type(value) for value in classes}) > 1
             ordered = sorted(classes, key=str if is_mixed else None)
-            self._classes[name] = sorted(ordered, key=lambda value: _is_class(positive, str(value)))
+            self._classes[name] = sorted(
+                ordered, key=lambda value: _is_class(positive, str(value))
+            )
             self.is_reversed = self._classes[name] != ordered
         self.class_names = self._output_names()
-        is_known = task == Binary.name and any(_is_class(positive, name) for name in self.class_names)
+        is_known = task == Binary.name and any(
+            _is_class(positive, name) for name in self.class_names
+        )
         if positive is not None and not is_known:
-            classes = f" of the classes {join_first(sorted(self.class_names))}" if self.class_names else ""
+            classes = ""
+            if self.class_names:
+                classes = f" of the classes {join_first(sorted(self.class_names))}"
             raise DataError(
                 f"data.source.positive={positive}: expected a class of a binary task, got {task}{classes}",
                 hint="data.source.positive=null takes the last of two in alphabetical order",
@@ -70,7 +76,9 @@ class TableTargets:
         outputs = []
         for name in self._names:
             classes = [str(value) for value in self._classes.get(name, ())]
-            kinds.append(f"{name} as one of {len(classes)} classes" if classes else f"{name} as a number")
+            kinds.append(
+                f"{name} as one of {len(classes)} classes" if classes else f"{name} as a number"
+            )
             outputs += name_outputs(name, classes)
         self.notes.append(f"predicted side by side: {', '.join(kinds)}")
         return tuple(outputs)
@@ -80,7 +88,10 @@ class TableTargets:
         columns = []
         for name in self._names:
             codes = {value: index for index, value in enumerate(self._classes.get(name, ()))}
-            column = frame[name].map(codes).to_numpy(np.int64, copy=True) if codes else None
+            if codes:
+                column = frame[name].map(codes).to_numpy(np.int64, copy=True)
+            else:
+                column = None
             columns.append(self._numbers(frame[name]) if column is None else column)
         if self._task.by_class:
             return torch.from_numpy(columns[0])
@@ -149,6 +160,11 @@ def find_label_separator(target: Values) -> str:
         divided = [{label.strip() for label in str(text).split(mark)} for text in texts]
         labels = set[str]().union(*divided)
         numbers = {*map(len, divided)}
-        if "" not in labels and 1 < len(labels) < len(divided) and 1 in numbers and max(numbers) > 1:
+        if (
+            "" not in labels
+            and 1 < len(labels) < len(divided)
+            and 1 in numbers
+            and max(numbers) > 1
+        ):
             return mark
     return ""

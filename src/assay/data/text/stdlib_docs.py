@@ -73,7 +73,11 @@ class StdlibDocs(Source):
         lowercase: bool = True,
     ) -> None:
         self.text_encoder = TextEncoder(
-            "text", tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
+            "text",
+            tokenizer=tokenizer,
+            vocab_size=vocab_size,
+            max_length=max_length,
+            lowercase=lowercase,
         )
 
     def read(self) -> Mapping[str, Samples]:
@@ -98,7 +102,9 @@ def find_docstrings() -> Iterator[tuple[str, str]]:
         for name in names.split():
             files = sorted((library / name).rglob("*.py")) or [library / f"{name}.py"]
             for file in files:
-                if file.is_file() and not {"test", "tests"} & set(file.relative_to(library).parts):
+                if file.is_file() and not {"test", "tests"} & set(
+                    file.relative_to(library).parts
+                ):
                     yield from ((topic, text) for text in _docstrings_in(file))
 
 

@@ -35,23 +35,31 @@ class Text(NamedTuple):
     text: str
 
 
-def split_by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> dict[str, list[Text]]:
+def split_by_files(
+    texts: Sequence[Text], shares: Mapping[str, float], seed: int
+) -> dict[str, list[Text]]:
     """Whole texts, drawn until a subset has its share of the characters; each in the order of the texts.
 
     The draw goes by names, so that another file moves few of the others.
     """
     drawn = sorted(
-        range(len(texts)), key=lambda i: hashlib.sha256(f"{seed}:{texts[i].name}".encode()).digest()
+        range(len(texts)),
+        key=lambda i: hashlib.sha256(f"{seed}:{texts[i].name}".encode()).digest(),
     )
     total = sum(len(text.text) for text in texts)
     chosen: dict[str, list[int]] = {"train": drawn}
-    for subset in ("test", "val"):  # test first, so that the share of validation leaves it as it is
+    for subset in (
+        "test",
+        "val",
+    ):  # test first, so that the share of validation leaves it as it is
         chosen[subset] = []
         size = 0
         while drawn and size < shares[subset] * total:
             size += len(texts[drawn[0]].text)
             chosen[subset].append(drawn.pop(0))
-    return {subset: [texts[i] for i in sorted(chosen[subset])] for subset in SUBSETS if chosen[subset]}
+    return {
+        subset: [texts[i] for i in sorted(chosen[subset])] for subset in SUBSETS if chosen[subset]
+    }
 
 
 def split_by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
@@ -89,8 +97,14 @@ def find_files(root: Path, pattern: str) -> list[tuple[str, Path]]:
     """Names within a folder and paths of its files, ordered by name; a file is itself."""
     if root.is_file():
         return [(root.name, root)]
-    named = ((path.relative_to(root).as_posix(), path) for path in root.glob(pattern) if path.is_file())
-    return sorted((name, path) for name, path in named if not any(part[0] == "." for part in name.split("/")))
+    named = (
+        (path.relative_to(root).as_posix(), path) for path in root.glob(pattern) if path.is_file()
+    )
+    return sorted(
+        (name, path)
+        for name, path in named
+        if not any(part[0] == "." for part in name.split("/"))
+    )
 
 
 def read_texts(
@@ -116,7 +130,10 @@ def read_texts(
             texts.append(Text(name, text))
         digest.update(f"{len(name)}:{name};{len(content)};".encode())
         digest.update(content)
-    notes = [f"{where}: {pluralize(empty, 'empty file')} left out"] if empty else []
+    if empty:
+        notes = [f"{where}: {pluralize(empty, 'empty file')} left out"]
+    else:
+        notes = []
     if bad:
         mend = "convert them, name others with data.source.pattern"
         notes.append(note_bad(where, "file", bad, len(files), on_bad=on_bad, mend=mend))
@@ -202,23 +219,33 @@ class TextFiles(Source):
         texts, digest, notes = read_texts(files, self._where, self._on_bad)
         if not texts:
             raise DataError(
-                f"{self._where}: all of {pluralize(len(files), 'file')} are empty", hint="name others"
+                f"{self._where}: all of {pluralize(len(files), 'file')} are empty",
+                hint="name others",
             )
-        subsets = self._divide(texts) if self.divides else {"all": texts}
+        if self.divides:
+            subsets = self._divide(texts)
+        else:
+            subsets = {"all": texts}
         sizes = ", ".join(
             f"{name} {sum(len(piece.text) for piece in some):,}" for name, some in subsets.items()
         )
-        how = f" (split by {self._split_method(texts)})" if len(subsets) > 1 else ""
+        how = ""
+        if len(subsets) > 1:
+            how = f" (split by {self._split_method(texts)})"
         self.notes = (*notes, f"characters of text: {sizes}{how}")
         if self.fitted is None and self._tokens == "bpe":
             learned = [text.text for text in subsets["train"]]
             self.fitted = Tokenizer.train(learned, kind="bpe", vocab_size=self._vocab_size)
         self.fitted = codec = self.fitted or Bytes()
-        return {subset: self._samples(subset, some, codec, digest) for subset, some in subsets.items()}
+        return {
+            subset: self._samples(subset, some, codec, digest) for subset, some in subsets.items()
+        }
 
     @property
     def _where(self) -> str:
-        pattern = f" data.source.pattern={self._pattern}" if self._pattern else ""
+        pattern = ""
+        if self._pattern:
+            pattern = f" data.source.pattern={self._pattern}"
         return f"data.source.root={'null' if self._root is None else self._root}{pattern}"
 
     def _files(self) -> list[tuple[str, Path]]:
@@ -258,9 +285,16 @@ class TextFiles(Source):
                     hint="data.source.split_by=files",
                 )
             texts = subsets["train"]  # what has no folder is a share of it
-            how = "files" if len(texts) >= _FEW_FILES else "tail"
-        cut = split_by_files(texts, shares, self._seed) if how == "files" else split_by_tail(texts, shares)
-        lacking = [name for name in SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
+            how = "tail"
+            if len(texts) >= _FEW_FILES:
+                how = "files"
+        if how == "files":
+            cut = split_by_files(texts, shares, self._seed)
+        else:
+            cut = split_by_tail(texts, shares)
+        lacking = [
+            name for name in SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)
+        ]
         if lacking and how == "files":
             raise DataError(
                 f"{self._where}: {pluralize(len(texts), 'file')} are too few: {lacking[0]} gets none",
@@ -268,8 +302,13 @@ class TextFiles(Source):
             )
         return {**subsets, **cut}
 
-    def _samples(self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str) -> Samples:
-        kind = torch.int16 if codec.vocab_size <= 1 << 15 else torch.int32
+    def _samples(
+        self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str
+    ) -> Samples:
+        if codec.vocab_size <= 1 << 15:
+            kind = torch.int16
+        else:
+            kind = torch.int32
         end = torch.full((1,), END, dtype=kind)
         encoded = [torch.cat([_encode(codec, one.text, kind), end]) for one in texts]
         tokens = torch.cat(encoded)
@@ -312,7 +351,9 @@ def _encode(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
 class _Windows(Sequence[str]):
     """Names of windows: of the file that they begin in, and at which of its tokens."""
 
-    def __init__(self, names: Sequence[str], starts: Sequence[int], count: int, stride: int) -> None:
+    def __init__(
+        self, names: Sequence[str], starts: Sequence[int], count: int, stride: int
+    ) -> None:
         self._names = names
         self._starts = starts
         self._count = count

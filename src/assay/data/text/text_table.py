@@ -90,5 +90,9 @@ class TextTable(TableSource):
             positive=positive,
         )
         self.text_encoder = TextEncoder(
-            text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
+            text,
+            tokenizer=tokenizer,
+            vocab_size=vocab_size,
+            max_length=max_length,
+            lowercase=lowercase,
         )

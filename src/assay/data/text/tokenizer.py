@@ -32,8 +32,14 @@ def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
     if not {0, padding} <= {*vocabulary.values(), *(one["id"] for one in added)}:
         raise ValueError(f"its vocabulary has no token with the id {padding}, which pads texts")
     swapped = {0: padding, padding: 0}
-    model |= {"vocab": {token: swapped.get(token_id, token_id) for token, token_id in vocabulary.items()}}
-    model |= {"dropout": None} if model["type"] == "BPE" else {}  # it would draw other tokens each time
+    model |= {
+        "vocab": {
+            token: swapped.get(token_id, token_id) for token, token_id in vocabulary.items()
+        }
+    }
+    # it would draw other tokens each time
+    if model["type"] == "BPE":
+        model |= {"dropout": None}
     for one in added:
         one["id"] = swapped.get(one["id"], one["id"])
     post = plain.get("post_processor") or {}
@@ -77,19 +83,30 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], *, kind: Kind = "bpe", vocab_size: int = 8192, lowercase: bool = False
+        cls,
+        texts: Iterable[str],
+        *,
+        kind: Kind = "bpe",
+        vocab_size: int = 8192,
+        lowercase: bool = False,
     ) -> Self:
         """A tokenizer that has learned its tokens; the same texts give the same one."""
         check_tokenizer(kind, vocab_size)
         pre_tokenizers = _library().pre_tokenizers
         trainers = _library().trainers
-        backend = _backend(kind, {token: index for index, token in enumerate(_SPECIAL)}, [], lowercase)
-        options = dict[str, Any](vocab_size=vocab_size, special_tokens=list(_SPECIAL), show_progress=False)
-        trainer: Any = (
-            trainers.BpeTrainer(initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), **options)
-            if kind == "bpe"
-            else trainers.WordLevelTrainer(**options)
+        backend = _backend(
+            kind, {token: index for index, token in enumerate(_SPECIAL)}, [], lowercase
         )
+        options = dict[str, Any](
+            vocab_size=vocab_size, special_tokens=list(_SPECIAL), show_progress=False
+        )
+        trainer: Any
+        if kind == "bpe":
+            trainer = trainers.BpeTrainer(
+                initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), **options
+            )
+        else:
+            trainer = trainers.WordLevelTrainer(**options)
         backend.train_from_iterator(map(_replace_surrogates, texts), trainer)
         model = json.loads(backend.to_str())["model"]
         # Anew: special tokens of the trainer's would be found in texts, too.
@@ -116,7 +133,10 @@ class Tokenizer:
 
     def encode(self, texts: Strings) -> list[list[int]]:
         """Token ids of each text."""
-        return [row.ids for row in self.backend.encode_batch_fast(list(map(_replace_surrogates, texts)))]
+        return [
+            row.ids
+            for row in self.backend.encode_batch_fast(list(map(_replace_surrogates, texts)))
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; padding and unknown tokens are left out."""
@@ -135,7 +155,9 @@ class Tokenizer:
     def from_json(cls, text: str | bytes) -> Self:
         """The tokenizer that `to_json` wrote."""
         try:
-            return cls(_library().Tokenizer.from_str(text if isinstance(text, str) else text.decode()))
+            return cls(
+                _library().Tokenizer.from_str(text if isinstance(text, str) else text.decode())
+            )
         except DataError:
             raise
         except Exception as error:  # of the library, which has no kind of its own
@@ -147,10 +169,18 @@ def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
     plain = normalize_tokenizer(text, padding)
     tokenizer = Tokenizer.from_json(json.dumps(plain))
     unknown = plain["model"].get("unk_token")
-    tokenizer.unknown = -1 if unknown is None else int(tokenizer.backend.token_to_id(unknown) or 0)
+    if unknown is None:
+        tokenizer.unknown = -1
+    else:
+        tokenizer.unknown = int(tokenizer.backend.token_to_id(unknown) or 0)
     mask = tokenizer.backend.encode("a").special_tokens_mask
-    tokenizer.num_closing = next((index for index, special in enumerate(reversed(mask)) if not special), 0)
-    tokenizer.never = () if tokenizer.unknown < 0 else (tokenizer.unknown,)
+    tokenizer.num_closing = next(
+        (index for index, special in enumerate(reversed(mask)) if not special), 0
+    )
+    if not (tokenizer.unknown < 0):
+        tokenizer.never = (tokenizer.unknown,)
+    else:
+        tokenizer.never = ()
     return tokenizer
 
 
@@ -173,7 +203,9 @@ def check_tokenizer(kind: str, vocab_size: int) -> None:
         raise ValueError(f"tokenizer={kind!r}: expected one of {', '.join(KINDS)}")
     least = len(_SPECIAL) + (_NUM_BYTES if kind == "bpe" else 1)
     if not least <= vocab_size <= _MOST:
-        raise ValueError(f"vocab_size={vocab_size}: expected {least} to {_MOST:,} for tokenizer={kind}")
+        raise ValueError(
+            f"vocab_size={vocab_size}: expected {least} to {_MOST:,} for tokenizer={kind}"
+        )
 
 
 def _backend(
@@ -184,7 +216,9 @@ def _backend(
     from tokenizers import decoders, models, normalizers, pre_tokenizers
 
     if kind == "bpe":
-        backend = Backend(models.BPE(vocab=vocabulary, merges=[(one, other) for one, other in merges]))
+        backend = Backend(
+            models.BPE(vocab=vocabulary, merges=[(one, other) for one, other in merges])
+        )
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = decoders.ByteLevel()
     else:
@@ -223,7 +257,9 @@ class Bytes:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What each token id stands for, as it can be shown: a byte that is not a character as its number."""
-        return ["" if byte == END else chr(byte) if byte < 128 else f"\\x{byte:02x}" for byte in ids]
+        return [
+            "" if byte == END else chr(byte) if byte < 128 else f"\\x{byte:02x}" for byte in ids
+        ]
 
     def to_json(self) -> str:
         """The tokenizer as a run stores it."""
@@ -288,7 +324,11 @@ class TextEncoder:
             self._pretrained = pretrained_tokenizer(text, padding)
             self._source = source
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-            why = error if isinstance(error, ValueError) else "it has no vocabulary of tokens and ids"
+            why = (
+                error
+                if isinstance(error, ValueError)
+                else "it has no vocabulary of tokens and ids"
+            )
             raise DataError(
                 f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}",
                 hint="choose other weights",
@@ -297,7 +337,9 @@ class TextEncoder:
     def fit(self, raw: Frame, rows: Rows) -> None:
         """Train the tokenizer, or use the pretrained one."""
         texts = raw[self.column].iloc[rows]
-        kind: Kind = "word" if len(texts) < _FEW else "bpe"
+        kind: Kind = "bpe"
+        if len(texts) < _FEW:
+            kind = "word"
         options = {"kind": kind if self._asked == "auto" else self._asked, **self._options}
         self.tokenizer = self._pretrained or Tokenizer.train(map(self._clip, texts), **options)
         self._lengths = []
@@ -308,7 +350,9 @@ class TextEncoder:
         lengths = np.zeros(len(raw), dtype=np.int64)
         texts = list(map(self._clip, raw[self.column]))
         for start in range(0, len(texts), _BLOCK):
-            for row, tokens in enumerate(self.tokenizer.encode(texts[start : start + _BLOCK]), start):
+            for row, tokens in enumerate(
+                self.tokenizer.encode(texts[start : start + _BLOCK]), start
+            ):
                 truncated = self._cut(tokens)
                 ids[row, : len(truncated)] = torch.tensor(truncated)
                 lengths[row] = len(tokens)
@@ -362,7 +406,10 @@ class TextEncoder:
         )
         cut = f"{self.column!r} has {self.max_length} tokens or more, and is cut off there"
         for position in (lengths == self.max_length).nonzero()[:, 0].tolist():
-            reasons[position] = f"{reasons[position]}; {cut}" if position in reasons else cut
+            if position in reasons:
+                reasons[position] = f"{reasons[position]}; {cut}"
+            else:
+                reasons[position] = cut
         return reasons
 
     def as_plain(self) -> dict[str, Any]:
@@ -377,5 +424,8 @@ class TextEncoder:
         """A fitted encoder."""
         encoder = cls(plain["column"], max_length=plain["max_length"])
         encoder.tokenizer = tokenizer
-        encoder._pretrained = tokenizer if plain.get("pretrained") else None
+        if plain.get("pretrained"):
+            encoder._pretrained = tokenizer
+        else:
+            encoder._pretrained = None
         return encoder

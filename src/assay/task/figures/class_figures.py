@@ -66,7 +66,9 @@ class Ranking:
 def mean_over_present(scores: NDArray[Any]) -> float:
     """Average the scores of the classes or labels that have samples, others being NaN; NaN without any."""
     present = np.isfinite(scores)
-    return float(scores[present].mean()) if present.any() else float("nan")
+    if present.any():
+        return float(scores[present].mean())
+    return float("nan")
 
 
 def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
@@ -84,7 +86,11 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
 
 
 def ranking_figures(
-    names: Sequence[str], truth: NDArray[Any], scores: NDArray[Any], worst: NDArray[Any], unit: str
+    names: Sequence[str],
+    truth: NDArray[Any],
+    scores: NDArray[Any],
+    worst: NDArray[Any],
+    unit: str,
 ) -> list[Figure]:
     """Draw ROC and precision-recall curves, by scikit-learn, of the first decisions in `worst`."""
     from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
@@ -92,7 +98,9 @@ def ranking_figures(
     roc = []
     recall = []
     shown = np.sort(worst[:_MOST_CURVES])
-    for name, is_true, score in ((names[index], truth[:, index], scores[:, index]) for index in shown):
+    for name, is_true, score in (
+        (names[index], truth[:, index], scores[:, index]) for index in shown
+    ):
         if is_true.all() or not is_true.any():  # no curve is defined
             continue
         false, true, _ = metrics.roc_curve(is_true, score)
@@ -100,7 +108,10 @@ def ranking_figures(
         precision, hit, _ = metrics.precision_recall_curve(is_true, score)
         legend = f"{name} ({metrics.average_precision_score(is_true, score):.3f})"
         recall.append(Line(legend, hit, precision, is_step=True))
-    captions = [f"Only the {unit} with the lowest F1 are shown."] if len(worst) > len(shown) else []
+    if len(worst) > len(shown):
+        captions = [f"Only the {unit} with the lowest F1 are shown."]
+    else:
+        captions = []
     if left_out := len(shown) - len(roc):
         captions.append(f"{left_out} without samples of both kinds are left out.")
     if not roc:
@@ -111,7 +122,15 @@ def ranking_figures(
     title = "Precision and recall"
     return [
         Figure("roc", "ROC", (_DIAGONAL, *roc), *rates, caption=area, **_WHOLE),
-        Figure("precision_recall", title, tuple(recall), "recall", "precision", caption=mean, **_WHOLE),
+        Figure(
+            "precision_recall",
+            title,
+            tuple(recall),
+            "recall",
+            "precision",
+            caption=mean,
+            **_WHOLE,
+        ),
     ]
 
 
@@ -140,13 +159,23 @@ def calibration_figures(
     labels = [f"{index / NUM_BINS:.2f}-{(index + 1) / NUM_BINS:.2f}" for index in range(NUM_BINS)]
     is_true = np.asarray(truth, dtype=bool)
     groups = zip(kinds, (is_true, ~is_true), strict=True)
-    bars = tuple(Bars(name, labels, np.bincount(bins[of], minlength=NUM_BINS)) for name, of in groups)
+    bars = tuple(
+        Bars(name, labels, np.bincount(bins[of], minlength=NUM_BINS)) for name, of in groups
+    )
     lines = (_DIAGONAL, Line("model", mean, share, low=low, high=high))
     chance = f"predicted probability {event}"
     caption = f"Expected calibration error {error:.4f}, over {NUM_BINS} bins of equal width."
     caption += " The band is Wilson's 95 % interval of each bin."
     return [
-        Figure("calibration", "Calibration", lines, chance, "observed frequency", caption=caption, **_WHOLE),
+        Figure(
+            "calibration",
+            "Calibration",
+            lines,
+            chance,
+            "observed frequency",
+            caption=caption,
+            **_WHOLE,
+        ),
         Figure("confidence", "Confidence of the model", bars, chance, "samples"),
     ]
 
@@ -157,7 +186,9 @@ def _bin_indices(chances: NDArray[Any]) -> NDArray[Any]:
 
 def _legend_caption(lines: Sequence[Line], score: str) -> str:
     """Explain the numbers in the legend; a single line has none, so that this names it."""
-    return f"{lines[0].name}, in brackets: the {score}." if len(lines) == 1 else f"In brackets: the {score}."
+    if len(lines) == 1:
+        return f"{lines[0].name}, in brackets: the {score}."
+    return f"In brackets: the {score}."
 
 
 TRUE_CLASS = "true class"
@@ -168,7 +199,9 @@ _MOST_CURVES = 10
 _MOST_CONFUSIONS = 10
 
 
-def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _rates(
+    hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
     """Return the rates of each class or label, from counts of samples; NaN for those without samples.
 
     The precision of a class that is never predicted is 0, as in scikit-learn.
@@ -178,31 +211,47 @@ def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) ->
     return {name: hits / np.where(total > 0, total, 1) for name, total in totals.items()}
 
 
-def scores_at(threshold: float, probabilities: NDArray[Any], is_second: NDArray[Any]) -> dict[str, float]:
+def scores_at(
+    threshold: float, probabilities: NDArray[Any], is_second: NDArray[Any]
+) -> dict[str, float]:
     """Return precision, recall and F1 of the second of two classes."""
     predicted = probabilities >= threshold
-    rates = _rates(*(np.array(of.sum(), float) for of in (predicted & is_second, is_second, predicted)))
+    rates = _rates(
+        *(np.array(of.sum(), float) for of in (predicted & is_second, is_second, predicted))
+    )
     return {name.lower(): float(rate) for name, rate in rates.items()}
 
 
 def _rate_bars(
-    kind: str, hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]
+    kind: str,
+    hits: NDArray[Any],
+    actual: NDArray[Any],
+    predicted: NDArray[Any],
+    names: Sequence[str],
 ) -> tuple[Figure, NDArray[Any]]:
     """Draw the rates of each class or label; also return their order, lowest F1 first."""
     scores = _rates(hits, actual, predicted)
     worst = np.argsort(scores["F1"], kind="stable")[: (actual > 0).sum()]  # NaN comes last
     absent = len(names) - len(worst)
-    caption = f"{absent} without samples are left out." if absent else ""
+    caption = ""
+    if absent:
+        caption = f"{absent} without samples are left out."
     title = f"Precision, recall and F1 per {kind}"
-    return score_bars(f"per_{kind}", title, scores, names, worst, support=actual, caption=caption), worst
+    return score_bars(
+        f"per_{kind}", title, scores, names, worst, support=actual, caption=caption
+    ), worst
 
 
-def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
+def confusion_figures(
+    matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples"
+) -> list[Figure]:
     """Draw the confusion matrix, also as shares of each target, and the most frequent confusions."""
     return [*_matrix_figures(matrix, names), *_confusion_bars(matrix, names, unit)]
 
 
-def _confidence_and_truth(outputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _confidence_and_truth(
+    outputs: NDArray[Any], targets: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the probability of the second of two classes, else the predicted one, and whether it is true."""
     if outputs.shape[1] == 2:
         return outputs[:, 1], targets == 1
@@ -224,7 +273,15 @@ def _matrix_figures(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure
         Figure(
             name,
             title,
-            (Heatmap(of[np.ix_(shown, shown)], chosen, chosen, len(chosen) <= 16, is_share=of is shares),),
+            (
+                Heatmap(
+                    of[np.ix_(shown, shown)],
+                    chosen,
+                    chosen,
+                    len(chosen) <= 16,
+                    is_share=of is shares,
+                ),
+            ),
             "predicted class",
             TRUE_CLASS,
             is_wide=len(chosen) > 12,
@@ -232,7 +289,12 @@ def _matrix_figures(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure
         )
         for name, title, of, figure_caption in (
             ("confusion_matrix", "Confusion matrix", matrix, caption),
-            ("confusion_matrix_normalised", "Confusion matrix, share of each true class", shares, add_up),
+            (
+                "confusion_matrix_normalised",
+                "Confusion matrix, share of each true class",
+                shares,
+                add_up,
+            ),
         )
     ]
 
@@ -249,7 +311,8 @@ def _confusion_bars(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> 
         [f"{names[target]} → {names[predicted]}" for target, predicted in pairs],
         [int(wrong[pair]) for pair in pairs],
         texts=[
-            f"{names[t]} taken for {names[s]}: {wrong[t, s]:,.0f} of {matrix[t].sum():,.0f}" for t, s in pairs
+            f"{names[t]} taken for {names[s]}: {wrong[t, s]:,.0f} of {matrix[t].sum():,.0f}"
+            for t, s in pairs
         ],
     )
     return [Figure("confusions", "Most frequent confusions", (bars,), "true → predicted", unit)]
@@ -277,12 +340,17 @@ def score_bars(
             score,
             labels,
             values[shown],
-            texts=[f"{names[i]}: {score} {100 * values[i]:.2f} %, {support[i]:,.0f} {unit}" for i in shown],
+            texts=[
+                f"{names[i]}: {score} {100 * values[i]:.2f} %, {support[i]:,.0f} {unit}"
+                for i in shown
+            ],
         )
         for score, values in scores.items()
     )
     is_wide = len(labels) > 6
-    return Figure(name, title, bars, shares="y", y_range=(0, 1.02), is_wide=is_wide, caption=caption)
+    return Figure(
+        name, title, bars, shares="y", y_range=(0, 1.02), is_wide=is_wide, caption=caption
+    )
 
 
 _CLASS_METRICS = {
@@ -318,13 +386,24 @@ class Classes(Evaluator):
         num_classes = outputs.shape[1]
         is_right = preds == targets
         chances = predictions.kind == "probabilities"
-        loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
-        order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
+        loss = -np.log(
+            np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1)
+        )
+        if num_classes == 2:
+            order = Ranking(outputs[:, 1], targets == 1)
+        else:
+            order = None
         auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
-        second = f" of {predictions.class_names[1]}" if order is not None else ""
-        at = "" if predictions.threshold == 0.5 else f" at {predictions.threshold:.4g}"
+        second = ""
+        if order is not None:
+            second = f" of {predictions.class_names[1]}"
+        at = ""
+        if predictions.threshold != 0.5:
+            at = f" at {predictions.threshold:.4g}"
         confidence = _confidence_and_truth(outputs, targets)
-        metrics = _CLASS_METRICS | {f"{name}{second}": metric for name, metric in _CLASS_METRICS.items()}
+        metrics = _CLASS_METRICS | {
+            f"{name}{second}": metric for name, metric in _CLASS_METRICS.items()
+        }
         shares = {
             f"accuracy{at}": is_right,
             f"precision{second}{at}": is_right[preds == 1],
@@ -333,7 +412,9 @@ class Classes(Evaluator):
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             hits = np.bincount(targets[is_right], weights[is_right], num_classes)
-            rates = _rates(hits, *(np.bincount(of, weights, num_classes) for of in (targets, preds)))
+            rates = _rates(
+                hits, *(np.bincount(of, weights, num_classes) for of in (targets, preds))
+            )
             scores = {f"accuracy{at}": hits.sum() / weights.sum()}
             if order is not None:
                 for name in ("F1", "precision", "recall"):
@@ -364,12 +445,20 @@ class Classes(Evaluator):
         bars, worst = _rate_bars("class", matrix.diagonal(), matrix.sum(1), matrix.sum(0), names)
         truth = targets[:, None] == np.arange(num_classes)
         is_binary = num_classes == 2
-        shown = np.array([1]) if is_binary else worst
+        if is_binary:
+            shown = np.array([1])
+        else:
+            shown = worst
         figures = [*confusion_figures(matrix, names), bars]
         figures += ranking_figures(names, truth, outputs, shown, "classes")
         if predictions.kind == "probabilities":
-            event = f"of {names[1]}" if is_binary else "of the predicted class"
-            kinds = (names[1], names[0]) if is_binary else ("right", "wrong")
+            event = "of the predicted class"
+            if is_binary:
+                event = f"of {names[1]}"
+            if is_binary:
+                kinds = (names[1], names[0])
+            else:
+                kinds = ("right", "wrong")
             figures += calibration_figures(
                 *_confidence_and_truth(outputs.astype(float), targets), event, kinds
             )
@@ -392,7 +481,9 @@ class Classes(Evaluator):
         names = predictions.class_names
         samples = describe_samples(predictions)
         threshold = predictions.threshold
-        who = "the model" if threshold == 0.5 else f"the model at its threshold {threshold:.4g}"
+        who = "the model"
+        if threshold != 0.5:
+            who = f"the model at its threshold {threshold:.4g}"
         return class_warnings(require_targets(predictions), preds, names, samples, who)
 
     @override
@@ -445,7 +536,9 @@ class Labels(Evaluator):
         preds = labels_on(predictions.outputs)
         targets = require_targets(predictions).astype(bool)
         names = predictions.class_names or tuple(str(label) for label in range(preds.shape[1]))
-        bars, worst = _rate_bars("label", (preds & targets).sum(0), targets.sum(0), preds.sum(0), names)
+        bars, worst = _rate_bars(
+            "label", (preds & targets).sum(0), targets.sum(0), preds.sum(0), names
+        )
         chances = predictions.outputs.astype(float).ravel()
         event = "of a label, all labels together"
         return [
@@ -474,12 +567,19 @@ class Labels(Evaluator):
         if not true.size or (true != usual).any(1).sum() < FEWEST_OTHERS:
             return []
         if (preds == preds[0]).all():
-            chosen = " + ".join(quote_class(names, label) for label in preds[0].nonzero()[0]) or "no label"
+            chosen = (
+                " + ".join(quote_class(names, label) for label in preds[0].nonzero()[0])
+                or "no label"
+            )
             return [f"the model predicts {chosen} for each of {samples}"]
         accuracy = (preds == true).mean()
         of_usual = (usual == true).mean()
         f1 = 2 * (preds & true).sum() / (preds.sum() + true.sum())
-        if len(true) < FEWEST or accuracy > of_usual or f1 > 2 * true.sum() / (true.size + true.sum()):
+        if (
+            len(true) < FEWEST
+            or accuracy > of_usual
+            or f1 > 2 * true.sum() / (true.size + true.sum())
+        ):
             return []
         return [
             f"the model is right for {100 * accuracy:.1f} % of all labels of {samples}: not better than "
@@ -492,7 +592,8 @@ class Labels(Evaluator):
         if predictions.targets is not None:
             rows.append(predictions.targets[index] > 0)
         names = [
-            " + ".join(class_name(predictions, int(i)) for i in row.nonzero()[0]) or "none" for row in rows
+            " + ".join(class_name(predictions, int(i)) for i in row.nonzero()[0]) or "none"
+            for row in rows
         ]
         return "; is ".join(dict.fromkeys(names))
 
@@ -549,11 +650,20 @@ class Masks(Evaluator):
         iou = class_iou(matrix, len(names))[0]
         worst = np.argsort(iou, kind="stable")[: np.isfinite(iou).sum()]  # NaN comes last
         absent = len(names) - len(worst)
-        caption = f"{absent} classes without a pixel, true or predicted, are left out." if absent else ""
+        caption = ""
+        if absent:
+            caption = f"{absent} classes without a pixel, true or predicted, are left out."
         true = matrix.sum(1)
         title = "Intersection over union per class"
         bars = score_bars(
-            "iou_per_class", title, {"IoU": iou}, names, worst, support=true, unit="pixels", caption=caption
+            "iou_per_class",
+            title,
+            {"IoU": iou},
+            names,
+            worst,
+            support=true,
+            unit="pixels",
+            caption=caption,
         )
         return [bars, *confusion_figures(matrix, names, "pixels")]
 

@@ -40,13 +40,24 @@ _METRICS = {"r2": "R2", "mae": "MeanAbsoluteError", "rmse": "MeanSquaredError ro
 
 
 def histogram(
-    name: str, title: str, values: NDArray[Any], label: str, unit: str = "samples", *, caption: str
+    name: str,
+    title: str,
+    values: NDArray[Any],
+    label: str,
+    unit: str = "samples",
+    *,
+    caption: str,
 ) -> Figure:
     """Draw how many values lie in each of several bins of equal width."""
     counts, edges = np.histogram(values, _NUM_BINS)
     middles = [format_number((low + high) / 2, 3) for low, high in pairwise(edges)]
     return Figure(
-        name, title, (Bars("", middles, counts),), f"{label}, middle of each bin", unit, caption=caption
+        name,
+        title,
+        (Bars("", middles, counts),),
+        f"{label}, middle of each bin",
+        unit,
+        caption=caption,
     )
 
 
@@ -55,14 +66,18 @@ def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
     num_targets = predictions.outputs.shape[1]
     if predictions.class_names:
         return predictions.class_names
-    return ("target",) if num_targets == 1 else tuple(f"target {index}" for index in range(num_targets))
+    if num_targets == 1:
+        return ("target",)
+    return tuple(f"target {index}" for index in range(num_targets))
 
 
 def _target_figures(
     number: str, name: str, preds: NDArray[Any], true: NDArray[Any], keys: tuple[str, ...]
 ) -> list[Figure]:
     finite = np.isfinite(preds)
-    caption = "" if finite.all() else f"{(~finite).sum()} predictions are not finite and are left out."
+    caption = ""
+    if not finite.all():
+        caption = f"{(~finite).sum()} predictions are not finite and are left out."
     preds = preds[finite]
     true = true[finite]
     keys = tuple(np.array(keys, dtype=object)[finite])
@@ -87,7 +102,9 @@ def _target_figures(
     of_errors = f"Distribution of the residuals: {name}"
     return [
         Figure(f"parity{number}", title, parity, f"true {name}", predicted, caption=caption),
-        Figure(f"residuals{number}", f"Residuals: {name}", errors, predicted, error, caption=both),
+        Figure(
+            f"residuals{number}", f"Residuals: {name}", errors, predicted, error, caption=both
+        ),
         histogram(f"residual_histogram{number}", of_errors, residuals, error, caption=caption),
     ]
 
@@ -110,10 +127,15 @@ class Values(Evaluator):
         error = np.abs(preds - true)
         squares = (preds - true) ** 2
         centred = np.where(np.ptp(true, axis=0) > 0, true - true.mean(0), 0)
-        prefixes = [f"{key}/" for key in metric_keys(names)] if len(names) > 1 else [""]
+        if len(names) > 1:
+            prefixes = [f"{key}/" for key in metric_keys(names)]
+        else:
+            prefixes = [""]
         metrics = {"r2 (mean)": "R2"}
         for name, prefix in zip(names, prefixes, strict=True):
-            of = f" of {name}" if prefix else ""
+            of = ""
+            if prefix:
+                of = f" of {name}"
             metrics |= {f"{score}{of}": f"{prefix}{metric}" for score, metric in _METRICS.items()}
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
@@ -125,9 +147,14 @@ class Values(Evaluator):
             # Of a target that does not vary as in scikit-learn.
             r2 = np.where(varies, 1 - lost / np.where(varies, spread, 1), lost == 0)
             r2 = np.where(len(true) > 1, r2, np.nan)
-            scores = {} if len(names) == 1 else {"r2 (mean)": float(np.mean(r2))}
+            if len(names) != 1:
+                scores = {"r2 (mean)": float(np.mean(r2))}
+            else:
+                scores = {}
             for index, name in enumerate(names[:_MOST_TARGETS]):
-                of = f" of {name}" if len(names) > 1 else ""
+                of = ""
+                if len(names) > 1:
+                    of = f" of {name}"
                 scores[f"r2{of}"] = float(r2[index])
                 scores[f"mae{of}"] = float(weights @ error[:, index] / total)
                 scores[f"rmse{of}"] = float(np.sqrt(lost[index] / total))
@@ -142,10 +169,16 @@ class Values(Evaluator):
         names = _target_names(predictions)
         figures: list[Figure] = []
         for index, name in enumerate(names[:_MOST_TARGETS]):
-            number = f"_{index}" if len(names) > 1 else ""
-            figures += _target_figures(number, name, preds[:, index], true[:, index], predictions.keys)
+            number = ""
+            if len(names) > 1:
+                number = f"_{index}"
+            figures += _target_figures(
+                number, name, preds[:, index], true[:, index], predictions.keys
+            )
         if len(names) > _MOST_TARGETS and figures:
-            caption = f"{figures[-1].caption} Shown: the first {_MOST_TARGETS} of {len(names)} targets."
+            caption = (
+                f"{figures[-1].caption} Shown: the first {_MOST_TARGETS} of {len(names)} targets."
+            )
             figures[-1] = replace(figures[-1], caption=caption.strip())
         return figures
 
@@ -156,7 +189,9 @@ class Values(Evaluator):
         if targets.shape[1] > 1:  # in standard deviations, as units may differ
             spread = targets.std(0)
             error /= np.where(spread > 0, spread, 1)
-        error = np.nan_to_num(error, nan=np.inf).max(1)  # values that are not finite have the largest error
+        error = np.nan_to_num(error, nan=np.inf).max(
+            1
+        )  # values that are not finite have the largest error
         return np.asarray(np.minimum(error, np.finfo(float).max))
 
     @override
@@ -167,16 +202,22 @@ class Values(Evaluator):
         samples = describe_samples(predictions)
         messages = []
         for name, target, value in zip(names, true.T, preds.T, strict=True):
-            of = f" of {name!r}" if len(names) > 1 else ""
+            of = ""
+            if len(names) > 1:
+                of = f" of {name!r}"
             spread = target.std()
             error = value - target
             middle = np.median(target)
             if (target != middle).sum() < FEWEST_OTHERS:
                 continue
             if np.ptp(value) <= 1e-3 * spread:
-                about = "" if np.ptp(value) == 0 else "about "
+                about = "about "
+                if np.ptp(value) == 0:
+                    about = ""
                 constant = f"{about}{format_number(value.mean(), 5)}"
-                messages.append(f"the model predicts a value{of} of {constant} for each of {samples}")
+                messages.append(
+                    f"the model predicts a value{of} of {constant} for each of {samples}"
+                )
             elif (
                 len(target) >= FEWEST
                 and (error**2).mean() >= spread**2
@@ -195,8 +236,13 @@ class Values(Evaluator):
         targets = predictions.targets
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            prediction = f"{name} {format_number(value, 5)}" if len(names) > 1 else format_number(value, 5)
-            target = "" if targets is None else f" (is {format_number(targets[index, column], 5)})"
+            if len(names) > 1:
+                prediction = f"{name} {format_number(value, 5)}"
+            else:
+                prediction = format_number(value, 5)
+            target = ""
+            if targets is not None:
+                target = f" (is {format_number(targets[index, column], 5)})"
             parts.append(f"{prediction}{target}")
         return "; ".join(parts)
 
@@ -272,7 +318,10 @@ def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
     projection = PCA(2, random_state=0)
     places = projection.fit_transform(outputs)
     first, second = 100 * projection.explained_variance_ratio_
-    labels = f"first component ({first:.0f} % of the variance)", f"second component ({second:.0f} %)"
+    labels = (
+        f"first component ({first:.0f} % of the variance)",
+        f"second component ({second:.0f} %)",
+    )
     points = tuple(_class_points(places, predictions))
     title = "Embeddings, projected by PCA"
     caption = "Samples that are close here may be far apart in directions that are not shown."
@@ -288,7 +337,9 @@ def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
     if not 2 <= len(outputs) <= _MOST_NEIGHBOURS or not np.isfinite(outputs).all():
         return None
     # Without query points, each point is compared with all others.
-    indices: NDArray[Any] = NearestNeighbors(n_neighbors=1).fit(outputs).kneighbors(return_distance=False)
+    indices: NDArray[Any] = (
+        NearestNeighbors(n_neighbors=1).fit(outputs).kneighbors(return_distance=False)
+    )
     return indices[:, 0]
 
 
@@ -300,7 +351,9 @@ def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[
         return [Points("", places[:, 0], places[:, 1], texts=keys)]
     labels, counts = np.unique(targets, return_counts=True)
     named = np.sort(labels[np.argsort(-counts, kind="stable")][:_MOST_COLOURS])
-    groups = [(class_name(predictions, int(label)), np.flatnonzero(targets == label)) for label in named]
+    groups = [
+        (class_name(predictions, int(label)), np.flatnonzero(targets == label)) for label in named
+    ]
     if len(remaining := np.flatnonzero(~np.isin(targets, named))):
         groups.insert(0, (f"{len(labels) - len(named)} other classes", remaining))
     return [
@@ -308,7 +361,10 @@ def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[
             name,
             places[chosen, 0],
             places[chosen, 1],
-            texts=[f"{class_name(predictions, int(targets[index]))}\n{keys[index]}" for index in chosen],
+            texts=[
+                f"{class_name(predictions, int(targets[index]))}\n{keys[index]}"
+                for index in chosen
+            ],
         )
         for name, chosen in groups
     ]
@@ -339,7 +395,9 @@ class Embeddings(Evaluator):
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             return {"recall@1": float(weights @ right / weights.sum())}
 
-        return bootstrapped(statistic, len(right), {"recall@1": "RecallAtK"}, {"recall@1": is_right})
+        return bootstrapped(
+            statistic, len(right), {"recall@1": "RecallAtK"}, {"recall@1": is_right}
+        )
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
@@ -349,7 +407,9 @@ class Embeddings(Evaluator):
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         right = self.is_right(predictions)
         unknown = np.full(len(predictions.outputs), np.nan)
-        return unknown if right is None else np.where(right, np.nan, 1.0)
+        if right is None:
+            return unknown
+        return np.where(right, np.nan, 1.0)
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
@@ -365,7 +425,10 @@ class Embeddings(Evaluator):
             return []
         samples = describe_samples(predictions)
         outputs = predictions.outputs
-        if len(outputs) >= FEWEST_OTHERS and np.ptp(outputs, 0).max() <= 1e-6 * np.abs(outputs).max():
+        if (
+            len(outputs) >= FEWEST_OTHERS
+            and np.ptp(outputs, 0).max() <= 1e-6 * np.abs(outputs).max()
+        ):
             return [f"the model gives each of {samples} the same embedding"]
         names = predictions.class_names
         return class_warnings(targets, targets[nearest], names, samples, "the nearest neighbour")
@@ -377,8 +440,13 @@ class Embeddings(Evaluator):
         if targets is None:
             return ""
         target = class_name(predictions, int(targets[index]))
-        neighbour = target if nearest is None else class_name(predictions, int(targets[nearest[index]]))
-        return target if neighbour == target else f"{target}; its nearest is {neighbour}"
+        if nearest is None:
+            neighbour = target
+        else:
+            neighbour = class_name(predictions, int(targets[nearest[index]]))
+        if neighbour == target:
+            return target
+        return f"{target}; its nearest is {neighbour}"
 
 
 @final
@@ -398,7 +466,9 @@ class Reconstructions(Evaluator):
 
         def statistic(weights: NDArray[Any]) -> dict[str, float]:
             share = np.cumsum(weights[order]) / weights.sum()
-            quantiles = {name: ranked[np.searchsorted(share, level)] for name, level in _QUANTILES.items()}
+            quantiles = {
+                name: ranked[np.searchsorted(share, level)] for name, level in _QUANTILES.items()
+            }
             return {"error": float(weights @ errors / weights.sum()), **quantiles}
 
         return bootstrapped(statistic, len(errors))
@@ -411,9 +481,12 @@ class Reconstructions(Evaluator):
         if len(errors):
             lost = len(predictions.outputs) - len(errors)
             caption = "Mean squared difference to the input, as the loss sees both."
-            caption += f" {lost} errors are not finite and are left out." if lost else ""
+            if lost:
+                caption += f" {lost} errors are not finite and are left out."
             title = "Distribution of the errors"
-            figures.append(histogram("reconstruction_errors", title, errors, "error", caption=caption))
+            figures.append(
+                histogram("reconstruction_errors", title, errors, "error", caption=caption)
+            )
         latent = embedding_figures(replace(predictions, outputs=predictions.outputs[:, 1:]))
         title = "Latent vectors, projected by PCA"
         return figures + [replace(figure, name="latent", title=title) for figure in latent]
@@ -427,4 +500,6 @@ class Reconstructions(Evaluator):
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         targets = predictions.targets
         error = f"error {format_number(predictions.outputs[index, 0])}"
-        return error if targets is None else f"{error}; is {class_name(predictions, int(targets[index]))}"
+        if targets is None:
+            return error
+        return f"{error}; is {class_name(predictions, int(targets[index]))}"
