@@ -12,7 +12,7 @@ from assay_cluster.world import World
 
 RANK = """import os, pathlib, signal, socket, sys, time
 from assay.process import end_with_parent
-place = pathlib.Path(sys.argv[5])
+place = pathlib.Path(sys.argv[4])
 end_with_parent()
 store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
 signal.signal(signal.SIGINT, signal.SIG_IGN)
