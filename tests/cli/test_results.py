@@ -126,7 +126,7 @@ def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
         best = {"monitor": "val/accuracy", "value": score, "epoch": 1}
         make_run(tmp_path / f"runs/{data}", f"{key}={data}", metrics={"val/accuracy": score}, best=best)
     told = typed("best", "runs", code=1)
-    assert (told.stdout, "rows are of different data" in told.stderr) == ("", True)
+    assert (told.stdout, "rows come from different data" in told.stderr) == ("", True)
     assert "select some of them: --where KEY=VALUE; or compare them anyway: assay best runs" in told.stderr
     assert "best" not in typed("compare", "runs").stdout
     assert typed("best", "runs", "--where", f"{key}=digits").stdout == "runs/digits\n"

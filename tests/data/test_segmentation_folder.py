@@ -244,7 +244,7 @@ def test_a_bad_pair_is_named_or_left_out(root: Path, kind: str, in_memory: bool)
 
 def test_names_that_are_not_unique(root: Path) -> None:
     picture(1).save(root / "images" / "my photo 3.jpg")
-    with pytest.raises(DataError, match="the same name but for the suffix"):
+    with pytest.raises(DataError, match="differ only in"):
         SegmentationFolder(str(root)).read()
 
 

@@ -245,7 +245,7 @@ def test_an_address_is_not_contacted_before_it_is_refused(
 ) -> None:
     address, asked = server
     write_experiment(tmp_path / "conf", address)
-    with pytest.raises(AssayError, match="was not given on the command line, and it is an address"):
+    with pytest.raises(AssayError, match="not given on the command line, and it is an external address"):
         compose(["experiment=foreign"], tmp_path / "conf")
     assert not asked
     compose(["experiment=foreign", f"data.source.path={address}"], tmp_path / "conf")
@@ -456,7 +456,9 @@ def test_an_address_of_a_run_is_typed_again(train: Train, shards: Path) -> None:
     run_dir = train(*job(shards, "trainer.limit_train_batches=2"), address).run_dir
     with chdir(run_dir.parent), unchanged_process():
         for again in (evaluate, resume):
-            with pytest.raises(AssayError, match="was not given on the command line, and it is an address"):
+            with pytest.raises(
+                AssayError, match="not given on the command line, and it is an external address"
+            ):
                 again(run_dir, ["trainer.max_epochs=3"] if again is resume else [])
         assert evaluate(run_dir, [address]).same_data
         assert resume(run_dir, [address, "trainer.max_epochs=3"]).status == "finished"

@@ -312,7 +312,7 @@ def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> Non
         ("short " * 40, {"context_length": 100}, "context_length=100: the val subset has"),
         ("text " * 999, {"split_by": "files"}, "1 file are too few"),
         ("text " * 999, {"split_by": "folders"}, "expected files in the folders train, val and test"),
-        ("text", {"pattern": "*.md"}, "there is no such file"),
+        ("text", {"pattern": "*.md"}, "no such file in"),
     ],
 )
 def test_texts_that_cannot_be_used(tmp_path: Path, text: str, options: dict[str, Any], message: str) -> None:

@@ -229,9 +229,7 @@ def test_commit(made: tuple[Lab, Path, Path, str], tmp_path: Path, commit: str) 
     lab, clean, *_ = made
     run_dir = copied(clean, tmp_path)
     edit_record(run_dir, lambda record: record["git"].update(commit=commit))
-    with pytest.raises(
-        AssayError, match=r"code cannot be brought back: (commit .* is not in|it has neither)"
-    ):
+    with pytest.raises(AssayError, match=r"code cannot be restored: (commit .* is not in|it has neither)"):
         lab.reproduce(run_dir, trust_code=True)
 
 
@@ -244,7 +242,7 @@ def test_data(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
     edit_record(run_dir, lambda record: record.update(data_sha256="0" * 64))
     code, said = clone.typed("reproduce", str(run_dir))
     assert code == 1
-    assert "the data is not what the run began with" in said
+    assert "the data has changed since the run began" in said
 
 
 def test_patch(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
@@ -252,7 +250,7 @@ def test_patch(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
     run_dir = copied(dirty, tmp_path)
     patch = run_dir / "code.patch"
     patch.write_text(patch.read_text(encoding="utf-8").replace("GELU", "SELU"), encoding="utf-8")
-    with pytest.raises(AssayError, match=r"code\.patch in .* is not"):
+    with pytest.raises(AssayError, match=r"code\.patch in .* has changed since the run wrote it"):
         lab.reproduce(run_dir, trust_code=True)
 
 
@@ -437,7 +435,7 @@ def test_scores_and_weights(tmp_path: Path) -> None:
             "environment: MKL_CBWR=AVX2 then,  now",
         ),
         ({"machine": {**MACHINE, "environment": {"OMP_NUM_THREADS": "1"}}}, "nothing in the records differs"),
-        ({"git": None}, "code: it is not known"),
+        ({"git": None}, "code: unknown, the run was outside a git repository"),
         (
             {"resumed": [{"from_step": 3, "changed": {"optimizer.lr": [1, 2]}}]},
             "config: changed at step 3 (optimizer.lr)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import logging
 import re
 import secrets
 from contextlib import contextmanager
@@ -595,7 +596,14 @@ def print_info(words: Sequence[str], config_dir: Path | None) -> None:
     kind = "all"
     if kinds:
         kind = kinds[-1]
+    root = logging.getLogger()
+    handlers = list(root.handlers)  # Hydra sets them, and the level, for a command of its own
+    level = root.level
     with loader(config_dir) as hydra:
         trust_for(hydra, typed)
-        with translate_errors(hydra, typed):
-            hydra.show_info(kind, PRIMARY, strip_plus(typed))
+        try:
+            with translate_errors(hydra, typed):
+                hydra.show_info(kind, PRIMARY, strip_plus(typed))
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)

@@ -99,5 +99,5 @@ def test_a_reduction_is_none_that_a_file_names(run_dir: Path, tmp_path: Path) ->
         logged = {"meta": {}, "reduce": "load", "together": False, "first_only": False, "updates": 1}
         carried(checkpoint)["processes"][0]["logged"] = {"a": {**logged, "values": values}}
 
-    with pytest.raises(AssayError, match="what is never logged"):
+    with pytest.raises(AssayError, match="has an unexpected entry for 'a'"):
         resumed(run_dir, tmp_path, change)

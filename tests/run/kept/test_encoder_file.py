@@ -52,7 +52,7 @@ def test_a_changed_file_is_refused(written: Path, change: object) -> None:
 
 def test_a_table_has_one(written: Path) -> None:
     written.unlink()
-    with pytest.raises(AssayError, match=r"encoder\.json is not there"):
+    with pytest.raises(AssayError, match=r"encoder\.json is missing"):
         read_encoder(written.parent, must_be=True)
     written.mkdir()
     for must_be in (True, False):

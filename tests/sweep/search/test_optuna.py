@@ -346,7 +346,7 @@ def test_other_choices_on_resume_are_told_of(tmp_path: Path) -> None:
     run(tmp_path, journal, num_trials=2)
     one = search(tmp_path, params={**SPACE, "opt": "sgd,adamw,rmsprop"}, num_trials=3)
     one.restore([(token, outcome, scores) for token, _, outcome, scores in journal])
-    with pytest.raises(ConfigError, match="cannot go on with this space"):
+    with pytest.raises(ConfigError, match="cannot continue with this search space"):
         one.next()
 
 

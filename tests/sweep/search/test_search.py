@@ -226,7 +226,7 @@ def test_values_that_are_no_sweep_are_fixed() -> None:
     [
         ({"x": "interval(1,0)"}, [], "x: there is no number from 1.0 to 0.0"),
         ({"x": "tag(int, interval(1.2,1.8))"}, [], "x: there is no number from 1.2 to 1.8"),
-        ({"x": "tag(log, interval(0,1))"}, [], "logarithmic scale cannot begin at 0"),
+        ({"x": "tag(log, interval(0,1))"}, [], "logarithmic scale cannot start at 0"),
         ({"x": "tag(lgo, interval(1,2))"}, [], "no tag 'lgo'; did you mean 'log'"),
         ({"x": "interval(1)"}, [], r"hydra.sweeper.params.x: x=interval\(1\) cannot be parsed"),
         ({"x": "range(3,3)"}, [], "has no values"),
