@@ -100,3 +100,41 @@ def test_the_core_lives_without(room: str, process: subprocess.Popen[str], tmp_p
 def test_every_package_is_a_room() -> None:
     packages = {path.parent.name for path in SRC.glob("*/__init__.py")}
     assert packages == {"assay", *ROOMS}
+
+
+MINE = """
+from typing import Annotated
+import typer
+
+def count(document, word: Annotated[str, typer.Argument()]):
+    \"\"\"Count the letters of a word.\"\"\"
+    document.say("count", {"letters": len(word)})
+
+def give_hint(error, overrides, config_dir):
+    error.hint = "ask the package mine"
+
+VERBS = {"Look": {"count": count}}
+"""
+
+
+def test_a_package_of_others_adds_a_verb_and_help_for_errors(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    about = tmp_path / "mine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n", encoding="utf-8")
+    named = "[assay.verbs]\nmine = mine:VERBS\n[assay.error_help]\nmine = mine:give_hint\n"
+    (about / "entry_points.txt").write_text(named, encoding="utf-8")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "assay", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert "  count      Count the letters of a word." in run("--help").stdout
+    assert json.loads(run("count", "seven", "--json").stdout)["letters"] == 5
+    assert "ask the package mine" in run("train", "optimizer.lrr=1").stderr
