@@ -282,3 +282,11 @@ def test_the_whitelist_of_hydra_counts_beside_ours() -> None:
             with pytest.raises(ConfigError):
                 check_name("model", target, ())
     check_name("model", "torch.nn.ReLU", ())
+
+
+def test_a_list_of_options_is_refused_where_a_group_takes_one() -> None:
+    with pytest.raises(
+        ConfigError, match=r"model: expected the name of one option, got \[mlp,linear\]"
+    ) as error:
+        compose(["model=[mlp,linear]"])
+    assert error.value.hint == "for a run of each: assay train -m model=mlp,linear"
