@@ -133,12 +133,12 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
         if "~" in match[1] and "Interpolation" in text:
             text = "its value comes from the data, so it cannot be removed"
         return ConfigError(text, key=match[2], hint="`assay train --cfg` shows every key")
-    group = re.search(r"'hydra\.runtime\.choices\.(\w+)' not found", text)
-    if group and typed.get(group[1], "").startswith("["):
-        names = typed[group[1]]
-        hint = f"for a run of each: assay train -m {group[1]}={names.strip('[]')}"
+    lost = re.search(r"'hydra\.runtime\.choices\.(\w+)' not found", text)
+    if lost and typed.get(lost[1], "").startswith("["):
+        names = typed[lost[1]]
+        hint = f"for a run of each: assay train -m {lost[1]}={names.strip('[]')}"
         return ConfigError(
-            f"expected the name of one option, got {names}", key=group[1], hint=hint
+            f"expected the name of one option, got {names}", key=lost[1], hint=hint
         )
     for pattern, message, hint in _PLAIN:
         if match := re.search(pattern, text, re.MULTILINE):
