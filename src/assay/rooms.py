@@ -82,7 +82,14 @@ def entries(kind: Kind) -> list[Any]:
         for name in _BUILT_IN.get(kind, ())
         if find_spec(name.partition(".")[0])
     ]
-    return [*built_in, *(point.load() for point in entry_points(group=f"assay.{kind}"))]
+    added = _entry_points().select(group=f"assay.{kind}")
+    return [*built_in, *(point.load() for point in added)]
+
+
+@functools.cache
+def _entry_points() -> Any:
+    """Those of all installed packages, whose files are looked through once for every kind."""
+    return entry_points()
 
 
 def entry(kind: Kind, key: str, what: str) -> Any:
