@@ -114,12 +114,13 @@ class TableShards(ShardSource):
             self._target_forms = {}
         else:
             self._target_forms = self.fitted.target_forms
+        train = self._frame(*sampled["train"])
         if may_be_real(self._asked):
-            self.notes += tuple(
-                parse_targets(self._frame(*sampled["train"]), self.targets, self._target_forms)
-            )
-        frames = {name: self._frame(*rows) for name, rows in sampled.items()}
-        train = frames["train"]
+            self.notes += tuple(parse_targets(train, self.targets, self._target_forms))
+        frames = {
+            name: train if name == "train" else self._frame(*rows)
+            for name, rows in sampled.items()
+        }
         self.task = choose_task(self._asked, train, self.targets)[0]
         classes = class_columns(self.task, self.targets, train)
         counts = {name: self._count_classes(name, sampled) for name in classes}
@@ -176,9 +177,8 @@ class TableShards(ShardSource):
                     "shards)",
                     hint="write the shards without such rows",
                 )
-        if task_of(
-            self.task
-        ).has_real_targets:  # a window's numbers may be alike without any harm
+        # a window's numbers may be alike without any harm
+        if task_of(self.task).has_real_targets:
             return torch.from_numpy(frame[self.targets].to_numpy(np.float32, copy=True))
         return self._encoded.encode(frame)
 
