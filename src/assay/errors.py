@@ -233,9 +233,8 @@ def describe_error(error: BaseException) -> str:
     """Type and first line of the message of an exception, and where in the user's own code it came from."""
     name = type(error).__name__
     text = first_line(error.msg if isinstance(error, SyntaxError) else str(error))
-    if match := _WORKER.match(
-        text
-    ):  # the message is that of torch; the last line of it is what was raised
+    # the message is that of torch; the last line of it is what was raised
+    if match := _WORKER.match(text):
         said = str(error).strip().splitlines()[-1]
         kind, _, rest = said.partition(": ")
         name = match[1]

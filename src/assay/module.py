@@ -285,10 +285,8 @@ class Module(L.LightningModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Track the batch, and write the mean loss of an optimizer step every `log_every_n_steps` steps."""
-        del (
-            outputs,
-            batch,
-        )  # Lightning divides the loss of outputs by the number of accumulated batches
+        # Lightning divides the loss of outputs by the number of accumulated batches
+        del (outputs, batch)
         taken = self._step
         trainer: Any = self.trainer
         accumulated: int = trainer.accumulate_grad_batches

@@ -79,9 +79,8 @@ def read_runs(paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
     sweeps: list[Path] | None = None
     if lost:
         sweeps = []
-    identity = (
-        os.path.realpath if len(folders) > 1 else str
-    )  # below one folder every run is found once
+    # below one folder every run is found once
+    identity = os.path.realpath if len(folders) > 1 else str
     for folder in folders:
         in_folder = {
             identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)

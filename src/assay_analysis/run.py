@@ -316,9 +316,8 @@ class ConfigValues:
     def _parse(self, run: Run, text: str) -> dict[Any, Any]:
         """A whole config, piece by piece where that can be: most pieces are those of other runs."""
         whole: dict[Any, Any] = {}
-        for piece in (
-            [] if "&" in text else filter(None, _PIECES.split(text))
-        ):  # an anchor counts elsewhere
+        # an anchor counts elsewhere
+        for piece in [] if "&" in text else filter(None, _PIECES.split(text)):
             try:
                 node = self._parse_piece(piece)
             except (
@@ -343,9 +342,8 @@ def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> d
     )
     source = data.get("source")
     loss = config.get("loss")
-    if (
-        isinstance(loss, dict) and data.get("balance") == "weights"
-    ):  # which sets them when the job is built
+    # which sets them when the job is built
+    if isinstance(loss, dict) and data.get("balance") == "weights":
         weights = {name: "balanced" for name in ("class_weight", "pos_weight") if name in loss}
         loss = loss | {name: text for name, text in weights.items() if loss[name] is None}
     parts = {

@@ -231,9 +231,8 @@ class Sharding:
 
     def module(self, module: nn.Module) -> None:
         """Shard each part of a LightningModule that has parameters: model and loss."""
-        if is_overridden(
-            "configure_model", module, parent=LightningModule
-        ):  # which Lightning has called
+        # which Lightning has called
+        if is_overridden("configure_model", module, parent=LightningModule):
             return
         for name, _ in module.named_parameters(recurse=False):
             raise ConfigError(

@@ -219,9 +219,8 @@ class Gang:
                 ):
                     time.sleep(_TICK)
         self._left.set()
-        for thread in (
-            self._threads
-        ):  # one that the interpreter's end finds in the store aborts the process
+        # one that the interpreter's end finds in the store aborts the process
+        for thread in self._threads:
             thread.join(_GRACE)
         with suppress(DistError):
             self._store.set(f"beat/{self.kind}/{self.world.rank}", _GONE)

@@ -210,9 +210,8 @@ def _remove_unnamed(folder: Path) -> None:
 def _reason(error: BaseException) -> str:
     """What went wrong, and on which machine."""
     error = root_of(error)
-    if (
-        isinstance(error, AssayError) and error.__cause__ is not None
-    ):  # which names the checkpoint again
+    # which names the checkpoint again
+    if isinstance(error, AssayError) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror

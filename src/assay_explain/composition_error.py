@@ -103,9 +103,8 @@ def composition_error(
     if name not in ("", "train"):
         names = [name]
     option = ""
-    if isinstance(
-        error, MissingConfigException
-    ):  # perhaps an experiment names it, as an override
+    # perhaps an experiment names it, as an override
+    if isinstance(error, MissingConfigException):
         names += [item.lstrip("+").replace("=", "/") for item in overrides]
         option = str(error.missing_cfg_file).rpartition("/")[2]
     for path in filter(
@@ -205,9 +204,8 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if group:
         options = _options(group, loader)
     inner = group.rpartition("/")[2]
-    if not options and inner in _groups(
-        loader
-    ):  # in the list of an option: a group is looked for beside it
+    # in the list of an option: a group is looked for beside it
+    if not options and inner in _groups(loader):
         hint = f"override /{inner}: {option}"
         return ConfigError(f"unknown group; {inner} is a top-level group", key=group, hint=hint)
     hint = "see: assay configs"
@@ -249,9 +247,8 @@ def _unknown_key(
         hint = f"{owner} has: {list_names(siblings, last)}"
     else:
         hint = f"groups: {', '.join(groups)}"
-    if (
-        action == "override" and not guess and parent.partition(".")[0] in TOP
-    ):  # nothing would read others
+    # nothing would read others
+    if action == "override" and not guess and parent.partition(".")[0] in TOP:
         hint += f" (to add a new key: +{key}=…)"
     meant = ""
     if not guess:

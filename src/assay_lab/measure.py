@@ -210,10 +210,8 @@ def _train_briefly(
             trainer.profiler = timer.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
                 timer.actions.time_calls(forward=module.model, loss=module.loss)
-        with (
-            keep_handlers(),
-            suppress(_EnoughMeasured),
-        ):  # Lightning ignores Ctrl-C once there was one
+        # Lightning ignores Ctrl-C once there was one
+        with keep_handlers(), suppress(_EnoughMeasured):
             try:
                 trainer.fit(module, datamodule=assembly.datamodule)
             except SystemExit as stop:

@@ -166,9 +166,8 @@ class _Trial:
         self._trusted = [word for word in self._settings if key_of(word) == KEY]
         self.change = [word for word in typed if not _is_setting(word)]
         runs = [run for run in read_runs([against]) if run.status == "finished"]
-        self._runs = [
-            run for run in runs if run.fold == runs[0].fold
-        ]  # all trainings are of one fold
+        # all trainings are of one fold
+        self._runs = [run for run in runs if run.fold == runs[0].fold]
         if not runs:
             raise AssayError(
                 f"{against} holds no finished run", hint="train it first: assay train"
@@ -191,9 +190,8 @@ class _Trial:
         words = [record.overrides, *(entry.get("overrides", ()) for entry in record.resumed)]
         self._before = [word for word in merge_commands(words) if not _is_setting(word)]
         typed_before = {key_of(word) for word in self._before if word[0] != "~"}
-        words = merge_commands(
-            [self._before, self.change]
-        )  # ~KEY takes back what was typed before
+        # ~KEY takes back what was typed before
+        words = merge_commands([self._before, self.change])
         self._after = [
             word for word in words if word[0] != "~" or key_of(word) not in typed_before
         ]
@@ -271,9 +269,8 @@ class _Trial:
             *itertools.islice((seed for seed in itertools.count(1) if seed not in used), count)
         ]
         level = level_of_next([event["number"] in kept for event in tested])
-        self.note(
-            "test", number=result.number, level=level, seeds=seeds
-        )  # it counts, however it ends
+        # it counts, however it ends
+        self.note("test", number=result.number, level=level, seeds=seeds)
         of_reference = self._train(self._before, folder / "fresh-reference", seeds)
         changed = self._train(self._after, folder / "fresh", seeds)
         self._compared = [*changed, *of_reference]

@@ -191,9 +191,8 @@ class _Builder:
     def _locate(self, target: str, key: str) -> Any:
         """What a target names; None where it cannot be called, and a note says why."""
         try:
-            if is_within(
-                target, ("assay_sweep", "optuna")
-            ):  # launchers and searches, which no node calls
+            # launchers and searches, which no node calls
+            if is_within(target, ("assay_sweep", "optuna")):
                 return pkgutil.resolve_name(target)
             return resolve(key, target, self._packages)
         except (AssayError, ImportError, AttributeError) as error:

@@ -90,9 +90,8 @@ class Prover:
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
         self._made: dict[str, Any] = {}  # for this very job, whose run may have it
-        self._mode = FakeTensorMode(
-            allow_non_fake_inputs=True
-        )  # those of several modes do not go together
+        # those of several modes do not go together
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
 
     def prove(
         self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False
@@ -102,9 +101,8 @@ class Prover:
         self._made = {}
         check_device(job.trainer)
         stated = job.data.get("_target_") == OUR_DATA and job.data.get("spec") is not None
-        stated = stated and not value_of(
-            job, "data.split.dedup"
-        )  # which samples are copies is not stated
+        # which samples are copies is not stated
+        stated = stated and not value_of(job, "data.split.dedup")
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
         nodes = self._signatures(job, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():

@@ -164,9 +164,8 @@ def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[T
         size = max(1, int(spec[task.size_key]))
     halved = task.fake_targets((rows + 1) // 2, size, shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
-    if vocab_size := int(
-        spec.get("vocab_size") or 0
-    ):  # the first and the last id among them; 0 is padding
+    # the first and the last id among them; 0 is padding
+    if vocab_size := int(spec.get("vocab_size") or 0):
         ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)
         return ids.round().long().view(rows, *shape), targets
     inputs = torch.randn(rows, *shape)

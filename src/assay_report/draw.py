@@ -87,9 +87,8 @@ def is_marked(line: Line) -> bool:
     """Whether the points of a line are shown."""
     if line.is_reference or line.is_step or len(line.x) > _MOST_MARKED:
         return False
-    return bool(
-        (np.diff(np.asarray(line.x, dtype=float)) > 0).all()
-    )  # else a curve, such as a ROC
+    # else a curve, such as a ROC
+    return bool((np.diff(np.asarray(line.x, dtype=float)) > 0).all())
 
 
 def cell_text(mark: Heatmap, value: float) -> str:

@@ -350,10 +350,10 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
         blocks.append(
             Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, ""))
         )
-        if not example.path.is_symlink():
-            log_path = example.path / LOG
-        else:
+        if example.path.is_symlink():
             log_path = None
+        else:
+            log_path = example.path / LOG
         if contents.logs is not None:
             printed = contents.logs / f"{example.path.name}.txt"
         else:

@@ -222,10 +222,10 @@ def _show(
 
 def _expand(path: Path) -> list[Path]:
     """The paths that a quoted pattern stands for; any other path alone."""
-    if not path.exists():
-        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    else:
+    if path.exists():
         matches = []
+    else:
+        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     return matches or [path]
 
 

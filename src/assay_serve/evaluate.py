@@ -255,9 +255,8 @@ def _test(
     check_device(config.trainer)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     with open_dict(config):
-        views = (
-            "spec" in config and task_of(config.spec.task).compares_views
-        )  # by the augmentation
+        # by the augmentation
+        views = "spec" in config and task_of(config.spec.task).compares_views
         config.update({key: None for key in _NOT_NEEDED if not (views and key == "augment")})
         if has_weights(config):
             config.model.weights = (

@@ -420,10 +420,10 @@ def _text_frames(
         records = []
         for position, (source, row, text, error) in block:
             is_beyond = limit is not None and position >= limit
-            if not (error or is_beyond):
-                written = predictor.text(text, sampling)
-            else:
+            if error or is_beyond:
                 written = None
+            else:
+                written = predictor.text(text, sampling)
             records.append(
                 {
                     "input": to_utf8(source),

@@ -198,9 +198,8 @@ def check_same_loss(
     for job in jobs.values():
         losses = of_data.setdefault(str(job.choices.get("data")), [])
         config = job.config
-        if (
-            not sweep.search.learns
-        ):  # a search would follow them; a table is ordered by another metric
+        # a search would follow them; a table is ordered by another metric
+        if not sweep.search.learns:
             config = config | {"data": config["data"] | {"balance": "none"}}
         losses.append((job.choices.get("loss"), loss_terms(config)))
     differing = next(filter(None, map(find_unlike_losses, of_data.values())), {})

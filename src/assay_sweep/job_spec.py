@@ -126,10 +126,8 @@ def outcome_after(
         reason = f"its process ended with exit code {exit_status.exit_code} and gave no reason"
         return Outcome("failed", "exception", reason, seconds=exit_status.seconds)
     name = signal_name(-exit_status.exit_code)
-    if name == signal_sent or (signal_sent, name) == (
-        "SIGKILL",
-        "SIGTERM",
-    ):  # which was sent before
+    # which was sent before
+    if name == signal_sent or (signal_sent, name) == ("SIGKILL", "SIGTERM"):
         return Outcome(
             "interrupted", reason=f"ended by {name}", signal=name, seconds=exit_status.seconds
         )

@@ -69,9 +69,8 @@ def resolve_folders(
     at_home = not is_there or original.samefile(cwd)
     flags: list[str] = []
     if recorded is not None and config_dir is None:
-        folder = (
-            recorded.resolve()
-        )  # of the project that the person stands in, and not of the sweep
+        # of the project that the person stands in, and not of the sweep
+        folder = recorded.resolve()
         in_project = folder.is_relative_to(cwd.resolve()) and not folder.is_relative_to(
             directory.resolve()
         )
@@ -224,10 +223,10 @@ def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
 
 def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ...]]]:
     """Tokens and overrides of the first jobs; of a search that learns, jobs that stand for all others."""
-    if not search.learns:
-        proposals = list(iter(search.next, None))
-    else:
+    if search.learns:
         proposals = []
+    else:
+        proposals = list(iter(search.next, None))
     tokens = {number: proposal.token for number, proposal in enumerate(proposals)}
     return tokens, [proposal.overrides for proposal in proposals] or search.samples()
 
@@ -352,10 +351,10 @@ def _run_jobs(
         with SweepProgress(
             console, aims[0], launcher.slots, fixed, log=sweep.directory / LOG
         ) as progress:
-            if not learns:
-                progress.only = set(jobs)
-            else:
+            if learns:
                 progress.only = None
+            else:
+                progress.only = set(jobs)
             scheduler = Scheduler(
                 sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
             )

@@ -75,9 +75,8 @@ def has_weights(config: DictConfig) -> bool:
 
 def query_model_class(config: DictConfig, method: str) -> Any:
     """Call a method of the model's class before it is built; None without such a method or weights."""
-    if not has_weights(config) or not isinstance(
-        config.model.weights, str
-    ):  # its type is checked elsewhere
+    # its type is checked elsewhere
+    if not has_weights(config) or not isinstance(config.model.weights, str):
         return None
     kind = resolve_class("model", config.model)
     query = getattr(kind, method, None)

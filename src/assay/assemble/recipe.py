@@ -186,10 +186,8 @@ def notes_on_length(config: DictConfig) -> list[str]:
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
         notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
-    is_limited = value_of(config, "trainer.limit_train_batches") not in (
-        None,
-        1.0,
-    )  # as of `debug=small`
+    # as of `debug=small`
+    is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)
     if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
         notes.append(
             f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "

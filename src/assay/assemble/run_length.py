@@ -105,9 +105,8 @@ def count_batches(config: DictConfig, batch_size: int) -> int:
     if config.data.get("_target_") != OUR_DATA:
         stated = config.spec.get("train_batches")
         limit = config.trainer.get("limit_train_batches")
-        return int(
-            stated or (limit if is_whole(limit) else 0)
-        )  # Lightning takes a limit for the number, too
+        # Lightning takes a limit for the number, too
+        return int(stated or (limit if is_whole(limit) else 0))
     processes = world_size(config)
     drops = should_drop_last(
         config.data.get("drop_last", "auto"), num_train, batch_size, processes

@@ -51,9 +51,8 @@ class Teacher:
         self._rescale: tuple[Tensor, Tensor] | None = None
         network = getattr(model, "model", None)
         preprocess = getattr(model, "preprocess", None)
-        if isinstance(network, nn.Module) and isinstance(
-            preprocess, nn.Module
-        ):  # as assay.load returns it
+        # as assay.load returns it
+        if isinstance(network, nn.Module) and isinstance(preprocess, nn.Module):
             normalize: Any = preprocess.normalize
             self._rescale = _make_rescaling((mean, std), (normalize.mean, normalize.std))
             model = network

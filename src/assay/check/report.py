@@ -227,9 +227,8 @@ def _data(report: Report) -> str:
     shape = "×".join(map(str, spec["input_shape"]))
     if vocab_size := spec.get("vocab_size"):
         shape = f"up to {shape} tokens, vocabulary {vocab_size:,}"
-    task = find_task(
-        spec["task"]
-    )  # one of the user's own may have been imported by another process
+    # one of the user's own may have been imported by another process
+    task = find_task(spec["task"])
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
     read = "not read"
     if report.data_read:

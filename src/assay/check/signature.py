@@ -146,9 +146,8 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
     call = call_of(kind)
     if call is not None:  # built-ins have no signature
         _check_call(key, node, call, later)
-    for name, inner in getattr(
-        kind, "mapping_arguments", {}
-    ).items():  # which the class makes objects of
+    # which the class makes objects of
+    for name, inner in getattr(kind, "mapping_arguments", {}).items():
         within = node.get(name)
         call = call_of(inner)
         if isinstance(within, DictConfig) and call is not None:
@@ -245,9 +244,8 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
     if value is not None and not isinstance(value, list | dict | NestedTarget):
         if accepts(expected, str(value)):
             return shlex.quote(f'{key}="{value}"')  # a column named 2015
-        pair = not isinstance(
-            default, list | tuple
-        )  # 32 for an image's height and width, but no 3 for betas
+        # 32 for an image's height and width, but no 3 for betas
+        pair = not isinstance(default, list | tuple)
         for several in ([value], [value, value] if pair else []):
             if accepts(expected, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"

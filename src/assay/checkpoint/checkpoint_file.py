@@ -42,9 +42,8 @@ def to_plain(
 ) -> Any:
     """A copy that `torch.load` reads back equal with its restricted reader, of tensors what `take` makes."""
     if type(value) is str:
-        return sys.intern(
-            value
-        )  # so that equal checkpoints are equal bytes: pickle writes an object once
+        # so that equal checkpoints are equal bytes: pickle writes an object once
+        return sys.intern(value)
     if type(value) in _AS_THEY_ARE:
         return value
     if isinstance(value, torch.Tensor):
@@ -229,10 +228,8 @@ class BackgroundWriter:
                 self._thread.start()
 
     def __reduce__(self) -> tuple[type[BackgroundWriter], tuple[()]]:
-        return (
-            BackgroundWriter,
-            (),
-        )  # a spawned worker, to which a trainer is pickled, writes nothing
+        # a spawned worker, to which a trainer is pickled, writes nothing
+        return (BackgroundWriter, ())
 
     def wait(self) -> None:
         """Return when all is done; what waits is done now."""
@@ -288,10 +285,10 @@ class CheckpointFile(CheckpointIO):
         if self._large not in (None, moment):
             self._writer.wait()  # large ones of two steps are never held at once
         copied, size = plain_copy(checkpoint)
-        if not (size <= _SMALL):
-            self._large = moment
-        else:
+        if size <= _SMALL:
             self._large = None
+        else:
+            self._large = moment
         self._do(partial(write, copied, target), target, moment)
 
     def load_checkpoint(
@@ -380,9 +377,8 @@ def read_checkpoint(
     except OSError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for what is not a checkpoint
-        reason = first_line(error).partition(". In PyTorch 2.6")[
-            0
-        ]  # torch goes on to advise unsafe loading
+        # torch goes on to advise unsafe loading
+        reason = first_line(error).partition(". In PyTorch 2.6")[0]
         raise AssayError(
             f"{source} cannot be read as tensors and plain containers: {reason}"
         ) from error

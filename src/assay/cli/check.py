@@ -30,10 +30,10 @@ def check(
     from assay.check.checker import Checker
 
     checker = Checker(config_dir, curve=plot is not None or not document.as_json)
-    if not multirun:
-        job = checker.single_job(typed)
-    else:
+    if multirun:
         job = None
+    else:
+        job = checker.single_job(typed)
     if plot is not None and job is None:
         raise ConfigError(
             "this draws the learning rate of a single job", key="--plot", hint="leave out -m"

@@ -73,9 +73,8 @@ class Problem:
                 hint,
                 error.exit_code,
             )
-        if isinstance(
-            error, KeyboardInterrupt | typer.Abort
-        ):  # the latter is Ctrl-C or Ctrl-D as an answer
+        # the latter is Ctrl-C or Ctrl-D as an answer
+        if isinstance(error, KeyboardInterrupt | typer.Abort):
             name = "SIGINT"
             if isinstance(error, Stopped):
                 name = error.name

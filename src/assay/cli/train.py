@@ -69,14 +69,12 @@ def train(
     from assay.check.checker import Checker
 
     checker = Checker(config_dir)
+    world = None
+    job = None
     if not multirun:
         world = _take_world()
-    else:
-        world = None
-    if not (multirun or world is not None):
-        job = checker.single_job(typed)
-    else:
-        job = None
+        if world is None:
+            job = checker.single_job(typed)
     if job is None and world is None:
         entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
         return

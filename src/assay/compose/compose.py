@@ -256,9 +256,8 @@ def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
 
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """Overrides that the task of the data adds to the typed ones, such as `task=binary`."""
-    composed: Any = OmegaConf.to_container(
-        config.hydra.overrides.task, resolve=False
-    )  # `${…}` as typed
+    # `${…}` as typed
+    composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
     return [override for override in composed if override not in overrides]
 
 
@@ -269,9 +268,8 @@ def _resolve_calls(entries: Iterable[Entry]) -> None:
             continue
         if entry.is_interpolation:
             text = str(entry.raw)
-            if (
-                _CALL.search(text) and "spec." not in text
-            ):  # what asks for the spec waits for the data
+            # what asks for the spec waits for the data
+            if _CALL.search(text) and "spec." not in text:
                 entry.parent[entry.name] = entry.parent[entry.name]
 
 
@@ -549,9 +547,8 @@ def _calls(composed: DictConfig) -> Iterator[str]:
         if entry.key.partition(".")[0] != "hydra" and entry.is_interpolation:
             text = str(entry.raw)
             yield from (text[match.start() :] for match in _CALL_OR_HYDRA.finditer(text))
-            if (
-                entry.key == "name"
-            ):  # resolved at once, so what it takes from the job must not change
+            # resolved at once, so what it takes from the job must not change
+            if entry.key == "name":
                 yield from (text for match in re.finditer(r"\$\{(?!hydra[.:])", text))
 
 

@@ -204,9 +204,8 @@ def task_to_choose(
         return []
     if name in ("auto", None):
         find = info_of(str(source.get("_target_"))).find_task
-        for key, value in (
-            source.items() if find is not None else ()
-        ):  # before anything is looked at
+        # before anything is looked at
+        for key, value in source.items() if find is not None else ():
             if isinstance(value, str) and "://" in value:
                 refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
         name = ""

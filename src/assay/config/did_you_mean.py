@@ -42,9 +42,8 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
             if _is_near(word, name)
         ]
     )
-    close = close or [
-        name for name in names if len(name) > 2 and word.startswith(name)
-    ]  # validation: val
+    # validation: val
+    close = close or [name for name in names if len(name) > 2 and word.startswith(name)]
     if close:
         return f"{before}did you mean {close[0]!r}?"
     return ""

@@ -34,11 +34,8 @@ def open_append(path: Path, mode: int = 0o666, *, readable: bool = False) -> int
     try:
         descriptor = os.open(path, access | os.O_APPEND | os.O_CREAT | _FLAGS, mode)
     except OSError as error:
-        if error.errno in (
-            errno.ELOOP,
-            errno.EMLINK,
-            errno.ENXIO,
-        ):  # a link, also by BSD's name; a pipe
+        # a link, also by BSD's name; a pipe
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             raise _refusal(path, path.parent) from error
         raise
     status = os.fstat(descriptor)
@@ -75,9 +72,8 @@ def read_tail(path: Path, most: int) -> bytes:
 
 def _regular(path: Path, flags: int) -> BinaryIO:
     descriptor = os.open(path, flags)
-    if not stat.S_ISREG(
-        os.fstat(descriptor).st_mode
-    ):  # of a folder, fdopen would name the descriptor
+    # of a folder, fdopen would name the descriptor
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(descriptor, "rb")

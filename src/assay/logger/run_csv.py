@@ -96,9 +96,8 @@ class RunCSV(Logger):
         if step is not None:
             row["step"] = step
         if "epoch" in row:
-            row["epoch"] = (
-                int(row["epoch"]) + self.first_epoch
-            )  # Lightning makes it a float on its way
+            # Lightning makes it a float on its way
+            row["epoch"] = int(row["epoch"]) + self.first_epoch
         with self._translate_write_errors():
             if new := [name for name in row if name not in self._open()]:
                 self._rewrite([*self._columns, *new], self._rows())

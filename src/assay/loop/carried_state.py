@@ -132,9 +132,8 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
     process_state = state["processes"][trainer.global_rank % len(state["processes"])]
-    if (
-        len(state["processes"]) == trainer.world_size
-    ):  # what one of several has logged says little about others
+    # what one of several has logged says little about others
+    if len(state["processes"]) == trainer.world_size:
         internals.restore_logged(trainer.fit_loop.epoch_loop, process_state["logged"])
     if "module" in process_state:
         module.load_epoch_state(process_state["module"])  # type: ignore[operator]  # it gave that state
@@ -230,9 +229,8 @@ def _modules_with_buffers(trainer: L.Trainer) -> list[torch.nn.Module]:
 
 
 def _gather(state: dict[str, Any], world_size: int) -> list[Any]:
-    if (
-        world_size == 1 or not torch.distributed.is_initialized()
-    ):  # the process that has spawned the others
+    # the process that has spawned the others
+    if world_size == 1 or not torch.distributed.is_initialized():
         return [state]
     gathered: list[Any] = [None] * world_size
     on_cpu = tree_map(
@@ -244,9 +242,8 @@ def _gather(state: dict[str, Any], world_size: int) -> list[Any]:
 
 def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:
     """Whether this callback has saved the checkpoint, and would keep a second copy of it now."""
-    path = str(
-        checkpoint.parent.resolve() / checkpoint.name
-    )  # as Lightning writes the callback's folder
+    # as Lightning writes the callback's folder
+    path = str(checkpoint.parent.resolve() / checkpoint.name)
     several = (
         callback.monitor is None
         and callback.save_top_k == -1
@@ -307,9 +304,8 @@ def _reschedule(trainer: L.Trainer, fresh: Sequence[Mapping[str, Any]]) -> None:
         if config.reduce_on_plateau:
             continue
         closed = getattr(scheduler, "_get_closed_form_lr", None)
-        if (
-            closed is not None
-        ):  # the next lr is computed from the last one, which may be zero for good
+        # the next lr is computed from the last one, which may be zero for good
+        if closed is not None:
             for group, lr in zip(scheduler.optimizer.param_groups, closed(), strict=True):
                 group["lr"] = lr
             scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]

@@ -62,10 +62,10 @@ class EvaluationLoop(LightningEvaluationLoop):
             if self.trainer.testing:
                 action = "test_next"
             internals.profile_fetching(fetcher, self.trainer, LightningEvaluationLoop, action)
-        if not hooks.profiled:
-            single = internals.single_iterator(fetcher)
-        else:
+        if hooks.profiled:
             single = None
+        else:
+            single = internals.single_iterator(fetcher)
         while True:
             try:
                 if single is not None:

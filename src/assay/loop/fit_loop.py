@@ -83,9 +83,8 @@ class FitLoop(LightningFitLoop):
         self._csv = next(
             (logger for logger in trainer.loggers if hasattr(type(logger), "rewind")), None
         )
-        loop.phase = (
-            Phase.EPOCH_START
-        )  # not that of an earlier fit, or of the check before training
+        # not that of an earlier fit, or of the check before training
+        loop.phase = Phase.EPOCH_START
         if loaded is None:
             start = loop.phase
         else:
@@ -109,9 +108,8 @@ class FitLoop(LightningFitLoop):
             progress.ready = 0  # a loader that reads ahead begins with the next epoch
         was_open = self._data_fetcher is not None
         self.setup_data()
-        if (
-            was_open
-        ):  # by a module that asked for the length of training, before the state was loaded
+        # by a module that asked for the length of training, before the state was loaded
+        if was_open:
             internals.reopen(self)
         progress.ready = done
         self.epoch_loop.is_open = True
@@ -253,9 +251,8 @@ class FitLoop(LightningFitLoop):
         trainer = self.trainer
         phase = Phase(loaded[KEY]["phase"])
         internals.clear_restart_flags(self)
-        if (
-            self._csv is not None and loaded["log"] is not None
-        ):  # as a tuner saves it, without loggers
+        # as a tuner saves it, without loggers
+        if self._csv is not None and loaded["log"] is not None:
             self._csv.rewind(loaded["log"])
         restore_extras(trainer, loaded["carried"], stop=self.changed.stop)
         self.changed.apply(trainer, self._built_schedulers)

@@ -89,9 +89,8 @@ class MicroBatch:
 
     @property
     def _least(self) -> int:
-        return 1 + any(
-            part.training for part in self._sensitive
-        )  # of one sample there is no variance
+        # of one sample there is no variance
+        return 1 + any(part.training for part in self._sensitive)
 
     def _count(self, num_samples: int, number: int) -> int:
         """In how many pieces a batch is taken."""

@@ -68,9 +68,8 @@ class StopOnSignal(Checkpoint):
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if (
-            os.getpid() != self._process
-        ):  # a process that loads data: its parent tells it when to end
+        # a process that loads data: its parent tells it when to end
+        if os.getpid() != self._process:
             return
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -142,9 +141,8 @@ class StopOnSignal(Checkpoint):
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._saved = False
-        is_cut = getattr(
-            trainer.fit_loop.epoch_loop, "is_cut", False
-        )  # a custom trainer has other loops
+        # a custom trainer has other loops
+        is_cut = getattr(trainer.fit_loop.epoch_loop, "is_cut", False)
         if resumes_at_epochs_only(trainer) and not is_cut:
             trainer.save_checkpoint(self.path.with_name("epoch.ckpt"))
 

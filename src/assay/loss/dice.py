@@ -51,10 +51,10 @@ class Dice(nn.Module):
                 "sample use loss=cross_entropy."
             )
         shares = logits.softmax(1)
-        if not targets.is_floating_point():
-            counted = targets != self.ignore_index
-        else:
+        if targets.is_floating_point():
             counted = None
+        else:
+            counted = targets != self.ignore_index
         if counted is None:
             truth = targets
         else:

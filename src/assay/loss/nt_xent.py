@@ -51,9 +51,8 @@ class NTXent(nn.Module):
                 hint="data.batch_size=64; data.drop_last=true drops a last batch of one",
             )
         points = F.normalize(at_least_float32(outputs), dim=1)
-        with torch.autocast(
-            points.device.type, enabled=False
-        ):  # half precision cannot tell neighbours apart
+        # half precision cannot tell neighbours apart
+        with torch.autocast(points.device.type, enabled=False):
             similarity = points @ points.T / self.temperature
         self_pair = torch.eye(len(points), dtype=torch.bool, device=points.device)
         pairs = (targets.unsqueeze(1) == targets.unsqueeze(0)) & ~self_pair

@@ -66,9 +66,8 @@ class RecallAtK(Metric):
         lengths = points.square().sum(dim=1)
         hits = torch.zeros((), dtype=torch.int64, device=points.device)
         rows = max(1, _PAIRS_AT_ONCE // total)
-        with torch.autocast(
-            points.device.type, enabled=False
-        ):  # half precision cannot rank neighbours
+        # half precision cannot rank neighbours
+        with torch.autocast(points.device.type, enabled=False):
             for start in range(0, total, rows):
                 query = points[start : start + rows]
                 # Without |query|², which is constant per row.

@@ -191,10 +191,8 @@ def _convert_entries(entries: dict[str, Tensor], prefix: str) -> dict[str, Tenso
         for name, value in entries.items()
         if name.startswith(prefix)
     }
-    converted = {
-        "head.weight": torch.empty(0),
-        "head.bias": torch.empty(0),
-    }  # of a shape that does not fit
+    # of a shape that does not fit
+    converted = {"head.weight": torch.empty(0), "head.bias": torch.empty(0)}
     for name, value in (inside or entries).items():
         if not name.startswith("pooler.") and name != "embeddings.position_ids":
             modern = name.replace("LayerNorm.gamma", "LayerNorm.weight")

@@ -90,10 +90,10 @@ def load_pretrained_weights(
     """Copy pretrained weights into a network, in place; return the layers that they do not fill."""
     if isinstance(weights, Published):
         # Checks on the meta device download nothing.
-        if not next(network.parameters()).is_meta:
-            weights = weights.fetch()
-        else:
+        if next(network.parameters()).is_meta:
             weights = None
+        else:
+            weights = weights.fetch()
     if weights is None:
         return ()
     file = _find_checkpoint(Path(weights))
@@ -114,9 +114,8 @@ def load_pretrained_weights(
         for key in state.keys() | entries.keys()
         if any(key.startswith(f"{layer}.") for layer in dropped)
     }
-    counters = {
-        key for key in state if key.endswith(".num_batches_tracked")
-    }  # older files lack them
+    # older files lack them
+    counters = {key for key in state if key.endswith(".num_batches_tracked")}
     filled = OrderedDict((key, state[key]) for key in state if key in skipped | counters)
     for key in entries.keys() - skipped:
         if key in state:
@@ -173,9 +172,8 @@ def _find_checkpoint(path: Path) -> Path:
     if not (path / "checkpoints").is_dir():
         return path
     files = RunRecord.load(path).checkpoints
-    name = Path(
-        files.get("best") or files.get("last") or "last.ckpt"
-    ).name  # a record is not trusted
+    # a record is not trusted
+    name = Path(files.get("best") or files.get("last") or "last.ckpt").name
     return path / "checkpoints" / name
 
 

@@ -83,9 +83,8 @@ def log_file(path: Path) -> Iterator[None]:
         logging.captureWarnings(capture=True)
         if warnings.showwarning is not show:
             undo.callback(logging.captureWarnings, capture=False)
-            if (
-                terminal is not None and not root.handlers
-            ):  # where no other handler would show warnings
+            # where no other handler would show warnings
+            if terminal is not None and not root.handlers:
                 logging.getLogger("py.warnings").addHandler(terminal)
                 undo.callback(logging.getLogger("py.warnings").removeHandler, terminal)
         for logger in (root, *logging.Logger.manager.loggerDict.values()):

@@ -89,9 +89,8 @@ def assay_commit() -> str:
     if (built_in := CODE_DIR / "COMMIT").is_file():
         return built_in.read_text(encoding="ascii").strip()
     checkout = CODE_DIR.parents[1]
-    if not (
-        checkout / ".git"
-    ).exists():  # whatever repository an environment lies in is not assay's
+    # whatever repository an environment lies in is not assay's
+    if not (checkout / ".git").exists():
         return ""
     with contextlib.suppress(OSError):  # there is no git
         return _ask_git(checkout, "describe", "--always", "--dirty", "--abbrev=12")
@@ -352,9 +351,8 @@ def _disable_filters(folder: Path) -> dict[str, str]:
     words = _ask_git(folder, "config", *arguments).split("\0")
     users: dict[str, str] = {}
     options: list[str] = []
-    for scope, pair in zip(
-        words[::2], words[1::2], strict=False
-    ):  # an empty word is left at the end
+    # an empty word is left at the end
+    for scope, pair in zip(words[::2], words[1::2], strict=False):
         key, _, value = pair.partition("\n")
         if scope in ("local", "worktree"):
             options.append(key)
@@ -387,9 +385,8 @@ def code_patch(root: Path, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
         # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
         index = Path(folder) / "index"
         if (git_dir / "index").is_file():
-            shutil.copy2(
-                git_dir / "index", index
-            )  # its time tells git what may have changed since
+            # its time tells git what may have changed since
+            shutil.copy2(git_dir / "index", index)
         environment = {
             **git_environment(root),
             "GIT_INDEX_FILE": str(index),

@@ -347,9 +347,8 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
             raise AssayError(
                 f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}"
             )
-        if any(
-            f'"{name}"'.encode() in content for name in _NOT_FINITE
-        ):  # few; a matrix has many numbers
+        # few; a matrix has many numbers
+        if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):
             for name in plain.keys() & {"metrics", "best", "matrices"}:
                 plain[name] = from_json_numbers(plain[name])
         plain.pop("sha256", None)

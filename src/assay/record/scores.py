@@ -40,9 +40,8 @@ def is_share(name: str, shares: Shares | None = None) -> bool:
         bare = name
     if shares and bare in shares:
         return shares[bare]
-    score = (
-        bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]
-    )  # a class may be called anything
+    # a class may be called anything
+    score = bare.partition(" of ")[0].rpartition("/")[2].rpartition(": ")[2]
     return bool(_SHARES.search(score)) and not _NO_SHARE.search(score)
 
 

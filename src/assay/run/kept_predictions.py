@@ -314,9 +314,8 @@ def _samples(
         for index, reason, one in zip(rows, reasons, shown, strict=True)
     ]
     whole = holds_whole_model(assembly)
-    if (
-        isinstance(module, Module) and task.generates and whole
-    ):  # as `assay predict RUN --prompt ''` does
+    # as `assay predict RUN --prompt ''` does
+    if isinstance(module, Module) and task.generates and whole:
         codec: Any = data.encoder
         module.eval()
         text = generate(

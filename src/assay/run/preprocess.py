@@ -161,9 +161,8 @@ class Preprocess(nn.Module):
         self.keep: Sequence[str] = ()
         """Columns of a table that are copied beside its predictions."""
         self._here: Tensor
-        self.register_buffer(
-            "_here", torch.empty(0), persistent=False
-        )  # moves along with the model
+        # moves along with the model
+        self.register_buffer("_here", torch.empty(0), persistent=False)
 
     def forward(self, raw: Any) -> Tensor:
         """What the model takes, on its device: `[N, *input_shape]`, also of a single sample."""
@@ -174,9 +173,8 @@ class Preprocess(nn.Module):
 
     def normalized(self, samples: Tensor) -> Tensor:
         """Normalised samples, on the model's device."""
-        if isinstance(self.encoder, TextEncoder) and len(
-            samples
-        ):  # as the batches of its run are cut
+        # as the batches of its run are cut
+        if isinstance(self.encoder, TextEncoder) and len(samples):
             samples = samples[:, : padded_length(int((samples != 0).sum(1).max()))]
         return self.normalize(samples.to(self._here.device), self.dtype)
 

@@ -109,9 +109,8 @@ def restore_interpolations(
 ) -> DictConfig:
     """A resolved config as it was before; to be resolved again with references alone."""
     before = config.copy()
-    existing = {
-        entry.key for entry in walk(config)
-    }  # not selected: that would ask for what is not yet known
+    # not selected: that would ask for what is not yet known
+    existing = {entry.key for entry in walk(config)}
     for key, text in written.items():
         if key in existing and (_is_reference(key, text) or not references_only):
             OmegaConf.update(before, key, text)

@@ -169,9 +169,8 @@ def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[
         if option and "data" not in typed:
             chosen.append(f"data={option}")
         if option == "custom" and "data.num_workers" not in typed:
-            chosen.append(
-                "data.num_workers=0"
-            )  # what is in memory needs no processes that read it
+            # what is in memory needs no processes that read it
+            chosen.append("data.num_workers=0")
     for argument, implied in placed.items():
         keys = [override.lstrip("+").partition("=")[0] for override in implied]
         if twice := next((key for key in typed if key in keys or f"{key}._target_" in keys), ""):
@@ -308,9 +307,8 @@ def run_job(
             write_run(
                 run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE"
             )
-            os.close(
-                open_append(run_dir / FILE)
-            )  # messages name it, however early a process of the run dies
+            # messages name it, however early a process of the run dies
+            os.close(open_append(run_dir / FILE))
             yield record
 
     return run_parts(

@@ -58,9 +58,8 @@ def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> N
 def _resolve_all(pairs: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:
     for key, target in pairs:
         check_name(key, target, packages)
-    for key, target in sorted(
-        pairs, key=lambda pair: not is_allowed(pair[1])
-    ):  # stable: else as they stand
+    # stable: else as they stand
+    for key, target in sorted(pairs, key=lambda pair: not is_allowed(pair[1])):
         resolve(key, target, packages)
 
 
@@ -139,9 +138,8 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
     _resolve_all([(at, inner["_target_"]) for at, inner in nodes], packages)
     for _, inner in nodes:
         if inner["_target_"] == "assay.load":
-            inner[KEY] = list(
-                packages
-            )  # another run is judged with the trust of this job, not with its own
+            # another run is judged with the trust of this job, not with its own
+            inner[KEY] = list(packages)
             inner.setdefault("raw_input", False)  # the data of this job normalises by itself
     return plain
 

@@ -166,9 +166,8 @@ class Binary(SingleLabel):
 
     @override
     def hard_targets(self, targets: Tensor) -> Tensor:
-        if targets.is_floating_point() and (
-            targets.ndim == 1 or targets.shape[1] == 1
-        ):  # chances of yes
+        # chances of yes
+        if targets.is_floating_point() and (targets.ndim == 1 or targets.shape[1] == 1):
             return (targets.flatten() >= 0.5).long()
         return super().hard_targets(targets)
 

@@ -300,10 +300,10 @@ class ClassPredictions(Scored):
         best = np.argsort(-ranked, axis=1, kind="stable")[:, : max(1, top_k)]
         columns: dict[str, Any] = {}
         for rank in range(best.shape[1]):
-            if not rank:
-                label, score = ("prediction", word)
-            else:
+            if rank:
                 label, score = (f"top_{rank + 1}", f"{word}_{rank + 1}")
+            else:
+                label, score = ("prediction", word)
             columns[label] = names[best[:, rank]]
             columns[score] = np.take_along_axis(self.scores, best[:, rank : rank + 1], 1)[:, 0]
         return columns | _score_columns(word, self.class_names, self.scores)

@@ -162,9 +162,8 @@ class Segmentation(Task):
         cells = num_classes**2
         sample = torch.arange(num_samples, device=targets.device)[:, None, None] * cells
         place = sample + targets * num_classes + outputs.argmax(1)
-        place = torch.where(
-            targets == IGNORED, num_samples * cells, place
-        )  # an extra bin avoids a sync
+        # an extra bin avoids a sync
+        place = torch.where(targets == IGNORED, num_samples * cells, place)
         counts = place.flatten().bincount(minlength=num_samples * cells + 1)[
             : num_samples * cells
         ]

@@ -530,9 +530,8 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
         logits, of_file = _flat(pairs, "logits")
         margin = limit * float(np.abs(logits).max(initial=0.0))
         _largest("logits", of_file - logits, margin)
-        if len(logits) < len(
-            outputs
-        ):  # beside one sigmoid stands 1 - p, whose last digits are those of 1
+        # beside one sigmoid stands 1 - p, whose last digits are those of 1
+        if len(logits) < len(outputs):
             outputs, from_file = outputs[1::2], from_file[1::2]
         ratios = np.maximum(from_file, _SMALLEST) / np.maximum(outputs, _SMALLEST)
         relative = _largest("relative probabilities", ratios - 1, max(100 * limit, 4 * margin))

@@ -326,9 +326,8 @@ class Encode(nn.Module):
         self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
         self.categories = tuple(column for column in columns if column.kind == "category")
         fill = [value for column in self.numbers for value in column.fills]
-        ends = np.cumsum(
-            [column.width for column in self.numbers]
-        )  # one, or of a date one for each part
+        # one, or of a date one for each part
+        ends = np.cumsum([column.width for column in self.numbers])
         self._marked = [
             int(end) - 1
             for end, column in zip(ends, self.numbers, strict=True)

@@ -269,9 +269,8 @@ def _import_ray() -> Any:
     for name, value in _AT_IMPORT.items():
         os.environ.setdefault(name, value)
     if not os.environ.keys().isdisjoint(("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
-        os.environ.setdefault(
-            "RAY_AUTH_MODE", "token"
-        )  # else no token is sent to an address that was named
+        # else no token is sent to an address that was named
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     import ray
 
     return ray

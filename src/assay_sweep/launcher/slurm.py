@@ -84,9 +84,8 @@ class SlurmJob:
         if outcome.status == "interrupted" and stop not in signals:
             try:
                 if warning in signals:
-                    signal.raise_signal(
-                        warning
-                    )  # submitit queues the job again, and ends this process
+                    # submitit queues the job again, and ends this process
+                    signal.raise_signal(warning)
                 # Slurm ends this job, or queues it again; if it ended by itself, its work would seem done.
                 time.sleep(_STAY)
             except Exception as error:  # submitit's: it may not be queued again

@@ -199,9 +199,8 @@ class OptunaSearch(Search):
         import optuna
 
         arguments: dict[str, Any] = {"seed": (seed := _derive_seed(self._seed, index))}
-        if (
-            self._sampler["_target_"] == _QMC
-        ):  # its points are one sequence, which the seed scrambles
+        # its points are one sequence, which the seed scrambles
+        if self._sampler["_target_"] == _QMC:
             arguments["seed"] = _derive_seed(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
                 arguments["independent_sampler"] = optuna.samplers.RandomSampler(seed)

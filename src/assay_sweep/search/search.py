@@ -226,9 +226,8 @@ def read_space(
 
 def format_override(key: str, override: Override) -> str:
     """A fixed override as Hydra's basic sweeper writes it."""
-    if (
-        override.is_delete()
-    ):  # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
+    # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
+    if override.is_delete():
         return str(override.input_line)
     return f"{key}={override.get_value_element_as_str()}"
 
@@ -277,9 +276,8 @@ def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
 
 def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
     steps: Any = sweep
-    values = list(
-        steps if hasattr(steps, "__iter__") else steps.range()
-    )  # the latter until Hydra 1.3
+    # the latter until Hydra 1.3
+    values = list(steps if hasattr(steps, "__iter__") else steps.range())
     integer = all(isinstance(value, int) for value in values)
     step = abs(float(sweep.step))
     log = "log" in sweep.tags

@@ -181,9 +181,8 @@ class ForkServer:
         key = next(self._keys)
         ours, theirs = Pipe()
         is_trial = job_spec is not None and job_spec.trial is not None
-        with suppress(
-            OSError
-        ):  # a fork server that has just died is heard of when it is waited for
+        # a fork server that has just died is heard of when it is waited for
+        with suppress(OSError):
             with (
                 theirs,
                 socket.fromfd(
@@ -240,9 +239,8 @@ class ForkServer:
         self._log.close()
 
 
-if hasattr(
-    os, "register_at_fork"
-):  # a process that the user's program forks has a server of its own
+# a process that the user's program forks has a server of its own
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=ForkServer.shared.cache_clear)
 
 

@@ -67,9 +67,8 @@ def preload() -> None:
         for found in pkgutil.iter_modules(one.__path__, f"{one.__name__}.")
     ]
     for name in ("fsspec.implementations.chained", *(module.name for module in modules)):
-        with suppress(
-            ImportError
-        ):  # of an extra that is not installed, or of a version that lacks it
+        # of an extra that is not installed, or of a version that lacks it
+        with suppress(ImportError):
             importlib.import_module(name)
     from assay.record import provenance
 
@@ -295,9 +294,8 @@ def main() -> None:
         # What a job printed before it died is kept.
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # a text file
     adopt_orphans()
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, [signal.SIGTERM]
-    )  # which Slurm sends to all processes of a job
+    # which Slurm sends to all processes of a job
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     gc.disable()
     before = dict(os.environ)
     preload()

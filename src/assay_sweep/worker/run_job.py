@@ -125,9 +125,8 @@ def limit_memory(gigabytes: float) -> None:
     """
     import resource
 
-    held = getattr(
-        psutil.Process().memory_info(), "data", 0
-    )  # where the system tells it: on Linux
+    # where the system tells it: on Linux
+    held = getattr(psutil.Process().memory_info(), "data", 0)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = held + int(gigabytes * _GIGABYTE)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))

@@ -191,7 +191,6 @@ def as_tensor(array: NDArray[Any], said_of: str) -> Tensor:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(
-            np.int32 if array.dtype.itemsize == 2 else np.int64
-        )  # torch cannot gather these
+        # torch cannot gather these
+        array = array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)
     return torch.from_numpy(array)

@@ -193,9 +193,8 @@ class DataModule(L.LightningDataModule):
         }
         self._ready: dict[tuple[str, str], Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
-        self._streams: WeakSet[StreamLoader] = (
-            WeakSet()
-        )  # Lightning may request new ones every epoch
+        # Lightning may request new ones every epoch
+        self._streams: WeakSet[StreamLoader] = WeakSet()
         self.normalize = Normalize()
         self.encoder: Encoder | None = None
         self.tested = "test"
@@ -461,10 +460,10 @@ class DataModule(L.LightningDataModule):
         order = self._order(len(subset.rows), train=train, lengths=lengths, weights=weights)
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
         if subset.data.in_memory and not one_by_one:
-            if not subset.transforms:
-                prepare = partial(self.prepare_batch, dtype=self.dtype)
-            else:
+            if subset.transforms:
                 prepare = None
+            else:
+                prepare = partial(self.prepare_batch, dtype=self.dtype)
             key = id(subset.data), prepare and self.dtype
             if key not in self._placements:
                 placement = Placement(subset.data, self._pin_memory, prepare, self._processes())

@@ -129,11 +129,8 @@ class SeededLoader:
         self._inner: Any = self._rebuild()
 
     def __getattr__(self, name: str) -> Any:
-        if name in (
-            "loader",
-            "sampler",
-            "batch_sampler",
-        ):  # Lightning would replace a sampler that shuffles
+        # Lightning would replace a sampler that shuffles
+        if name in ("loader", "sampler", "batch_sampler"):
             raise AttributeError(name)
         return getattr(self.loader, name)
 
@@ -219,9 +216,8 @@ class SeededLoader:
             samples = SequentialSampler(loader.dataset)
             return BatchSampler(samples, loader.batch_size or 1, loader.drop_last)
         elements: Iterable[Any] = self._elements()
-        if hasattr(
-            elements, "__len__"
-        ):  # at once, for a step between two of them would draw as well
+        # at once, for a step between two of them would draw as well
+        if hasattr(elements, "__len__"):
             elements = list(elements)
         if self._world > 1 and not self._is_distributed():
             elements = self._share(elements)

@@ -149,10 +149,10 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True, dict=True):
             raise ValueError(f"expected {kind.size_key} beside num_samples")
         self._targets()  # which refuses names that do not fit
         names = self.class_names or tuple(str(label) for label in range(self._size or 0))
-        if not kind.has_real_targets:
-            self.class_names = names
-        else:
+        if kind.has_real_targets:
             self.class_names = ()
+        else:
+            self.class_names = names
 
     @property
     def _size(self) -> int | None:

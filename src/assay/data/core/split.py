@@ -331,9 +331,8 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
         if np.bincount(classes).max() < folds:
             classes = np.zeros_like(classes)  # scikit-learn refuses to stratify them
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # about a class in fewer groups than folds
+            # about a class in fewer groups than folds
+            warnings.simplefilter("ignore", UserWarning)
             cuts = list(StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices]))
         fold = cuts[number][1]
     elif smallest < folds:
@@ -431,9 +430,8 @@ def hold_out_groups(
         key=lambda places: np.square(members[places].sum(0) / members.sum(0) - fraction).sum(),
     )
     singles = (np.flatnonzero(owners == owner) for owner in np.unique(owners))
-    for places in itertools.chain(
-        cuts, singles
-    ):  # the first, unless it only has what training cannot spare
+    # the first, unless it only has what training cannot spare
+    for places in itertools.chain(cuts, singles):
         remaining, taken = _keep_classes(indices, places, labels, groups)
         if len(taken):
             return remaining, taken
@@ -458,10 +456,10 @@ def hold_out_latest(indices: Rows, fraction: float, times: Values, subset: str) 
 
 def hold_out(indices: Rows, fraction: float, labels: Rows | None, seed: int, subset: str) -> Cut:
     """Take a subset away, of each class in proportion; a class of one sample remains in training."""
-    if not (labels is None or labels.ndim > 1):
-        stratify = labels[indices]
-    else:
+    if labels is None or labels.ndim > 1:
         stratify = None
+    else:
+        stratify = labels[indices]
     places = np.arange(len(indices))
     try:
         places = train_test_split(

@@ -95,9 +95,8 @@ class Synthetic(Source):
         return {"all": Samples(inputs, torch.cat(values) if values else targets)}
 
     def _labels(self, generator: torch.Generator) -> Tensor:
-        if (
-            self._task.by_class or self._task.has_real_targets
-        ):  # which are not used, but drawn like this
+        # which are not used, but drawn like this
+        if self._task.by_class or self._task.has_real_targets:
             labels = torch.arange(self._num_samples) % self._num_classes  # equally many of each
             return labels[torch.randperm(self._num_samples, generator=generator)]
         return (

@@ -92,10 +92,8 @@ def verify(content: bytes, index: int = 0) -> tuple[int, int]:
 def size_of(path: str) -> tuple[int, int] | None:
     """Height and width of the upright image, from its header; None where it cannot be read."""
     if Path(path).is_file():
-        with (
-            suppress(ValueError),
-            _open_image(path) as image,
-        ):  # what is wrong is found when all is read
+        # what is wrong is found when all is read
+        with suppress(ValueError), _open_image(path) as image:
             return upright_size(image)
     return None
 
@@ -169,9 +167,8 @@ def _lower_bytes(image: Any) -> NDArray[np.uint16] | None:
     image.fp.seek(0)
     copy: Any = Image.open(io.BytesIO(image.fp.read()), formats=_FORMATS)
     image.fp.seek(position)
-    is_gray = (
-        order[1] == "LA;16"
-    )  # Pillow's mode is RGBA; so read, both bytes of both channels are its four
+    # Pillow's mode is RGBA; so read, both bytes of both channels are its four
+    is_gray = order[1] == "LA;16"
     other = "RGBA"
     if not is_gray:
         other = order[1] + ("L" if order[2] == "B" else "B")

@@ -273,9 +273,8 @@ def _map(
     file: Path, states: str, shape: tuple[int, int, int, int]
 ) -> tuple[Tensor, list[FileScan]] | None:
     """Decoded images, where they are there, this user's, whole, and those of the files as they are."""
-    with suppress(
-        OSError, ValueError
-    ):  # numpy's own, where it was replaced by a shorter one meanwhile
+    # numpy's own, where it was replaced by a shorter one meanwhile
+    with suppress(OSError, ValueError):
         meta = read_meta(file)
         if meta is None or (meta.states, meta.shape) != (states, shape):
             return None

@@ -249,10 +249,10 @@ class ImageSource(DecodedImages):
         reader = partial(_read_sample, files, self.decoding, self._target_reader())
         lazy = LazyDataset(len(files), reader)
         # Some images of each size, where there are several.
-        if not self.image_size:
-            sizes = {look.size: position for position, look in enumerate(looks)}
-        else:
+        if self.image_size:
             sizes = {}
+        else:
+            sizes = {look.size: position for position, look in enumerate(looks)}
         if len(sizes) > 1:
             unlike = tuple(sizes.values())[:PEEK]
         else:

@@ -255,9 +255,8 @@ class SegmentationFolder(ImageSource):
 
     @override
     def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
-        if (
-            images is None
-        ):  # pixels of each class, int32 `[N, C]`, stand for masks that are read later
+        # pixels of each class, int32 `[N, C]`, stand for masks that are read later
+        if images is None:
             counts = np.array([self._counts[pair.name] for pair in files]).reshape(-1, NUM_VALUES)
             labels = range(len(self.class_names))
             columns = [counts[:, self._table.numpy() == label].sum(1) for label in labels]

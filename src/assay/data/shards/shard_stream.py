@@ -97,10 +97,10 @@ class Division:
                 [[tally.get(code, 0) for code in range(3)] for tally in tallies]
             )
         totals = self.counts.sum(0)
-        if not by_group:
-            self.cut = [code for code in (2, 1) if not totals[code]]
-        else:
+        if by_group:
             self.cut = []
+        else:
+            self.cut = [code for code in (2, 1) if not totals[code]]
         for code in self.cut:
             number = int(totals[0] * shares[SUBSETS[code]])
             for block, some in self._spread(0, number if most is None else min(most, number)):

@@ -340,9 +340,8 @@ def find_format(column: Values, day_first: bool | None = None) -> str:
             return "s"
         return "ms"
     texts = values.astype(str).str.strip()
-    texts = texts[
-        ~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()
-    ]  # beside any other form
+    # beside any other form
+    texts = texts[~texts.str.match(_ISO_DATE) | _parse_dates(texts, ISO).isna()]
     if texts.empty:
         return ISO
     forms = [
@@ -537,9 +536,8 @@ def is_real(values: Values, name: str) -> tuple[bool, str]:
         ) else ""
     if is_bool_dtype(values) or different <= 2:
         return False, ""
-    is_rare = (
-        values.value_counts().min() < 3
-    )  # such a class cannot be in all subsets: these may be counts
+    # such a class cannot be in all subsets: these may be counts
+    is_rare = values.value_counts().min() < 3
     if different <= _FEW_CLASSES and not is_rare:
         return False, ""
     if different <= _FEW_CLASSES or len(values) / different >= _FEW_CLASSES:
@@ -801,10 +799,10 @@ def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[D
         # nothing else to predict from: it cannot be a slip
         if name:
             chosen.notes += [given_away]
-        if not name:
-            hints = find_hints(frame, names, target)
-        else:
+        if name:
             hints = {}
+        else:
+            hints = find_hints(frame, names, target)
         if hints:
             found = join_first([f"{name!r} ({how})" for name, how in hints.items()])
             chosen.notes.append(

@@ -95,9 +95,8 @@ _LARGE = 2**53
 """From here on floats are not each integer."""
 _CODE = r"\s*0\d+\s*$"
 _FAILURES = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
-csv.field_size_limit(
-    1 << 30
-)  # texts are longer than the 131,072 characters that the module allows
+# texts are longer than the 131,072 characters that the module allows
+csv.field_size_limit(1 << 30)
 
 
 def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
@@ -568,9 +567,8 @@ def _read_csv(
     with _explain_widths(path, key, options):
         frame: Frame = pd.read_csv(path, **forms)
     _read_integers(frame, path, forms)
-    if (
-        columns is None and len(frame) and frame.iloc[:, -1].isna().any()
-    ):  # so pandas reads missing fields
+    # so pandas reads missing fields
+    if columns is None and len(frame) and frame.iloc[:, -1].isna().any():
         _check_widths(path, key, options)
     return frame
 
@@ -722,9 +720,8 @@ def _check_header(path: str | Path, frame: Frame, key: str, options: Options) ->
     same = [name for name in names if not is_number(frame[name]) and (frame[name] == name).any()]
     numbers = [float(name) for name in names if reads_as_number(name)]
     steps = set(np.diff(numbers))
-    are_names = len(steps) == 1 and (
-        steps == {1} or len(numbers) > 2
-    )  # as pandas calls columns, or of years
+    # as pandas calls columns, or of years
+    are_names = len(steps) == 1 and (steps == {1} or len(numbers) > 2)
     inside = [
         name
         for name in names

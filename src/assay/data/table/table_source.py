@@ -75,10 +75,8 @@ class TableSource(Source):
         max_categories: int | None = None,
     ) -> None:
         separator = file_options["separator"]
-        if len(separator) != 1 and separator not in (
-            r"\s+",
-            AUTO,
-        ):  # a regular expression may never end
+        # a regular expression may never end
+        if len(separator) != 1 and separator not in (r"\s+", AUTO):
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         if file_options["skip_rows"] < 0:
             raise ValueError(f"skip_rows={file_options['skip_rows']}: expected an int >= 0")
@@ -182,9 +180,8 @@ class TableSource(Source):
         all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
         names = class_columns(self.task, self.targets, all_targets)
         classes = {name: all_targets[name].unique().tolist() for name in names}
-        positive = (
-            self._positive if self.fitted is None else None
-        )  # else classes go by their names
+        # else classes go by their names
+        positive = self._positive if self.fitted is None else None
         targets = TableTargets(self.task, self.targets, classes, positive)
         self.notes += targets.notes
         self.class_names = targets.class_names

@@ -48,10 +48,8 @@ def split_by_files(
     )
     total = sum(len(text.text) for text in texts)
     chosen: dict[str, list[int]] = {"train": drawn}
-    for subset in (
-        "test",
-        "val",
-    ):  # test first, so that the share of validation leaves it as it is
+    # test first, so that the share of validation leaves it as it is
+    for subset in ("test", "val"):
         chosen[subset] = []
         size = 0
         while drawn and size < shares[subset] * total:

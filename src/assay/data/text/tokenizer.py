@@ -177,10 +177,10 @@ def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
     tokenizer.num_closing = next(
         (index for index, special in enumerate(reversed(mask)) if not special), 0
     )
-    if not (tokenizer.unknown < 0):
-        tokenizer.never = (tokenizer.unknown,)
-    else:
+    if tokenizer.unknown < 0:
         tokenizer.never = ()
+    else:
+        tokenizer.never = (tokenizer.unknown,)
     return tokenizer
 
 

@@ -189,9 +189,8 @@ class Values(Evaluator):
         if targets.shape[1] > 1:  # in standard deviations, as units may differ
             spread = targets.std(0)
             error /= np.where(spread > 0, spread, 1)
-        error = np.nan_to_num(error, nan=np.inf).max(
-            1
-        )  # values that are not finite have the largest error
+        # values that are not finite have the largest error
+        error = np.nan_to_num(error, nan=np.inf).max(1)
         return np.asarray(np.minimum(error, np.finfo(float).max))
 
     @override
