@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from assay.config.serialize import drop_override, value_of
 from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import KeyedDataset
+from assay.data.core.normalize import expand_categories, stored_shape
 from assay.data.core.rendering import sample_names
 from assay.data.core.subset import blocks
 from assay.quoting import repeat_command
@@ -21,7 +23,7 @@ from assay.record.scores import describe_baseline
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from omegaconf import DictConfig
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 _MOST_ROWS = 20_000
+_MOST_CATEGORIES = 255
+"""Of a column, for scikit-learn's gradient boosting."""
 _MOST_STREAMED = 2000
 """Samples that are decoded one by one."""
 _MOST_VALUES = 100_000_000
@@ -98,7 +102,10 @@ def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -
         names = _candidates(data, is_real=is_real, several=targets.ndim > 1)
     else:
         names = [requested]
-    fitted = {name: _fit(name, inputs, targets, size, is_real=is_real) for name in names}
+    categories = data.spec.categories
+    fitted = {
+        name: _fit(name, inputs, targets, size, categories, is_real=is_real) for name in names
+    }
     name = names[0]
     if len(names) > 1 and len(val_targets):
         name = max(names, key=lambda one: points(val_targets, fitted[one](val)))
@@ -215,7 +222,7 @@ def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
     if data.spec.vocab_size and raw is not None:
         encoder: Any = data.encoder
         return raw[encoder.column].iloc[positions.numpy()].astype(str).tolist(), targets.numpy()
-    inputs = [torch.empty(0, data.spec.num_features)]
+    inputs = [torch.empty(0, *stored_shape(asdict(data.spec))).flatten(1)]
     for block in _blocks(subset, rows):
         is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2
         if block.dtype == torch.float64:
@@ -240,7 +247,13 @@ def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
 
 
 def _fit(
-    name: str, inputs: Any, targets: NDArray[Any], size: int, *, is_real: bool
+    name: str,
+    inputs: Any,
+    targets: NDArray[Any],
+    size: int,
+    categories: Sequence[int],
+    *,
+    is_real: bool,
 ) -> Callable[[Any], NDArray[Any]]:
     """A function from inputs to what a model of so many outputs says of them."""
     if name == "last_value":
@@ -256,7 +269,10 @@ def _fit(
         )
         inputs = inputs[:most]
         targets = targets[:most]
-    model = _estimator(name, is_real=is_real, several=targets.ndim > 1).fit(inputs, targets)
+    several = targets.ndim > 1
+    width = np.shape(inputs)[-1]
+    estimator = _estimator(name, categories, width, is_real=is_real, several=several)
+    model = estimator.fit(inputs, targets)
 
     def predict(given: Any) -> NDArray[Any]:
         if is_real:
@@ -269,7 +285,9 @@ def _fit(
     return predict
 
 
-def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
+def _estimator(
+    name: str, categories: Sequence[int], width: int, *, is_real: bool, several: bool
+) -> Any:
     """Of scikit-learn, which takes a second to import."""
     from sklearn import (
         dummy,
@@ -287,12 +305,19 @@ def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     if is_real:
         linear = linear_model.RidgeCV(np.logspace(-3, 3, 7))
         boosting = ensemble.HistGradientBoostingRegressor
+    first = width - len(categories)
+    few = [place for place, size in enumerate(categories, first) if size < _MOST_CATEGORIES]
+
+    def expand(given: NDArray[np.float32]) -> NDArray[np.float32]:
+        return expand_categories(torch.from_numpy(given), categories).numpy()
+
+    columns = preprocessing.FunctionTransformer(expand)
     estimators = {
         "majority": dummy.DummyClassifier(),
         "mean": dummy.DummyRegressor(),
         "tfidf": pipeline.make_pipeline(TfidfVectorizer(max_features=50_000), linear),
-        "linear": pipeline.make_pipeline(preprocessing.StandardScaler(), linear),
-        "gradient_boosting": boosting(random_state=0),
+        "linear": pipeline.make_pipeline(columns, preprocessing.StandardScaler(), linear),
+        "gradient_boosting": boosting(random_state=0, categorical_features=few or None),
     }
     if not several:
         return estimators[name]

@@ -29,6 +29,7 @@ from assay.assemble.model import (
     check_model,
     check_outputs,
     pretrained_inputs,
+    takes_codes,
     warnings_of,
 )
 from assay.assemble.node import build, build_metrics, plain_node, score_directions
@@ -148,7 +149,9 @@ class Prover:
             return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
 
         known: tuple[Spec | None, Mapping[str, int | None], Sequence[str]]
-        known = self._memoize("data", [data, source, pretrained_inputs(config)], look)
+        known = self._memoize(
+            "data", [data, source, pretrained_inputs(config), takes_codes(config)], look
+        )
         return known
 
     # -- the parts

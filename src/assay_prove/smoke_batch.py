@@ -169,6 +169,9 @@ def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[T
         ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)
         return ids.round().long().view(rows, *shape), targets
     inputs = torch.randn(rows, *shape)
+    if cardinalities := list(spec.get("cardinalities") or ()):
+        codes = torch.arange(rows)[:, None] % torch.tensor(cardinalities)
+        inputs[:, -len(cardinalities) :] = codes
     dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
     return (inputs if dtype.is_floating_point else (inputs > 0).to(dtype)), targets
 

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder  # type: ignore[import-untyped]  # ships no types
+from tests.data.in_columns import in_columns
 
 from assay.data.core.rendering import sample_names
 from assay.data.table.table import Table
@@ -77,7 +78,9 @@ def test_numbers_stay_and_categories_become_columns(
     numbers = table[["age", "height", "rooms", "smokes"]].to_numpy(dtype=np.float32)
     categories = OneHotEncoder(sparse_output=False).fit_transform(table[["city"]])
     assert data.inputs.dtype == torch.float32
-    np.testing.assert_allclose(data.inputs.numpy(), np.concatenate([numbers, categories], 1), rtol=1e-6)
+    np.testing.assert_allclose(
+        in_columns(data, data.inputs), np.concatenate([numbers, categories], 1), rtol=1e-6
+    )
     assert data.targets.tolist() == [0, 1] * 20
     assert (source.task, source.class_names) == ("binary", ("no", "yes"))
     assert datamodule.spec.input_shape == (7,)
@@ -99,10 +102,11 @@ def test_nothing_leaks_from_the_other_subsets(tmp_path: Path, data_module: Calla
         "data.source.missing=error refuses them"
     )
     np.testing.assert_allclose(data.inputs[[train[0], test[0]], 0], np.nanmedian(table.loc[train, "age"]))
-    assert data.inputs.shape[1] == 8  # none for Rome, one for what is missing
+    inputs = in_columns(data, data.inputs)
+    assert inputs.shape[1] == 8  # none for Rome, one for what is missing
     for row in (train[1], test[1]):
-        assert data.inputs[row, 4:].tolist() == [1, 0, 0, 0]
-    assert data.inputs[test[2], 4:].sum() == 0
+        assert inputs[row, 4:].tolist() == [1, 0, 0, 0]
+    assert inputs[test[2], 4:].sum() == 0
 
 
 def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
@@ -243,7 +247,9 @@ def read_by_name(path: Path) -> tuple[pd.DataFrame, list[int], Any, Any]:
     data = Table(str(path), "kind", day_first=True).read()["all"]
     encoder: Any = data.encoder
     encoder.fit(data.raw, np.arange(20))
-    inputs = pd.DataFrame(encoder.transform(data.raw).numpy(), columns=encoder.feature_names)
+    inputs = pd.DataFrame(
+        in_columns(encoder, encoder.transform(data.raw)).numpy(), columns=encoder.feature_names
+    )
     return inputs[sorted(inputs.columns)], data.targets.tolist(), data.names, encoder
 
 

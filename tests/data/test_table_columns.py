@@ -19,6 +19,7 @@ from sklearn.compose import ColumnTransformer  # type: ignore[import-untyped]  #
 from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
+from tests.data.in_columns import in_columns
 
 from assay.data.table.amount import looks_like_amount
 from assay.data.table.column_kind import (
@@ -443,7 +444,7 @@ def test_as_scikit_learn(impute: bool, max_categories: int | None, seed: int) ->
     )
     reference.fit(frame.iloc[ROWS])
     expected = reference.transform(frame).astype(np.float32)
-    encoded = encoder.transform(frame)
+    encoded = in_columns(encoder, encoder.transform(frame))
     assert encoded.dtype == torch.float32
     np.testing.assert_array_equal(encoded.numpy(), expected)
 
@@ -456,7 +457,9 @@ def test_each_input_has_the_name_of_its_column(order: list[str]) -> None:
     frame.loc[3::20, "rooms"] = None  # in eight, too few to learn from
     encoder = TableEncoder(impute=True)
     encoder.fit(frame[order], ROWS)
-    inputs = pd.DataFrame(encoder.transform(frame).numpy(), columns=encoder.feature_names)
+    inputs = pd.DataFrame(
+        in_columns(encoder, encoder.transform(frame)).numpy(), columns=encoder.feature_names
+    )
     there = {name: inputs[f"{name} is missing"] == 0 for name in ("size", "since")}
     for name in inputs:
         column, _, category = str(name).partition("=")

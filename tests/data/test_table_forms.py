@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
+from tests.data.in_columns import in_columns
 
 from assay.compose.compose import compose, job_config
 from assay.data.core.data_module import DataModule
@@ -142,7 +143,10 @@ def test_columns_become_the_same_numbers_from_each_file(tmp_path: Path, suffix: 
     assert kinds["time"] == ("date", "time")
     assert kinds["zip"][0] == "category"
     assert "zip=01234" in encoder.feature_names
-    inputs = pd.DataFrame(encoder.transform(source.read()["all"].raw).double(), columns=encoder.feature_names)
+    inputs = pd.DataFrame(
+        in_columns(encoder, encoder.transform(source.read()["all"].raw)).double(),
+        columns=encoder.feature_names,
+    )
     np.testing.assert_allclose(inputs["price"][20:], MONEY[20:], rtol=1e-6)
     np.testing.assert_allclose(inputs["price"][:20], np.median(MONEY[20:]), rtol=1e-6)
     day = 2 * np.pi * (SECONDS // 60 * 60)[20:] / 86_400

@@ -24,9 +24,10 @@ from assay.model.bag_of_embeddings import BagOfEmbeddings
 from assay.model.conv_autoencoder import ConvAutoencoder
 from assay.model.fast_cnn import FastCNN
 from assay.model.gpt import GPT
-from assay.model.mlp import MLP, PeriodicEmbedding
+from assay.model.mlp import MLP
 from assay.model.simclr import SimCLR
 from assay.model.small_cnn import SmallCNN
+from assay.model.table_mlp import PeriodicEmbedding
 from assay.model.text_transformer import TextTransformer
 from assay.model.unet import UNet
 

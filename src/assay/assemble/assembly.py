@@ -22,6 +22,7 @@ from assay.assemble.model import (
     notes_on_model,
     num_outputs,
     pretrained_inputs,
+    takes_codes,
 )
 from assay.assemble.node import (
     NOT_ARGUMENTS,
@@ -62,9 +63,12 @@ tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
     """Build the datamodule and let it read."""
     L.seed_everything(config.seed, workers=True, verbose=False)
-    arguments = {}
+    arguments: dict[str, Any] = {}
     if config.data._target_ == OUR_DATA:
-        arguments = {"pretrained_inputs": pretrained_inputs(config)}
+        arguments = {
+            "pretrained_inputs": pretrained_inputs(config),
+            "takes_codes": takes_codes(config),
+        }
     datamodule: L.LightningDataModule = build(config, "data", **arguments)
     try:
         if prepare:

@@ -295,6 +295,13 @@ def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
     )
 
 
+def takes_codes(config: DictConfig) -> bool:
+    """Whether the model of a job takes categories of a table as codes, which no augmentation may mix."""
+    if OmegaConf.select(config, "augment._target_") is not None or not config.get("model"):
+        return False
+    return any(entry.name == "cardinalities" for entry in walk(config.model, "model"))
+
+
 def _inputs_of_run(path: Path) -> dict[str, Any] | None:
     """Read the inputs of the run that a path belongs to: its directory, or a file in its `checkpoints`."""
     run_dir = path

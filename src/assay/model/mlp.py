@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, final
 
-import torch
 from torch import Tensor, nn
 
 from assay.errors import check_numbers
@@ -14,36 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
-
-
-@final
-class PeriodicEmbedding(nn.Module):
-    """Concatenates each number with a few learnt waves of it: float `[B, F]` to `[B, F * (1 + width)]`.
-
-    A wave is a linear map of `frequencies` cosines, each with its own frequency and phase, so that a network
-    can follow steps and turns of a number. From Holzmüller, Grinsztajn and Steinwart 2024, "Better by
-    Default" (there PBLD), after Gorishniy, Rubachev and Babenko 2022.
-    """
-
-    def __init__(
-        self, num_features: int, width: int = 3, *, frequencies: int = 16, sigma: float = 0.1
-    ) -> None:
-        super().__init__()
-        self.frequency = nn.Parameter(
-            2 * math.pi * sigma * torch.randn(num_features, frequencies)
-        )
-        self.phase = nn.Parameter(math.pi * (2 * torch.rand(num_features, frequencies) - 1))
-        bound = frequencies**-0.5
-        self.weight = nn.Parameter(
-            torch.empty(num_features, frequencies, width).uniform_(-bound, bound)
-        )
-        self.bias = nn.Parameter(torch.empty(num_features, width).uniform_(-bound, bound))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Map inputs `[B, F]` to `[B, F * (1 + width)]`."""
-        cosines = torch.cos(inputs.unsqueeze(2) * self.frequency + self.phase)
-        waves = torch.einsum("bfk,fkw->bfw", cosines, self.weight) + self.bias
-        return torch.cat([inputs.unsqueeze(2), waves], 2).flatten(1)
 
 
 @final
@@ -61,7 +30,6 @@ class MLP(nn.Module):
         norm: `batch` (`BatchNorm1d`), `layer` (`LayerNorm`) or none, before each activation.
         clip: Inputs x become `x / sqrt(1 + (x / clip)²)`, between -clip and clip, which limits the influence
             of outliers (RealMLP, Holzmüller, Grinsztajn and Steinwart 2024). None: unchanged.
-        waves: Learnt waves that are added to each input as features, see `PeriodicEmbedding`.
 
     Raises:
         ValueError: A width below 1, an unknown activation or norm, or a dropout outside [0, 1).
@@ -77,7 +45,6 @@ class MLP(nn.Module):
         dropout: float = 0.0,
         norm: Literal["batch", "layer"] | None = None,
         clip: float | None = None,
-        waves: int = 0,
     ) -> None:
         super().__init__()
         check_numbers("[1, inf)", input_shape=input_shape, hidden=hidden, num_outputs=num_outputs)
@@ -91,9 +58,6 @@ class MLP(nn.Module):
         make_activation: Callable[[], nn.Module] = getattr(nn, short)
         layers: list[nn.Module] = [nn.Flatten()]
         width = math.prod(input_shape)
-        if waves > 0:
-            layers.append(PeriodicEmbedding(width, waves))
-            width *= 1 + waves
         for hidden_width in hidden:
             layers.append(nn.Linear(width, hidden_width))
             if norm is not None:

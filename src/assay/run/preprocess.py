@@ -23,7 +23,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.core.arrays import as_tensor
-from assay.data.core.normalize import Normalize
+from assay.data.core.normalize import Normalize, one_hot_sizes, stored_shape
 from assay.data.core.placement import padded_length
 from assay.data.core.source_files import read_inputs
 from assay.data.core.source_info import info_of
@@ -127,8 +127,10 @@ class Preprocess(nn.Module):
         self.encoder = encoder
         self.dtype = dtype
         self.transforms = transforms or Transforms()
-        self.normalize = Normalize(tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()))
-        self.input_shape = tuple(spec.get("input_shape") or ())
+        self.normalize = Normalize(
+            tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()), one_hot_sizes(spec)
+        )
+        self.input_shape = stored_shape(spec)
         self._decoding: Decoding | None = None
         """How the run's source decodes pictures; None where they are no pictures."""
         raw_input = info_of(source).raw_input

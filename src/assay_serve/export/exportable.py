@@ -315,7 +315,7 @@ class _Resize:
 
 @final
 class Encode(nn.Module):
-    """A fitted table encoder as tensor operations: numbers imputed, categories as one column each."""
+    """A fitted table encoder as tensor operations: numbers imputed, categories as codes."""
 
     fill: Tensor
     shift: Tensor
@@ -361,9 +361,8 @@ class Encode(nn.Module):
             encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
-            encoded.append(
-                (code == torch.arange(column.width, device=code.device)).to(torch.float32)
-            )
+            known = torch.where(code < 0, column.width, code)
+            encoded.append(known.to(torch.float32))
         return torch.cat(encoded, dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:

@@ -257,10 +257,10 @@ def test_a_file_that_loses_rare_events_is_not_kept(
 
 
 def test_no_code_is_taken_for_a_row_from_the_end() -> None:
-    """Categories that training lacks, and missing ones that it refused, have negative codes."""
+    """Categories that training lacks, and missing ones that it refused, get the code of none of them."""
     column = Column("town", "category", None, {"a": 0, "b": 1})
     encode = Encode([column])
     codes = torch.tensor([[0], [1], [-1], [-2]])
-    assert encode(codes).tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+    assert encode(codes).tolist() == [[0], [1], [2], [2]]
     marked = encode.mark_missing(torch.zeros(4, 1), codes)
     assert marked.isnan().flatten().tolist() == [False, False, False, True]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 from weakref import WeakSet
@@ -20,10 +20,16 @@ from assay.data.core.loaders import (
     MemoryLoader,
     StreamLoader,
     input_statistics,
+    keep_codes,
     preview,
     target_statistics,
 )
-from assay.data.core.normalize import Normalize, input_dtype
+from assay.data.core.normalize import (
+    Normalize,
+    expand_categories,
+    input_dtype,
+    one_hot_sizes,
+)
 from assay.data.core.options import check_limits
 from assay.data.core.placement import Placement, Prepared
 from assay.data.core.source import with_defaults
@@ -100,6 +106,7 @@ class DataModule(L.LightningDataModule):
         prefetch_factor: Batches each process reads ahead; null for torch's default.
         seed: Of the order of samples and of random transforms.
         pretrained_inputs: What the model's weights were trained with; None where they are random.
+        takes_codes: Whether the model takes categories of a table as codes; else it gets a column for each.
 
     Attributes:
         spec: What the data tells the rest of the config; available after `setup()`.
@@ -139,6 +146,7 @@ class DataModule(L.LightningDataModule):
         prefetch_factor: int | None = None,
         seed: int = 0,
         pretrained_inputs: Mapping[str, Any] | None = None,
+        takes_codes: bool = False,
     ) -> None:
         super().__init__()
         self.source = with_defaults(source)
@@ -184,6 +192,7 @@ class DataModule(L.LightningDataModule):
         self._pretrained = pretrained_inputs
         self._given_scale = configured_scale(self._normalize)
         self._scale_notes = list[str]()
+        self._takes_codes = takes_codes
         self._num_workers = num_workers
         self._pin_memory = pin_memory
         self._workers: dict[str, Any] = {
@@ -228,6 +237,13 @@ class DataModule(L.LightningDataModule):
                 if len(splits.rows[name]) and data is not splits.data["train"]
             }
             check_shapes(first, trained, others)
+            cardinalities = categories = tuple(splits.data["train"].categories)
+            one_hot: tuple[int, ...] = ()
+            if not self._takes_codes or splits.task.learns_from_inputs:
+                cardinalities = ()
+                one_hot = categories
+            if one_hot:
+                first = trained = expand_categories(first, one_hot)
             typed = check_scale(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(
                 self._pretrained, self._normalize, first, typed
@@ -235,10 +251,12 @@ class DataModule(L.LightningDataModule):
             evaluated = self.subset("train", "eval")
             seed = self.split.seed
             mean, std = input_statistics(
-                evaluated, first, scale or typed, seed, self._num_workers
+                evaluated, first, scale or typed, seed, self._num_workers, one_hot=one_hot
             )
+            if cardinalities:
+                mean, std = keep_codes(mean, std, first.shape[1], len(cardinalities))
         self.encoder = splits.encoder
-        self.normalize = Normalize(mean, std)
+        self.normalize = Normalize(mean, std, one_hot)
         if self._standardize_targets:
             target_mean, target_std = target_statistics(splits)
         else:
@@ -254,6 +272,7 @@ class DataModule(L.LightningDataModule):
             target_std=target_std,
             image_size=self.source.image_size,
             max_value=self.source.max_value,
+            cardinalities=cardinalities,
             train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
         )
 
@@ -276,7 +295,8 @@ class DataModule(L.LightningDataModule):
             self.splits = splits
             self.encoder = splits.encoder
             self.spec = trained.spec
-            self.normalize = Normalize(trained.spec.mean, trained.spec.std)
+            sizes = one_hot_sizes(asdict(trained.spec))
+            self.normalize = Normalize(trained.spec.mean, trained.spec.std, sizes)
             is_own_data = "all" not in splits.rows or splits.digest == digest
             self.tested = subset or ("test" if is_own_data else "all")
             if not len(splits.rows[self.tested]):

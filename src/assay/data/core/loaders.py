@@ -14,14 +14,14 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 from typing_extensions import override
 
-from assay.data.core.normalize import statistics
+from assay.data.core.normalize import category_shares, statistics
 from assay.data.core.subset import Subset, blocks
 from assay.data.core.transforms import Transforms, seed_generators, stack
 from assay.errors import DataError, first_line
 from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from assay.data.core.transforms import Scale
     from assay.data.core.types import Pair, Size
 
+    Numbers = tuple[float, ...]
     Position = Callable[[], Size]
 
 # Workers fork from a process that has imported this, where the start method is `forkserver`, as it is on
@@ -310,7 +311,13 @@ _SAMPLES = 1024
 
 
 def input_statistics(
-    subset: Subset, first: Tensor, scale: Scale | None, seed: int, num_workers: int
+    subset: Subset,
+    first: Tensor,
+    scale: Scale | None,
+    seed: int,
+    num_workers: int,
+    *,
+    one_hot: Sequence[int] = (),
 ) -> Scale:
     """Mean and deviation of the training subset's inputs, for which it is read once at most."""
     if scale is not None:
@@ -318,8 +325,29 @@ def input_statistics(
     if not (first.is_floating_point() or first.dtype == torch.uint8):
         return (), ()
     if subset.data.in_memory and not subset.transforms:
-        return statistics(blocks(subset.data.inputs, subset.rows))
-    return statistics(preview(subset, _SAMPLES, seed, num_workers))
+        read = partial(blocks, subset.data.inputs, subset.rows)
+    else:
+        read = partial(preview, subset, _SAMPLES, seed, num_workers)
+    mean, std = statistics(read())
+    if not one_hot:
+        return mean, std
+    shares = category_shares(read(), one_hot)
+    deviations = (shares * (1 - shares)).sqrt()
+    numbers = len(mean) - len(one_hot)
+    return (
+        (*mean[:numbers], *shares.tolist()),
+        (*std[:numbers], *deviations.tolist()),
+    )
+
+
+def keep_codes(mean: Numbers, std: Numbers, width: int, codes: int) -> Scale:
+    """A scale for inputs `[N, width]` that leaves the codes in their last columns as they are."""
+    if not mean:
+        return mean, std
+    numbers = width - codes
+    unchanged = (0.0,) * codes, (1.0,) * codes
+    of_numbers = [(tuple(values) * width)[:numbers] for values in (mean, std)]
+    return of_numbers[0] + unchanged[0], of_numbers[1] + unchanged[1]
 
 
 def target_statistics(splits: Splits) -> Scale:

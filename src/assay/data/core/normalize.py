@@ -101,17 +101,29 @@ def _is_index(dtype: torch.dtype) -> bool:
 
 @final
 class Normalize:
-    """`(x - mean) / std` over dimension 1 of a batch; uint8 is divided by 255 first."""
+    """`(x - mean) / std` over dimension 1 of a batch; uint8 is divided by 255 first.
 
-    def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
+    The last columns may hold codes of categories, of which a model that does not take codes gets a column
+    for each category.
+    """
+
+    def __init__(
+        self,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        one_hot: Sequence[int] = (),
+    ) -> None:
         self.mean = tuple(mean)
         self.std = tuple(std)
+        self._one_hot = tuple(one_hot)
         self._ready: dict[tuple[torch.device, torch.dtype, int, bool], Pair] = {}
 
     def __call__(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
         """Convert and scale a batch."""
         if _is_index(inputs.dtype):
             return inputs.long()
+        if self._one_hot:
+            inputs = expand_categories(inputs, self._one_hot)
         is_byte = inputs.dtype == torch.uint8
         if not self.mean:
             if is_byte:
@@ -147,6 +159,47 @@ class Normalize:
                 _place(scale, like, dtype),
             )
         return self._ready[key]
+
+
+def expand_categories(inputs: Tensor, sizes: Sequence[int]) -> Tensor:
+    """A column for each category whose codes the last columns hold: `[B, N + len(sizes)]` to `[B, F]`.
+
+    A code that is no category of its column becomes zeros.
+    """
+    numbers = inputs.shape[1] - len(sizes)
+    columns = [inputs[:, :numbers]]
+    for place, size in enumerate(sizes, start=numbers):
+        codes = torch.arange(size, device=inputs.device)
+        columns.append((inputs[:, place : place + 1] == codes).to(inputs.dtype))
+    return torch.cat(columns, 1)
+
+
+def category_shares(blocks: Iterable[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Share of each category, float64 `[sum(sizes)]`, by the codes in the last columns."""
+    counts = [torch.zeros(size + 1, dtype=torch.int64) for size in sizes]
+    total = 0
+    for block in blocks:
+        total += len(block)
+        codes = block[:, -len(sizes) :].long()
+        for place, size in enumerate(sizes):
+            counts[place] += codes[:, place].bincount(minlength=size + 1)
+    return torch.cat([count[:-1] for count in counts]).double() / total
+
+
+def one_hot_sizes(spec: Mapping[str, Any]) -> tuple[int, ...]:
+    """Sizes of the categories of a table that its model gets as columns; none where it takes their codes."""
+    if spec.get("cardinalities"):
+        return ()
+    return tuple(spec.get("categories") or ())
+
+
+def stored_shape(spec: Mapping[str, Any]) -> tuple[int, ...]:
+    """Shape of a sample as the data holds it, in which a category is one code."""
+    shape = tuple(spec.get("input_shape") or ())
+    sizes = one_hot_sizes(spec)
+    if not sizes:
+        return shape
+    return (shape[0] - sum(sizes) + len(sizes),)
 
 
 def statistics(blocks: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:

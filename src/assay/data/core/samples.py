@@ -89,6 +89,8 @@ class Samples:
         columns: What each feature of inputs `[N, F]` is called; empty: by its number.
         vocab_size: Where inputs are token ids `[N, L]`: they go from 0 to below this; 0: they are not.
         token_bytes: As in `assay.data.core.spec.Spec`.
+        categories: How many categories each of the last columns of inputs `[N, F]` holds the codes of, which
+            go from 0 to one less; the number itself stands for one that training lacks. Empty: none do.
         lengths: int64 `[N]`: how many tokens come before the padding, which batches are cut by; None: they
             are not padded.
         split_values: N values of each column that `data.split` names, by its name.
@@ -106,6 +108,7 @@ class Samples:
     columns: Sequence[str] = ()
     vocab_size: int = 0
     token_bytes: str = ""
+    categories: Sequence[int] = ()
     lengths: Tensor | None = None
     split_values: Mapping[str, Any] = field(default_factory=dict)
     split_hints: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 import msgspec
 import torch
 
-from assay.data.core.normalize import stored_type
+from assay.data.core.normalize import stored_shape, stored_type
 from assay.data.core.samples import Samples
 from assay.errors import DataError
 from assay.quoting import join_first
@@ -39,6 +39,10 @@ class Spec:
         vocab_size: Token ids go from 0, which is padding, to below this; 0 where inputs are not token ids.
         token_bytes: How many bytes of text each token id stands for, as
             `assay.task.language_modelling` writes it; empty where it is not needed.
+        categories: How many categories each column of a table has that holds categories; they come after the
+            numbers. A model that does not take their codes gets a column for each category.
+        cardinalities: As `categories`, where the model takes codes: each of the last inputs is one, and the
+            number itself stands for a category that training lacks; else empty.
         train_shape: Shape of one sample in training, where the transforms there make it another; else empty.
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.
@@ -66,6 +70,8 @@ class Spec:
     input_dtype: str = "float32"
     vocab_size: int = 0
     token_bytes: str = field(default="", repr=False)
+    categories: tuple[int, ...] = ()
+    cardinalities: tuple[int, ...] = ()
     train_shape: tuple[int, ...] = ()
     num_classes: int = 0
     num_targets: int = 0
@@ -321,7 +327,7 @@ class FittedPreprocessing:
     def check(self, first: Tensor) -> None:
         """Refuse samples that do not fit the model."""
         shape = list(first.shape[1:])
-        expected = list(self.spec.input_shape)
+        expected = list(stored_shape(asdict(self.spec)))
         dtype = stored_type(first.dtype)
         trained = self.spec.input_dtype
         same_kind = dtype == trained or (first.is_floating_point() and "float" in trained)

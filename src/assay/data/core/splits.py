@@ -174,6 +174,7 @@ class Splits:
             input_shape=tuple(first.shape[1:]),
             input_dtype=stored_type(first.dtype),
             vocab_size=self.data["train"].vocab_size,
+            categories=tuple(self.data["train"].categories),
             token_bytes=self.data["train"].token_bytes,
             **sizes,
             class_names=self.class_names,
@@ -384,7 +385,12 @@ def _encode(subsets: Mapping[str, Samples], train: Rows | None) -> dict[str, Sam
         else:
             lengths = None
         encoded[subset] = replace(
-            data, inputs=inputs, vocab_size=vocab_size, lengths=lengths, encoder=None
+            data,
+            inputs=inputs,
+            vocab_size=vocab_size,
+            categories=tuple(getattr(encoder, "categories", ())),
+            lengths=lengths,
+            encoder=None,
         )
     return encoded
 

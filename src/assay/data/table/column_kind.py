@@ -122,18 +122,21 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
         column = frame[name].dropna()
         kind, why = kinds.get(name) or kind_of(column)
         is_words = kind == "category" and not is_number(column)
+        names_rows = kind == "id" or "e-mail" in why or bool(_ENTITY_NAME.match(name))
+        names_period = kind == "number" and bool(_PERIOD_NAME.match(name))
+        if not (kind == "date" or is_words or names_rows or names_period):
+            continue
         different = (column.astype(str) if column.dtype == object else column).unique()
         if len(different) < 2:
             continue
-        if kind == "date" or (is_words and column.astype(str).str.fullmatch(_YEAR_MONTH).all()):
+        months = pd.Series(different if is_words else []).astype(str).str.fullmatch(_YEAR_MONTH)
+        if kind == "date" or (is_words and months.all()):
             if not _BIRTH_NAME.search(name):
                 hints |= {name: "time"}
-        elif kind == "number" and _PERIOD_NAME.match(name):
+        elif names_period:
             periods.append(name)
         elif _FEW < len(different) < len(column) and (
-            kind == "id"
-            or "e-mail" in why
-            or _ENTITY_NAME.match(name)
+            names_rows
             or (
                 is_words
                 and len(different) > _MANY
@@ -142,6 +145,11 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
         ):
             hints[name] = "group"
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
+
+
+def has_few(values: Values, most: int = _FEW) -> bool:
+    """Whether a column has at most so many different values; most columns show it in their first rows."""
+    return bool(values.head(_SAMPLE).nunique() <= most and values.nunique() <= most)
 
 
 def is_number(column: Values) -> bool:
@@ -178,12 +186,10 @@ def find_sentinel(column: Values) -> str:
         return ""
     for end in (values.min(), values.max()):
         text = str(end).removesuffix(".0")
+        if not _SENTINEL.fullmatch(text):
+            continue
         others = values[values != end]
-        if (
-            not _SENTINEL.fullmatch(text)
-            or len(values) - len(others) <= 2
-            or others.nunique() < 2
-        ):
+        if len(values) - len(others) <= 2 or has_few(others, 1):
             continue
         is_alone = end < 0 <= others.min() and (end <= -10 or others.nunique() >= _SEVERAL)
         is_large = abs(end) >= 10
@@ -202,7 +208,7 @@ def find_sign(column: Values) -> str:
 
 
 def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
-    if is_bool_dtype(values) or values.nunique() <= _FEW:
+    if is_bool_dtype(values) or has_few(values) or (values.head(_SAMPLE) % 1 > 0).any():
         return "number", ""
     numbers = values.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
@@ -393,22 +399,27 @@ def parse_dates(column: Values, form: str) -> Values:
 
 
 def _parse_dates(column: Values, form: str) -> Values:
-    """As `as_dates`; NaT for what is not written in the format."""
+    """As `parse_dates`; NaT for what is not written in the format."""
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True).dt.tz_localize(None)
     options: dict[str, Any] = {"unit": form}
+    places, different = pd.factorize(column)
     if form in ("s", "ms"):
-        values = pd.to_numeric(column, errors="coerce").astype(np.float64)
+        values = pd.to_numeric(pd.Series(different), errors="coerce").astype(np.float64)
     else:
         # Numbers among texts are no dates, though 20240105 reads as one; alone they may be.
         masked = (int, float) if form != "%Y%m%d" else ()
-        texts = [
-            None if isinstance(value, masked) else as_text(value).strip() for value in column
-        ]
-        values = pd.Series(texts, column.index, dtype=object)
+        values = pd.Series(
+            [
+                None if isinstance(value, masked) else as_text(value).strip()
+                for value in different
+            ],
+            dtype=object,
+        )
         options = {"format": form}
-    dates: Values = pd.to_datetime(values, utc=True, errors="coerce", **options)
-    return dates.dt.tz_localize(None).astype("datetime64[us]")
+    parsed = pd.to_datetime(values, utc=True, errors="coerce", **options)
+    dates = parsed.dt.tz_localize(None).astype("datetime64[us]").reindex(places)
+    return dates.set_axis(column.index)
 
 
 def as_text(value: Any) -> str:
@@ -706,7 +717,7 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
     for name, (kind, why) in chosen.kinds.items():
         if name in asked.keep or kind == "nested":
             continue
-        if len(frame) > 1 and frame[name].nunique() == 1:
+        if len(frame) > 1 and has_few(frame[name], 1) and frame[name].notna().any():
             left_out[name] = "one value in all rows"
         elif why and kind not in FORMED:
             left_out[name] = why
@@ -756,7 +767,7 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         None, [_note_on_spelling(frame[name], name, "categories") for name in texts]
     )
     numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
-    if padded := [name for name in texts if frame[name].astype(str).str.fullmatch(r"0\d+").any()]:
+    if padded := [name for name in texts if _has_zeros(frame[name])]:
         chosen.notes.append(
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
@@ -775,7 +786,10 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     few = [
         name
         for name in chosen.names
-        if name in numeric and is_number(frame[name]) and 2 < frame[name].nunique() <= _FEW
+        if name in numeric
+        and is_number(frame[name])
+        and has_few(frame[name])
+        and frame[name].nunique() > 2
     ]
     if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
         values = join_first([f"{name} ({frame[name].nunique()} values)" for name in few])
@@ -783,6 +797,11 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             f"integers with few values are taken as numbers: {values}; as categories: "
             f"{_override(asked, 'categories', few[0])}"
         )
+
+
+def _has_zeros(column: Values) -> bool:
+    """Whether a category begins with 0 and another digit."""
+    return any(re.fullmatch(r"0\d+", str(value)) for value in column.dropna().unique())
 
 
 def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _ROWS = 20
 """Below this many, one column may follow another by chance."""
 _ROUNDING = 1e-12
+_SAMPLE_ROUNDING = 1e-9
 _MOST_CLASSES = 20
 _MOST_ROWS = 5000
 """That are looked at before all of them are."""
@@ -30,11 +31,32 @@ _VALLEY = 1.25
 
 def find_leak(frame: Frame, features: Strings, target: str) -> tuple[str, str]:
     """The first feature that equals the target, and how; two empty texts if there is none."""
+    sample = _sample(frame)
     for name in features:
+        if not _may_be_related(sample[name], sample[target]):
+            continue
         both = frame[[name, target]].dropna()
         if len(both) >= _ROWS and (how := _describe_relation(both[name], both[target])):
             return name, how
     return "", ""
+
+
+def _sample(frame: Frame) -> Frame:
+    """Rows in which what holds of all of them is looked for first."""
+    return frame.iloc[:: max(1, len(frame) // _MOST_ROWS)]
+
+
+def _may_be_related(feature: Values, target: Values) -> bool:
+    """Whether `_describe_relation` may say something of a table, by a sample of its rows."""
+    present = feature.notna() & target.notna()
+    pairs = pd.DataFrame({"feature": feature[present], "target": target[present]})
+    different = pairs["target"].nunique()
+    is_numeric = is_numeric_dtype(feature) and is_numeric_dtype(target)
+    if is_numeric and different > 2 and pairs["feature"].nunique() > 2:
+        with np.errstate(all="ignore"):
+            apart = 1 - abs(np.corrcoef(*pairs.to_numpy(dtype=float).T)[0, 1])
+        return not apart >= _SAMPLE_ROUNDING
+    return bool(different == pairs["feature"].nunique() == len(pairs.drop_duplicates()))
 
 
 def _describe_relation(feature: Values, target: Values) -> str:
@@ -63,7 +85,7 @@ def _describe_relation(feature: Values, target: Values) -> str:
 def find_hints(frame: Frame, features: Strings, target: str) -> dict[str, str]:
     """Features that decide the target without being equal to it, and how."""
     frame = frame[frame[target].notna()]
-    sample = frame.iloc[:: max(1, len(frame) // _MOST_ROWS)]
+    sample = _sample(frame)
     hints = dict[str, str]()
     for name in features:
         if _describe_hint(sample[name], sample[target]):

@@ -50,8 +50,15 @@ class Column:
     shift: float = 0.0
 
     @property
+    def unknown(self) -> int:
+        """The code of a category that training lacks."""
+        if self.other is None:
+            return self.width
+        return self.other
+
+    @property
     def width(self) -> int:
-        """How many numbers it becomes."""
+        """How many numbers it becomes, a category each."""
         if self.kind == "category":
             return max(self.codes.values(), default=0) + 1
         return len(self.parts) or 1
@@ -108,10 +115,11 @@ def check_trained_columns(columns: Sequence[Column], names: Strings, where: str 
 
 @final
 class TableEncoder:
-    """Numbers as they are, dates in parts, a column for each category; see `assay.data.table.table.Table`.
+    """Numbers as they are, dates in parts, categories as codes; see `assay.data.table.table.Table`.
 
-    Fitted on the training rows. A category that training lacks counts with the rarest ones, or as none of
-    them. What is learned is plain data (`as_plain`), so that it can be kept and applied to new rows.
+    Fitted on the training rows. A category that training lacks counts with the rarest ones, or its code is
+    that of none of them, which is their number. What is learned is plain data (`as_plain`), so that it can be
+    kept and applied to new rows.
     """
 
     vocab_size = 0
@@ -218,7 +226,7 @@ class TableEncoder:
         )
 
     def transform(self, raw: Frame) -> Tensor:
-        """Float32 `[N, F]`: numbers and dates in the table's order, their marks of gaps, then categories."""
+        """Float32 `[N, F]`: numbers and dates in the table's order, their marks of gaps, then codes."""
         check_trained_columns(self.columns, [str(name) for name in raw.columns])
         judged = judge_rows(raw, self.columns)
         if judged.errors:
@@ -235,17 +243,30 @@ class TableEncoder:
     def encode(self, judged: Frame) -> Tensor:
         """As `transform`, of rows that `judge_rows` has taken."""
         numbers, marked, categories = self._in_order()
-        encoded = [_encode(judged[column.name], column) for column in numbers]
-        present = judged.replace([np.inf, -np.inf], np.nan)
-        encoded += [present[column.name].isna().to_numpy() for column in marked]
-        encoded += [_encode(judged[column.name], column) for column in categories]
-        values = np.column_stack(encoded)
+        width = sum(column.width for column in numbers) + len(marked) + len(categories)
+        encoded = torch.empty(len(judged), width, dtype=torch.float32)
+        filled = encoded.numpy()
+        place = 0
         with np.errstate(over="ignore"):
-            return torch.from_numpy(np.ascontiguousarray(values.astype(np.float32)))
+            for column in numbers:
+                filled[:, place : place + column.width] = _encode(judged[column.name], column)
+                place += column.width
+        for column in marked:
+            filled[:, place] = np.isnan(_to_numbers(judged[column.name], column))
+            place += 1
+        for column in categories:
+            filled[:, place] = _encode_categories(judged[column.name], column)
+            place += 1
+        return encoded
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """How many categories there are codes of, for each of the last columns."""
+        return tuple(column.width for column in self.columns if column.kind == "category")
 
     @property
     def feature_names(self) -> list[str]:
-        """What each of the F inputs is called: its column, and of which category or part it is."""
+        """What each of the inputs is called, of a category each: its column, and which one or part it is."""
         numbers, marked, categories = self._in_order()
         marks = [f"{column.name} is missing" for column in marked]
         first = [name for column in numbers for name in column.names]
@@ -312,24 +333,29 @@ def _distinct_texts(column: Values) -> tuple[NDArray[np.intp], list[str]]:
     return places, [str(text) for text in texts]
 
 
-def _encode(values: Values, learned: Column) -> NDArray[Any]:
-    if learned.kind == "category":
-        places, texts = _distinct_texts(values)
-        if learned.other is None:
-            unknown = -1
-        else:
-            unknown = learned.other
-        # The last one is for those that are missing, whose place is -1.
-        codes = np.array(
-            [learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]]
-        )
-        hot: Bools = codes[places][:, None] == np.arange(learned.width)
-        return hot.astype(np.float32)
+def _encode_categories(values: Values, learned: Column) -> NDArray[Any]:
+    places, texts = _distinct_texts(values)
+    # The last one is for those that are missing, whose place is -1.
+    codes = np.array(
+        [learned.codes.get(text, learned.unknown) for text in [*texts, str(learned.fill)]]
+    )
+    encoded: NDArray[Any] = codes[places]
+    return encoded
+
+
+def _to_numbers(values: Values, learned: Column) -> Floats:
+    """Numbers, or days since 1970; NaN where one is missing."""
     if learned.kind == "date":
-        days = column_kind.days_since_1970(values)
-        numbers = column_kind.date_parts(days, learned.parts, learned.start)
+        return column_kind.days_since_1970(values)
+    return _to_floats(values)
+
+
+def _encode(values: Values, learned: Column) -> NDArray[Any]:
+    numbers = _to_numbers(values, learned)
+    if learned.kind == "date":
+        numbers = column_kind.date_parts(numbers, learned.parts, learned.start)
     else:
-        numbers = _to_floats(values)[:, None]
+        numbers = numbers[:, None]
     missing = np.isnan(numbers[:, 0])
     if missing.any():
         numbers[missing] = learned.fills
