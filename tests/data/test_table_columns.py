@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from sklearn.compose import ColumnTransformer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # scikit-learn ships no types
-from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.preprocessing import OneHotEncoder, QuantileTransformer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.data.in_columns import in_columns
 
 from assay.data.table.amount import looks_like_amount
@@ -625,3 +626,31 @@ def test_text_among_numbers_of_new_rows_is_no_gap() -> None:
     with pytest.raises(DataError, match=r"row 1 .*'n' is 'abc', not a number") as refused:
         encoder.transform(pd.DataFrame({"n": ["1", "abc"]}))
     assert "impute" not in refused.value.hint
+
+
+@given(st.integers(0, 20), st.floats(0, 0.7))
+@settings(max_examples=40)
+def test_long_tails_are_mapped_by_their_quantiles(seed: int, zeros: float) -> None:
+    """As scikit-learn's, but for values of many rows, which go to the middle of their ranks."""
+    random = np.random.default_rng(seed)
+    amount = np.where(random.random(400) < zeros, 0.0, random.lognormal(0, 2, 400))
+    frame = pd.DataFrame({"amount": amount, "plain": random.normal(size=400)})
+    encoder = TableEncoder(impute=True)
+    encoder.fit(frame, np.arange(400))
+    encoded = encoder.transform(frame).double().numpy()
+    np.testing.assert_allclose(encoded[:, -1], frame["plain"], rtol=1e-6)
+    assert encoder.notes == (
+        "numbers with a long tail are mapped by their quantiles to a normal distribution: amount",
+    )
+    reference = QuantileTransformer(n_quantiles=256, output_distribution="normal").fit(frame[["amount"]])
+    expected = reference.transform(frame[["amount"]])[:, 0]
+    inside = (amount > np.quantile(amount, zeros + 0.05)) & (np.abs(expected) < 2)
+    np.testing.assert_allclose(encoded[inside, 0], expected[inside], atol=0.02)
+    is_zero = amount == 0
+    if is_zero.mean() >= 0.1:
+        assert encoder.feature_names[:2] == ["amount", "amount is 0"]
+        np.testing.assert_array_equal(encoded[:, 1], is_zero)
+        middle = norm.ppf(is_zero.mean() / 2)
+        np.testing.assert_allclose(encoded[is_zero, 0], middle, atol=0.02)
+    again = TableEncoder.from_plain(json.loads(json.dumps(encoder.as_plain())))
+    assert torch.equal(again.transform(frame), encoder.transform(frame))

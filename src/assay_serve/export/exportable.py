@@ -327,7 +327,7 @@ class Encode(nn.Module):
         self.categories = tuple(column for column in columns if column.kind == "category")
         fill = [value for column in self.numbers for value in column.fills]
         # one, or of a date one for each part
-        ends = np.cumsum([column.width for column in self.numbers])
+        ends = np.cumsum([column.raw_width for column in self.numbers])
         self._marked = [
             int(end) - 1
             for end, column in zip(ends, self.numbers, strict=True)
@@ -337,9 +337,9 @@ class Encode(nn.Module):
         self._of_codes = int(bool(self.numbers))
         self._missing = missing_numbers(na_values)
         is_number = [
-            column.kind == "number" for column in self.numbers for _ in range(column.width)
+            column.kind == "number" for column in self.numbers for _ in range(column.raw_width)
         ]
-        shift = [column.shift for column in self.numbers for _ in range(column.width)]
+        shift = [column.shift for column in self.numbers for _ in range(column.raw_width)]
         self.register_buffer("shift", torch.tensor([shift], dtype=torch.float64))
         self.register_buffer("fill", torch.tensor([fill], dtype=torch.float64))
         self.register_buffer("_is_number", torch.tensor([is_number]), persistent=False)
@@ -356,14 +356,33 @@ class Encode(nn.Module):
         encoded = []
         if self.numbers:
             is_there = self._is_there(inputs[0])
-            numbers = torch.where(is_there, inputs[0], self.fill) - self.shift
-            encoded.append(numbers.to(torch.float32))
+            filled = torch.where(is_there, inputs[0], self.fill)
+            numbers = (filled - self.shift).to(torch.float32)
+            if any(column.knots for column in self.numbers):
+                encoded += self._mapped(filled, numbers)
+            else:
+                encoded.append(numbers)
             encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
             known = torch.where(code < 0, column.width, code)
             encoded.append(known.to(torch.float32))
         return torch.cat(encoded, dim=1)
+
+    def _mapped(self, filled: Tensor, numbers: Tensor) -> list[Tensor]:
+        """Each column, those with a long tail by their quantiles, with their spikes."""
+        columns = []
+        first = 0
+        for column in self.numbers:
+            place = slice(first, first + column.raw_width)
+            first += column.raw_width
+            if not column.knots:
+                columns.append(numbers[:, place])
+                continue
+            columns.append(_interpolate(filled[:, place], column.knots, column.scores))
+            if column.spike is not None:
+                columns.append((filled[:, place] == column.spike).to(torch.float32))
+        return columns
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
         """Outputs, NaN in rows with a value too large, or without one for which training has learned one."""
@@ -377,6 +396,15 @@ class Encode(nn.Module):
         for rows in missing:
             outputs = torch.where(rows.view(-1, *[1] * (outputs.ndim - 1)), torch.nan, outputs)
         return outputs
+
+
+def _interpolate(values: Tensor, knots: Sequence[float], scores: Sequence[float]) -> Tensor:
+    """As `np.interp`, float32."""
+    at = torch.tensor(knots, dtype=torch.float64)
+    high = torch.bucketize(values, at).clamp(1, len(knots) - 1)
+    levels = torch.tensor(scores, dtype=torch.float64)
+    share = ((values - at[high - 1]) / (at[high] - at[high - 1])).clamp(0, 1)
+    return (levels[high - 1] + share * (levels[high] - levels[high - 1])).to(torch.float32)
 
 
 def trace(

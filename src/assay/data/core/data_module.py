@@ -344,11 +344,7 @@ class DataModule(L.LightningDataModule):
         lacking = [
             note for subset in ("val", "test") for note in self.splits.note_lacking(subset)
         ]
-        encoder = self.source.text_encoder
-        if encoder is not None:
-            texts = encoder.notes
-        else:
-            texts = ()
+        texts = getattr(self.encoder, "notes", ())
         notes = (*self.source.notes, *texts, *self.splits.notes, *lacking, *self._scale_notes)
         if remainder:
             return (*notes, left_out)

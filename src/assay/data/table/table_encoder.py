@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import msgspec
@@ -17,6 +18,7 @@ from assay.data.table import column_kind
 from assay.data.table.amount import TIME, format_amount, is_amount, parse_amounts
 from assay.data.table.column_kind import Part, is_number, is_text
 from assay.errors import DataError
+from assay.quoting import join_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +50,11 @@ class Column:
     span: tuple[float, float] | None = None
     marks_gaps: bool = False
     shift: float = 0.0
+    knots: tuple[float, ...] = ()
+    """Values of a number between which it is mapped to `scores` in straight lines; empty: it is not."""
+    scores: tuple[float, ...] = ()
+    spike: float | None = None
+    """A value at an end of many rows, which has a feature of its own."""
 
     @property
     def unknown(self) -> int:
@@ -61,6 +68,11 @@ class Column:
         """How many numbers it becomes, a category each."""
         if self.kind == "category":
             return max(self.codes.values(), default=0) + 1
+        return self.raw_width + (self.spike is not None)
+
+    @property
+    def raw_width(self) -> int:
+        """How many numbers it is before they are mapped."""
         return len(self.parts) or 1
 
     @property
@@ -71,11 +83,14 @@ class Column:
                 code: text or "missing" for text, code in self.codes.items() if code != self.other
             }
             return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
+        if self.parts:
+            return [f"{self.name}, {part}" for part in self.parts]
+        names = [self.name]
         if self.shift:
-            whole = f"{self.name} - {self.shift:.12g}"
-        else:
-            whole = self.name
-        return [f"{self.name}, {part}" for part in self.parts] or [whole]
+            names = [f"{self.name} - {self.shift:.12g}"]
+        if self.spike is not None:
+            names.append(f"{self.name} is {self.spike:.6g}")
+        return names
 
     @property
     def fills(self) -> tuple[float, ...]:
@@ -137,6 +152,7 @@ class TableEncoder:
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
         self.target_forms: dict[str, str] = {}
+        self.notes: tuple[str, ...] = ()
 
     def fit(self, raw: Frame, rows: Rows) -> None:
         """Learn the categories, and the values to fill in."""
@@ -154,6 +170,11 @@ class TableEncoder:
             else:
                 columns.append(self._learn_category(name, column))
         self.columns = tuple(columns)
+        if mapped := [column.name for column in columns if column.knots]:
+            self.notes = (
+                f"numbers with a long tail are mapped by their quantiles to a normal distribution: "
+                f"{join_first(mapped)}",
+            )
 
     def _learn_number(self, name: str, column: Values, form: str = "") -> Column:
         numbers = _to_floats(column)
@@ -161,7 +182,18 @@ class TableEncoder:
         fill = 0.0
         if len(present):
             fill = float(np.median(present))
-        return self._scalar(name, "number", numbers, fill, form=form, shift=_find_shift(present))
+        knots, scores = _find_knots(present)
+        return self._scalar(
+            name,
+            "number",
+            numbers,
+            fill,
+            form=form,
+            shift=0.0 if knots else _find_shift(present),
+            knots=knots,
+            scores=scores,
+            spike=_find_spike(present) if knots else None,
+        )
 
     def _scalar(
         self, name: str, kind: Any, numbers: Floats, fill: float, **learned: Any
@@ -297,6 +329,47 @@ class TableEncoder:
         return encoder
 
 
+_LONG_TAIL = 2.5
+"""From the median to the percentile at an end, in distances of the quartiles; 1.7 of a normal one."""
+_MOST_KNOTS = 256
+_FEWEST_DIFFERENT = 20
+_SPIKE = 0.1
+"""Share of the rows."""
+
+
+def _find_knots(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Quantiles of a number with a long tail, and the same of a normal distribution; else nothing.
+
+    Values that stand for several quantiles go to the middle of these.
+    """
+    if not _has_long_tail(values):
+        return (), ()
+    shares = np.linspace(0, 1, min(_MOST_KNOTS, len(values)))
+    knots, places, counts = np.unique(
+        np.quantile(values, shares), return_inverse=True, return_counts=True
+    )
+    middles = np.bincount(places, shares) / counts
+    end = 1 / (2 * len(values))
+    normal = NormalDist()
+    scores = [normal.inv_cdf(share) for share in middles.clip(end, 1 - end)]
+    return tuple(knots.tolist()), tuple(scores)
+
+
+def _has_long_tail(values: Floats) -> bool:
+    if len(values) < _FEWEST_DIFFERENT or len(np.unique(values[:1000])) < _FEWEST_DIFFERENT:
+        return False
+    low, lower, middle, upper, high = np.quantile(values, [0.01, 0.25, 0.5, 0.75, 0.99])
+    return bool(max(high - middle, middle - low) > _LONG_TAIL * (upper - lower))
+
+
+def _find_spike(values: Floats) -> float | None:
+    """The least or the largest value, where many rows have it."""
+    for end in (values.min(), values.max()):
+        if (values == end).mean() >= _SPIKE:
+            return float(end)
+    return None
+
+
 _PRECISE = 1e-4
 """Of a deviation, which rounding to 32 bits may cost at most."""
 
@@ -359,7 +432,12 @@ def _encode(values: Values, learned: Column) -> NDArray[Any]:
     missing = np.isnan(numbers[:, 0])
     if missing.any():
         numbers[missing] = learned.fills
-    return numbers - learned.shift
+    mapped = numbers - learned.shift
+    if learned.knots:
+        mapped = np.interp(numbers, learned.knots, learned.scores)
+    if learned.spike is None:
+        return mapped
+    return np.column_stack([mapped, numbers == learned.spike])
 
 
 _LARGEST = float(np.finfo(np.float32).max)
