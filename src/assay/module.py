@@ -39,7 +39,8 @@ class Module(L.LightningModule):
     """Model, loss, optimizer, scheduler, metrics and augmentation in Lightning's form.
 
     Args:
-        model: Inputs `[B, ...]` to outputs `[B, num_outputs]`.
+        model: Inputs `[B, ...]` to outputs `[B, num_outputs]`. One with an attribute `members` above 1 gives
+            `[B, members, num_outputs]` in training mode, and each member is compared with the targets.
         task: What is learnt; says what soft targets are compared with in metrics.
         loss: `(outputs, targets)` to a scalar. What its `probabilities(outputs)` returns, sample by sample,
             is what the metrics see.
@@ -96,6 +97,7 @@ class Module(L.LightningModule):
         self.test_tracker = Tracker(metrics["eval"], "test", later, num_terms)
         self.test_scores: dict[str, float] = {}
         self._has_terms = has_terms(loss)
+        self._members: int = getattr(model, "members", 1)
         self.matrices: dict[str, list[Any]] = {}
         self._optimizer = optimizer
         self._scheduler = scheduler
@@ -242,9 +244,9 @@ class Module(L.LightningModule):
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
         outputs = self(inputs)
         loss, weight = self._terms(outputs, targets)
-        seen = outputs
-        if outputs.requires_grad:
-            seen = outputs.detach()
+        seen = self.combined(outputs)
+        if seen.requires_grad:
+            seen = seen.detach()
         if not self._predicts_later:
             seen = self._predictions(seen)
         observed_loss = loss
@@ -253,7 +255,20 @@ class Module(L.LightningModule):
         observed = observed_loss, seen, self.task.hard_targets(targets), weight
         return loss.sum() if loss.ndim else loss, observed
 
+    def _is_of_members(self, outputs: Tensor) -> bool:
+        """Whether a model in training mode gave the outputs of each member, `[B, members, num_outputs]`."""
+        return self._members > 1 and outputs.ndim == 3 and self.model.training
+
+    def combined(self, outputs: Tensor) -> Tensor:
+        """Outputs `[B, num_outputs]` of a model, also of an ensemble in training mode."""
+        if self._is_of_members(outputs):
+            return outputs.mean(1)
+        return outputs
+
     def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+        if self._is_of_members(outputs):
+            outputs = outputs.flatten(0, 1)
+            targets = targets.repeat_interleave(self._members, 0)
         if self._target_scale is not None:
             outputs = at_least_float32(outputs)
             targets = self._target_scale.standardize(targets)

@@ -411,7 +411,7 @@ def _forward(
             raise StepError("model", error, where, _key_of_layer(name, node, "model")) from error
         with _translate_errors("loss", when):
             loss: torch.Tensor = module.compared(outputs, targets)
-    return loss, tuple(outputs.shape)
+    return loss, tuple(module.combined(outputs).shape)
 
 
 @contextmanager

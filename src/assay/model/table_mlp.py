@@ -54,12 +54,42 @@ def embedding_width(size: int) -> int:
 
 
 @final
+class EnsembleLinear(nn.Module):
+    """One linear layer of several members, which share its weight: float `[B, K, F]` to `[B, K, H]`.
+
+    Member k computes `((x * r_k) W^T) * s_k + b_k` (Wen, Tran and Ba 2020, "BatchEnsemble"). r and s start as
+    in "TabM" (Gorishniy, Kotelnikov and Babenko 2025): at 1, but for random signs r in the first layer.
+    """
+
+    def __init__(
+        self, width: int, num_outputs: int, members: int, *, signs: bool = False
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_outputs, width))
+        bound = width**-0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        scales = torch.ones(members, width)
+        if signs:
+            scales = 1 - 2 * torch.randint(2, (members, width)).float()
+        self.input_scales = nn.Parameter(scales)
+        self.output_scales = nn.Parameter(torch.ones(members, num_outputs))
+        self.bias = nn.Parameter(torch.empty(members, num_outputs).uniform_(-bound, bound))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map inputs `[B, K, F]` to `[B, K, H]`."""
+        outputs: Tensor = nn.functional.linear(inputs * self.input_scales, self.weight)
+        return torch.addcmul(self.bias, outputs, self.output_scales)
+
+
+@final
 class TableMLP(nn.Module):
-    """Layers of linear, ReLU and dropout over numbers, waves of them, and embeddings of categories.
+    """An ensemble of perceptrons over numbers, waves of them, and embeddings of categories.
 
     Inputs `[B, *input_shape]`, float: numbers, then a code for each category, from 0 on; the code that equals
     the number of categories stands for one that training lacks, whose embedding is zero. Outputs
-    `[B, num_outputs]`.
+    `[B, num_outputs]`, the mean of the members; in training mode `[B, members, num_outputs]` where there are
+    several, each of which is to be compared with the target by itself. The members share their weights but
+    for scales, biases and the last layer (Gorishniy, Kotelnikov and Babenko 2025, "TabM").
 
     Args:
         input_shape: Shape of one sample.
@@ -70,6 +100,7 @@ class TableMLP(nn.Module):
         clip: Numbers x become `x / sqrt(1 + (x / clip)²)`, between -clip and clip, which limits the influence
             of outliers (RealMLP, Holzmüller, Grinsztajn and Steinwart 2024). None: unchanged.
         waves: Learnt waves that are added to each number as features, see `PeriodicEmbedding`.
+        members: Members of the ensemble.
 
     Raises:
         ValueError: A width below 1, or a dropout outside [0, 1).
@@ -85,11 +116,14 @@ class TableMLP(nn.Module):
         dropout: float = 0.0,
         clip: float | None = None,
         waves: int = 0,
+        members: int = 1,
     ) -> None:
         super().__init__()
         check_numbers("[1, inf)", input_shape=input_shape, hidden=hidden, num_outputs=num_outputs)
+        check_numbers("[1, inf)", members=members)
         check_numbers("(0, inf)", clip=clip)
         self.clip = clip
+        self.members = members
         self.num_numbers = math.prod(input_shape) - len(cardinalities)
         self.waves: nn.Module = nn.Identity()
         width = self.num_numbers
@@ -99,20 +133,30 @@ class TableMLP(nn.Module):
         self.embeddings = nn.ModuleList()
         for size in cardinalities:
             columns = embedding_width(size)
-            embedding = nn.Embedding(size + 1, columns, padding_idx=size)
-            self.embeddings.append(embedding)
+            self.embeddings.append(nn.Embedding(size + 1, columns, padding_idx=size))
             width += columns
         layers: list[nn.Module] = []
-        for hidden_width in hidden:
-            layers += [nn.Linear(width, hidden_width), nn.ReLU()]
+        for place, hidden_width in enumerate(hidden):
+            layers.append(EnsembleLinear(width, hidden_width, members, signs=place == 0))
+            layers.append(nn.ReLU())
             if dropout > 0.0:
                 layers.append(nn.Dropout(dropout))
             width = hidden_width
-        layers.append(nn.Linear(width, num_outputs))
         self.layers = nn.Sequential(*layers)
+        bound = width**-0.5
+        weights = torch.empty(members, width, num_outputs).uniform_(-bound, bound)
+        self.head = nn.Parameter(weights)
+        self.head_bias = nn.Parameter(torch.empty(members, num_outputs).uniform_(-bound, bound))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Map inputs `[B, *input_shape]` to outputs `[B, num_outputs]`."""
+        """Map inputs `[B, *input_shape]` to outputs `[B, num_outputs]`, in training those of all members."""
+        outputs = self.member_outputs(inputs)
+        if self.training and self.members > 1:
+            return outputs
+        return outputs.mean(1)
+
+    def member_outputs(self, inputs: Tensor) -> Tensor:
+        """Map inputs `[B, *input_shape]` to the outputs of all members, `[B, members, num_outputs]`."""
         flat = inputs.flatten(1)
         numbers = flat[:, : self.num_numbers]
         if self.clip is not None:
@@ -121,5 +165,6 @@ class TableMLP(nn.Module):
         codes = flat[:, self.num_numbers :].long()
         for place, embedding in enumerate(self.embeddings):
             features.append(embedding(codes[:, place]))
-        outputs: Tensor = self.layers(torch.cat(features, 1))
-        return outputs
+        shared = torch.cat(features, 1).unsqueeze(1).expand(-1, self.members, -1)
+        hidden: Tensor = self.layers(shared)
+        return torch.einsum("bkd,kdo->bko", hidden, self.head) + self.head_bias

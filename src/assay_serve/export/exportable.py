@@ -323,6 +323,11 @@ class Encode(nn.Module):
 
     def __init__(self, columns: Sequence[Column], na_values: Sequence[str] = ()) -> None:
         super().__init__()
+        if texts := [column.name for column in columns if column.kind == "ngrams"]:
+            raise AssayError(
+                f"the n-grams of the column {texts[0]!r} cannot be part of an ONNX file",
+                hint="--format safetensors keeps the weights alone; or train without the column",
+            )
         self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
         self.categories = tuple(column for column in columns if column.kind == "category")
         fill = [value for column in self.numbers for value in column.fills]

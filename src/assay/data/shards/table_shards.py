@@ -147,7 +147,10 @@ class TableShards(ShardSource):
             self._features = choose_features(train, self._options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(
-                impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms
+                impute=True,
+                max_categories=_MOST_CATEGORIES,
+                forms=self._features.forms,
+                ngrams=self._features.ngrams,
             )
             encoder.target_forms = self._target_forms
         else:

@@ -33,6 +33,7 @@ from assay.data.table.amount import (
     split_amount,
 )
 from assay.data.table.leak import find_hints, find_leak
+from assay.data.table.ngrams import learn_ngrams
 from assay.errors import DataError
 from assay.quoting import format_override, join_first
 from assay.task.multitask import Multitask
@@ -55,6 +56,13 @@ FORMED = ("amount", "date", "time", "nested")
 _FEW = 10
 """Different values that are never too many for categories."""
 _MANY = 50
+_MOST_EMBEDDED = 40
+"""Different texts that are never too many for categories without a look at what they share."""
+_FEWEST_TEXTS = 100
+_ADDRESS = re.compile(r"\S+@\S+|https?://\S+")
+_DIGITS = re.compile(r"\d+")
+_ROWS_OF_TEXT = 20
+"""Of a text on average, below which its n-grams tell more than itself."""
 _ROWS_OF_ONE = 10
 """Different texts, and rows of one of them on average, that rather tell who than what."""
 _ID_NAME = re.compile(
@@ -616,6 +624,8 @@ class Features:
 
     names: list[str]
     forms: dict[str, str] = field(default_factory=dict)
+    ngrams: list[str] = field(default_factory=list)
+    """Texts that are encoded by their character n-grams."""
     notes: list[str] = field(default_factory=list)
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
@@ -641,6 +651,7 @@ def choose_features(
         for name in chosen.names
         if name not in options.categories or is_nested(frame[name])
     }
+    _find_texts(frame, options, chosen)
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
     problems = [*problems, *_find_forms(frame, options, chosen, bool(problems))]
@@ -712,10 +723,33 @@ def _find_forms(
     return [*failed.values(), *(DataError("", hint=hint) for hint in (*hints, ways))]
 
 
+def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    """Choose the texts that are too many for categories, and share n-grams with one another."""
+    for name, (kind, _) in chosen.kinds.items():
+        column = frame[name].dropna()
+        names_rows = kind == "id" and (_ID_NAME.search(name) or _ENTITY_NAME.match(name))
+        is_text_of_words = is_text(column) and kind in ("category", "id", "text")
+        if name in asked.keep or names_rows or not is_text_of_words:
+            continue
+        if len(column) < _FEWEST_TEXTS or has_few(column, _MOST_EMBEDDED):
+            continue
+        different = [str(text) for text in column.unique()]
+        is_rare = len(column) < _ROWS_OF_TEXT * len(different)
+        if is_rare and not _are_numbered(different) and learn_ngrams(different):
+            chosen.ngrams.append(name)
+
+
+def _are_numbered(texts: list[str]) -> bool:
+    """Whether texts are addresses, or differ in their digits alone: they say who, not what."""
+    if _most_are(_ADDRESS.fullmatch, texts[:_SAMPLE]):
+        return True
+    return len({_DIGITS.sub("", text) for text in texts}) <= _FEW
+
+
 def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     left_out: dict[str, str] = {}
     for name, (kind, why) in chosen.kinds.items():
-        if name in asked.keep or kind == "nested":
+        if name in asked.keep or kind == "nested" or name in chosen.ngrams:
             continue
         if len(frame) > 1 and has_few(frame[name], 1) and frame[name].notna().any():
             left_out[name] = "one value in all rows"
@@ -734,6 +768,14 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
 
 def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     forms = chosen.forms
+    if texts := [name for name in chosen.ngrams if name in chosen.names]:
+        examples = join_first(
+            [f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}" for name in texts]
+        )
+        chosen.notes.append(
+            f"texts become up to 30 numbers by their character n-grams, which an ONNX file cannot hold: "
+            f"{examples}; without: {_override(asked, 'exclude', *texts)}"
+        )
     if amounts := [name for name, form in forms.items() if is_amount(form)]:
         examples = join_first([describe_amount(frame[name], forms[name]) for name in amounts])
         other = _override(asked, "categories", amounts[0])

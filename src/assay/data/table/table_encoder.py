@@ -17,6 +17,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.data.table import column_kind
 from assay.data.table.amount import TIME, format_amount, is_amount, parse_amounts
 from assay.data.table.column_kind import Part, is_number, is_text
+from assay.data.table.ngrams import encode_ngrams, learn_ngrams, ngram_width
 from assay.errors import DataError
 from assay.quoting import join_first
 
@@ -39,7 +40,7 @@ class Column:
     """How one column becomes numbers."""
 
     name: str
-    kind: Literal["number", "date", "category", "text"]
+    kind: Literal["number", "date", "category", "text", "ngrams"]
     fill: float | str | None = None
     codes: dict[str, int] = field(default_factory=dict)
     other: int | None = None
@@ -53,6 +54,8 @@ class Column:
     knots: tuple[float, ...] = ()
     """Values of a number between which it is mapped to `scores` in straight lines; empty: it is not."""
     scores: tuple[float, ...] = ()
+    ngrams: str = ""
+    """See `assay.data.table.ngrams`."""
     spike: float | None = None
     """A value at an end of many rows, which has a feature of its own."""
 
@@ -68,6 +71,8 @@ class Column:
         """How many numbers it becomes, a category each."""
         if self.kind == "category":
             return max(self.codes.values(), default=0) + 1
+        if self.kind == "ngrams":
+            return ngram_width(self.ngrams)
         return self.raw_width + (self.spike is not None)
 
     @property
@@ -83,6 +88,8 @@ class Column:
                 code: text or "missing" for text, code in self.codes.items() if code != self.other
             }
             return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
+        if self.kind == "ngrams":
+            return [f"{self.name}, text {place}" for place in range(self.width)]
         if self.parts:
             return [f"{self.name}, {part}" for part in self.parts]
         names = [self.name]
@@ -145,10 +152,12 @@ class TableEncoder:
         max_categories: int | None = None,
         *,
         forms: Mapping[str, str] | None = None,
+        ngrams: Strings = (),
     ) -> None:
         self._impute = impute
         self._max_categories = max_categories
         self._forms = forms or {}
+        self._ngrams = ngrams
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
         self.target_forms: dict[str, str] = {}
@@ -161,7 +170,9 @@ class TableEncoder:
         for name in map(str, raw.columns):
             form = self._forms.get(name, "")
             column = training[name]
-            if is_amount(form):
+            if name in self._ngrams:
+                columns.append(self._learn_ngrams(name, column))
+            elif is_amount(form):
                 columns.append(self._learn_number(name, parse_amounts(column, form), form))
             elif form or is_datetime64_any_dtype(column):
                 columns.append(self._learn_date(name, column))
@@ -234,6 +245,14 @@ class TableEncoder:
             other = None
         fill = ("" if gaps else next(iter(names), "")) if self._impute else None
         return Column(name, "category", fill, codes, other, gaps=gaps)
+
+    def _learn_ngrams(self, name: str, column: Values) -> Column:
+        texts = category_texts(column).astype(str).tolist()
+        learned = learn_ngrams(texts)
+        if not learned:
+            return self._learn_category(name, column)
+        fill = "" if self._impute else None
+        return Column(name, "ngrams", fill, gaps=bool(column.isna().any()), ngrams=learned)
 
     def _learn_date(self, name: str, column: Values) -> Column:
         """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
@@ -424,6 +443,9 @@ def _to_numbers(values: Values, learned: Column) -> Floats:
 
 
 def _encode(values: Values, learned: Column) -> NDArray[Any]:
+    if learned.kind == "ngrams":
+        places, texts = _distinct_texts(values)
+        return encode_ngrams([*texts, ""], learned.ngrams)[places]
     numbers = _to_numbers(values, learned)
     if learned.kind == "date":
         numbers = column_kind.date_parts(numbers, learned.parts, learned.start)
@@ -470,11 +492,11 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
             _note(judged.warnings, foreign, column, sentence)
         elif learned.kind == "category":
             _judge_categories(judged, learned, column)
-        else:
+        elif learned.kind != "ngrams":
             values, missing = _judge_values(judged, learned, column, decimal)
         if learned.fill is None:
             sentence = "value"
-            if learned.kind == "text":
+            if learned.kind in ("text", "ngrams"):
                 sentence = "text"
             _note(judged.errors, missing, column, f"has no {sentence}")
         elif not learned.gaps:

@@ -817,7 +817,7 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
     return [
         column.name
         for column in encoder.columns
-        if column.kind == "text"
+        if column.kind in ("text", "ngrams")
         or (column.kind == "category" and not set(column.codes) <= {"True", "False"})
     ]
 

@@ -158,7 +158,12 @@ class TableSource(Source):
             # What is wrong with them and with the target is told together.
             chosen = choose_features(first, options, path, [] if problem is None else [problem])
             self.notes += chosen.notes
-            encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
+            encoder = TableEncoder(
+                self._impute,
+                self._max_categories,
+                forms=chosen.forms,
+                ngrams=chosen.ngrams,
+            )
             encoder.target_forms = forms
             if is_csv(path):
                 dialect = resolve_options(path, self.file_options)
