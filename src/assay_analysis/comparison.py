@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from assay_analysis.journal import JobRecord
-    from assay_analysis.objective import Objective
     from assay_analysis.statistics import Mean
 
 
@@ -429,6 +428,37 @@ class Comparison:
     verdict: Verdict | None = None
     best_run: Run | None = None
 
+    def to_frame(self) -> pd.DataFrame:
+        """Every row with its scores, and below them the runs that cannot be read."""
+        import pandas as pd
+
+        lines: list[dict[str, Any]] = []
+        for number, row in enumerate(self.rows):
+            scores = {
+                f"{name}{end}": getattr(row.scores.get(name), statistic, absent)
+                for name in self.metrics
+                for end, statistic, absent in _STATISTICS
+            }
+            counts = {"finished": row.finished, "repetitions": row.repetitions}
+            state = {"status": row.state or "finished", "best": int(number == self.best)}
+            paths = "\n".join(str(run.path) for run in row.runs)
+            lines.append({**row.values, **scores, **counts, **state, "runs": paths})
+        lines += [
+            {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)}
+            for run in self.broken
+        ]
+        return pd.DataFrame(lines, dtype=object)
+
+
+_STATISTICS = (
+    ("", "mean", None),
+    (" std", "std", None),
+    (" low", "low", None),
+    (" high", "high", None),
+    (" n", "n", 0),
+)
+"""Ends of the columns of a score, its fields, and what stands for one that is absent."""
+
 
 def compare(
     runs: Sequence[Run],
@@ -649,32 +679,6 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
         rows.append({"job": job.number, **values, **ended, **scores, **outcome.metrics})
     frame = pd.DataFrame(rows, dtype=object)
     return csv_text(frame.loc[:, (frame.notna() & (frame != "")).any()])
-
-
-def groups_csv(rows: Sequence[Row], objectives: Sequence[Objective]) -> str:
-    """One row per configuration: its values, how many jobs finished, and the mean of every score."""
-    import pandas as pd
-
-    logged = {name for row in rows for run in row.runs for name in run.metrics}
-    metrics = list(dict.fromkeys([*(aim.name for aim in objectives), *sorted(logged)]))
-    lines = []
-    for row in rows:
-        finished = make_row(row.runs if row.finished else (), {}, metrics)
-        counted = {"finished": row.finished, "of": len(row.runs)}
-        lines.append({**row.values, **counted, **score_columns(finished, metrics)})
-    return csv_text(pd.DataFrame(lines, dtype=object))
-
-
-_STATISTICS = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
-
-
-def score_columns(row: Row, metrics: Iterable[str]) -> dict[str, float | None]:
-    """What a CSV file says of the scores of a row."""
-    return {
-        f"{name}{end}": getattr(row.scores.get(name), field, 0 if field == "n" else None)
-        for name in metrics
-        for end, field in _STATISTICS.items()
-    }
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from assay.quoting import format_typed, pluralize
 from assay.terminal import escape_markdown, print_lines, printable, single_line
-from assay_analysis.comparison import csv_text, score_columns
+from assay_analysis.comparison import csv_text
 from assay_analysis.objective import score_text
 from assay_analysis.run import shorten_values
 
@@ -103,21 +103,7 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 def to_csv(comparison: Comparison) -> str:
     """Rows of a comparison, and below them the runs that cannot be read."""
-    import pandas as pd
-
-    rows: list[dict[str, Any]] = []
-    for number, row in enumerate(comparison.rows):
-        scores = score_columns(row, comparison.metrics)
-        state = {"status": row.state or "finished", "best": int(number == comparison.best)}
-        paths = "\n".join(str(run.path) for run in row.runs)
-        rows.append(
-            {**row.values, **scores, "repetitions": row.repetitions, **state, "runs": paths}
-        )
-    broken = [
-        {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)}
-        for run in comparison.broken
-    ]
-    return csv_text(pd.DataFrame([*rows, *broken], dtype=object))
+    return csv_text(comparison.to_frame())
 
 
 def to_markdown(comparison: Comparison) -> str:

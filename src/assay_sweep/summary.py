@@ -26,7 +26,7 @@ from assay.run.result import label_commands, read_shares
 from assay.targets.resolve import import_trusted_tasks
 from assay.terminal import print_lines
 from assay_analysis import out_of_fold
-from assay_analysis.comparison import compare, groups_csv, results_csv
+from assay_analysis.comparison import compare, csv_text, results_csv
 from assay_analysis.objective import score_text
 from assay_analysis.read_runs import read_runs
 from assay_analysis.run import format_values, shorten_values, varying_overrides
@@ -256,7 +256,8 @@ class SweepResult:
             runs = [run for run in read_runs([self.directory], lost=True) if run.path in places]
         except AssayError:  # no job has a directory
             runs = []
-        return compare(runs)
+        logged = {name for run in runs for name in run.metrics}
+        return compare(runs, metrics=sorted(logged))
 
     @cached_property
     def best(self) -> JobRecord | None:
@@ -308,7 +309,9 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """Write the result files of a sweep."""
     write_text(result.directory / RESULTS, results_csv(result.jobs))
     if result.is_repeated:
-        write_text(result.directory / GROUPS, groups_csv(result.rows, result.objectives))
+        frame = replace(result.comparison, rows=tuple(result.rows)).to_frame()
+        groups = frame.drop(columns=["status", "best", "runs"])  # of which a place may change
+        write_text(result.directory / GROUPS, csv_text(groups))
     else:
         (result.directory / GROUPS).unlink(missing_ok=True)
     best = result.best
