@@ -548,10 +548,9 @@ def page(
 ) -> Comparison:
     """Some rows of a comparison, then of the runs that cannot be read; a limit of 0 is all that follow."""
     numbers = range(len(comparison.rows))[:: -1 if newest_first else 1]
+    end = None
     if limit:
         end = offset + limit
-    else:
-        end = None
     shown = [*numbers, *comparison.broken][offset:end]
     rows = [item for item in shown if isinstance(item, int)]
     note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
@@ -594,10 +593,9 @@ def _metrics_shown(
     for name in requested:
         if name not in metrics and runs:
             raise unknown_metric_error(name, metrics, "--metric")
+    ranked_by = []
     if ranking is not None:
         ranked_by = [ranking.metric]
-    else:
-        ranked_by = []
     if not requested:
         stages = (
             [name for name in metrics if name.startswith(stage)] for stage in ("test/", "val/")
@@ -671,10 +669,9 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     for job, values in zip(jobs, varying_overrides(jobs), strict=True):
         outcome = job.outcome or Outcome("interrupted")
         best = outcome.best
+        scores = {}
         if best:
             scores = {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
-        else:
-            scores = {}
         ended = {"status": job.status, "cause": outcome.cause}
         rows.append({"job": job.number, **values, **ended, **scores, **outcome.metrics})
     frame = pd.DataFrame(rows, dtype=object)

@@ -229,10 +229,9 @@ def _candidates(runs: Sequence[Run]) -> list[str]:
 
 def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     """Whether runs differ in a key; configs are read up to the first that does."""
+    reference = None
     if runs:
         reference = value(runs[0], key, configs)
-    else:
-        reference = None
     others = (value(run, key, configs) for run in runs)
     return any(
         other != reference and plain_value(other) != plain_value(reference) for other in others

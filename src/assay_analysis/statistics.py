@@ -319,10 +319,9 @@ def judge(
         )
     freedom = one.n + other.n - 2
     deviations = [value - mean.mean for mean in (one, other) for value in mean.values]
+    noise = None
     if freedom:
         noise = math.hypot(*deviations) / math.sqrt(freedom)
-    else:
-        noise = None
     verdict = replace(verdict, difference=one.mean - other.mean, noise=noise)
     if have_same_folds(one, other):
         gap: Gap | None = fold_gap(one, other)

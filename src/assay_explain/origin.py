@@ -346,10 +346,9 @@ def explain_job(key: str, config: DictConfig, origins: Origins) -> Explanation:
             key=key,
             hint="`assay train --cfg` shows every key, `assay configs` every group",
         )
+    path = None
     if chain:
         path = chain[-1].path
-    else:
-        path = None
     brought_by = tuple(
         one for one in origins.choices.values() if path is not None and one.holds_file(path)
     )

@@ -186,10 +186,9 @@ def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
         return [simplest]
     if several and not is_real:
         return ["linear", simplest]
+    of_series = []
     if is_real and data.encoder is None:
         of_series = ["last_value"]
-    else:
-        of_series = []
     return ["gradient_boosting", "linear", *of_series, simplest]
 
 

@@ -224,10 +224,9 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     root = here.resolve()
     for _ in Path(state["folder"]).parts:
         root = root.parent
+    own_patch = None
     if record.patch_sha256:
         own_patch = run_dir / "code.patch"
-    else:
-        own_patch = None
     folder = str(record.git.get("folder", "."))
     if Path(folder).is_absolute() or ".." in Path(folder).parts:
         raise AssayError(f"{run_dir / 'record.json'} is damaged: its code is in {folder!r:.80}")
@@ -235,10 +234,9 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 
 def _describe_code(plan: _Plan) -> str:
+    files = []
     if plan.patch is not None:
         files = patched_files(plan.patch.read_text("utf-8", "surrogateescape"))
-    else:
-        files = []
     base = "no commit"
     if plan.commit:
         base = f"commit {plan.commit[:12]}"
@@ -249,10 +247,9 @@ def _describe_code(plan: _Plan) -> str:
 
 def _notes(record: RunRecord) -> list[str]:
     changed = package_changes(record.packages, packages())
+    notes = []
     if changed:
         notes = [f"packages: {', '.join(changed)}"]
-    else:
-        notes = []
     for entry in record.resumed:
         if entry.get("changed"):
             keys = ", ".join(entry["changed"])

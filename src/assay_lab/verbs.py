@@ -183,10 +183,9 @@ def _print_tuning(document: Document, tuning: Tuning) -> None:
             mark,
         )
     console.print(table)
+    lines = []
     if tuning.interrupted:
         lines = [("note", tuning.interrupted)]
-    else:
-        lines = []
     if tuning.fastest:
         lines.append(
             ("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}")

@@ -207,10 +207,9 @@ class _Builder:
         if kind is None:
             return False
         given: set[str] = set()
+        later = None
         if top:
             later = injected_arguments(OmegaConf.create({top: nodes[0][1]}), top)
-        else:
-            later = None
         if later is not None and (call := call_of(kind)) is not None:
             given = {*later.names, *call.by_position[: later.by_position]}
         definition = self._arguments(kind, [node for _, node in nodes], given)

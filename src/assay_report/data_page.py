@@ -190,10 +190,9 @@ def survey_data(
         real = (
             targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
         )
+        values = []
         if of_texts or not columns:
             values = [tensor.double().flatten() for tensor in inputs]
-        else:
-            values = []
         sizes = task.sizes(targets, spec.class_names)
         survey = SubsetSurvey(
             subset_name,
@@ -434,10 +433,9 @@ def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Surv
     add_spec(config, datamodule.spec)
     target = OmegaConf.select(config, "augment._target_")
     # A teacher needs another run's model.
+    augment = None
     if target not in (None, _TEACHER):
         augment = build(config, "augment")
-    else:
-        augment = None
     samples = _look_at_samples(datamodule, tables, augment)
     with explain_write_errors(out, "--out FILE writes it somewhere else"):
         write(data_page(survey, samples, job.overrides), out)

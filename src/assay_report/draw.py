@@ -126,10 +126,9 @@ def _traces(
 
 
 def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
+    shape = {}
     if mark.is_step:
         shape = {"shape": "hv"}
-    else:
-        shape = {}
     group = {"legendgroup": escape(mark.name)}
     if mark.low is not None and mark.high is not None:
         edge = {

@@ -322,10 +322,9 @@ def thin_figure(figure: Figure) -> Figure:
     an even choice that is the same each time.
     """
     marks: list[Mark] = []
+    captions = []
     if figure.caption:
         captions = [figure.caption]
-    else:
-        captions = []
     for mark in figure.marks:
         indices: Any = None
         if isinstance(mark, Line) and len(mark.x) > _LINE:

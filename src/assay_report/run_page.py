@@ -95,10 +95,9 @@ def run_page(run_dir: Path) -> Page:
     tested = "best"
     if any(name.startswith("test/") for name in record.metrics):
         tested = "tested"
+    checkpoint = None
     if at_best is not None:
         checkpoint = (f"epoch {record.best['epoch']}, {tested}", at_best[0])
-    else:
-        checkpoint = None
     if predictions is not None:
         names = predictions.class_names
     else:
@@ -242,10 +241,9 @@ def _logged_scores(
 def _score_cards(predictions: StoredPredictions) -> list[Block]:
     task = task_of(predictions.task)
     is_judged = predictions.targets is not None or task.learns_from_inputs
+    scores = []
     if is_judged:
         scores = task.scores(predictions)
-    else:
-        scores = []
     if not scores:
         return []
     num_samples = len(predictions.keys)
@@ -340,10 +338,9 @@ def _group(
         order = ""
         if is_worst:
             order = task.hardest_caption(predictions)
+        is_right = None
         if predictions.targets is not None:
             is_right = task.is_right(predictions)
-        else:
-            is_right = None
         for index, key in enumerate(predictions.keys):
             if key in labels:
                 tone: Tone = "bad"
@@ -503,10 +500,9 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
 def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
     """The overrides, and every value of the config."""
     typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
+    warnings = []
     if problem:
         warnings = [Note(problem, "warn")]
-    else:
-        warnings = []
     if not values:
         return [*warnings, typed]
     words = [

@@ -354,15 +354,13 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
             log_path = None
         else:
             log_path = example.path / LOG
+        printed = None
         if contents.logs is not None:
             printed = contents.logs / f"{example.path.name}.txt"
-        else:
-            printed = None
         # What its process printed counts where it died or has no log of its own.
+        logs = []
         if index < _TAILS:
             logs = log_candidates(log_path, printed, died=example.cause == "killed")
-        else:
-            logs = []
         tails = ((log, log_tail(log)) for log in logs)
         blocks += [
             Code(tail, f"The end of {log}", folded=index > 0) for log, tail in tails if tail
@@ -371,10 +369,9 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
 
 
 def _note_blocks(texts: Sequence[str], tone: Tone = "") -> list[Block]:
+    hidden = []
     if len(texts) > 10:
         hidden = [f"and {len(texts) - 10} more of these"]
-    else:
-        hidden = []
     return [Note(text, tone) for text in (*texts[:10], *hidden)]
 
 
@@ -422,10 +419,9 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
     if len(scored) < 2 or not keys:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
+    notes = []
     if len(keys) > _MOST:
         notes = [f"The first {_MOST} of {len(keys)} parameters."]
-    else:
-        notes = []
     figures = [
         _slice_figure(key, scored, aim, f"slice_{number}")
         for number, key in enumerate(keys[:_MOST], 1)

@@ -125,10 +125,9 @@ def _check_test_source(config: DictConfig, given: dict[str, Any]) -> None:
     for key in given:
         parent, _, name = key.rpartition(".")
         other = f"{parent}.test_{name}"
+        value = None
         if parent == "data.source":
             value = OmegaConf.select(config, other)
-        else:
-            value = None
         if value is not None and other not in given:
             raise ConfigError(
                 f"this would not be tested: the run's test subset is {other}={value}",

@@ -451,10 +451,9 @@ def _read_prompts(
         except (UnicodeDecodeError, OSError) as error:
             yield str(path), None, "", f"it cannot be read: {first_line(error)}"
             continue
+        lines = []
         if texts:
             lines = texts.split("\n")
-        else:
-            lines = []
         yield from ((str(path), row, text, "") for row, text in enumerate(lines))
 
 

@@ -82,10 +82,9 @@ def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
         print_lines(console, [("threshold", describe_threshold(evaluation.threshold))], 9)
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
+    lines = []
     if evaluation.predictions:
         lines = [("kept", str(evaluation.run_dir / evaluation.predictions))]
-    else:
-        lines = []
     print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
 
 
@@ -188,10 +187,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             predictor, run, inputs, prompts=prompt, sampling=sampling, **options
         )
     document.say("predict", predicted)
+    again = []
     if threshold is not None:
         again = [f"--threshold={threshold}"]
-    else:
-        again = []
     document.next = [command("export", run, *again)]
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)

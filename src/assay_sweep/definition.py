@@ -113,10 +113,9 @@ class SweepDefinition:
 
     def make_launcher(self) -> Launcher:
         """Make the launcher."""
+        arguments = {}
         if self.launcher_class.keeps_files:
             arguments = {"sweep_dir": self.directory}
-        else:
-            arguments = {}
         launcher: Launcher = make_part(
             self.launcher_class, self.launcher, "hydra.launcher", ignored=_POLICY, **arguments
         )

@@ -61,10 +61,9 @@ def resolve_folders(
     """Working and config directory of a resumed sweep; refuse recorded settings that need typing again."""
     cwd = Path.cwd()
     original = Path(journal.header["cwd"])
+    recorded = None
     if journal.header["config_dir"]:
         recorded = Path(journal.header["config_dir"])
-    else:
-        recorded = None
     is_there = original.is_absolute() and original.is_dir()
     at_home = not is_there or original.samefile(cwd)
     flags: list[str] = []
@@ -223,9 +222,8 @@ def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
 
 def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ...]]]:
     """Tokens and overrides of the first jobs; of a search that learns, jobs that stand for all others."""
-    if search.learns:
-        proposals = []
-    else:
+    proposals = []
+    if not search.learns:
         proposals = list(iter(search.next, None))
     tokens = {number: proposal.token for number, proposal in enumerate(proposals)}
     return tokens, [proposal.overrides for proposal in proposals] or search.samples()

@@ -174,10 +174,9 @@ class SweepProgress:
         else:
             if outcome.status == "pruned":
                 line.append(outcome.reason)
+            score = None
             if outcome.status == "finished":
                 score = self._objective.score(outcome)
-            else:
-                score = None
             if score is not None:
                 name = self._objective.name
                 line.append(f"{name} {format_score(name, score, self._shares)}", style="bold")
@@ -456,10 +455,9 @@ def next_commands(result: SweepResult) -> list[str]:
     directory = result.directory
     best = result.best
     ended = sum(job.status in _ENDED for job in jobs)
+    report = []
     if ended:
         report = [command("report", directory)]
-    else:
-        report = []
     if result.total > ended:
         if jobs:
             return [command("resume", directory), *report]
@@ -474,10 +472,9 @@ def next_commands(result: SweepResult) -> list[str]:
     if result.is_repeated:
         return [*report, command("compare", directory)]
     is_searched = any(override.startswith("sweep=") for override in best.overrides)
+    found = []
     if is_searched:
         found = ["hydra/sweeper=grid"]
-    else:
-        found = []
     return [
         *report,
         repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir),

@@ -194,10 +194,9 @@ class Predictions(ABC):
         if self.outputs.ndim == self.sample_ndim:
             return printable(self.in_words())
         rows = [f"{row}  {prediction}" for row, prediction in enumerate(self[:_SHOWN])]
+        footer = []
         if len(self) > _SHOWN:
             footer = [f"… {len(self):,} in all"]
-        else:
-            footer = []
         return "\n".join([*rows, *footer]) or "no predictions"
 
 

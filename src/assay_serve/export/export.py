@@ -143,10 +143,9 @@ def _check_replaced(path: Path, card: Path) -> None:
 def _write_checked(original: Original, path: Path) -> Exported:
     """Write an ONNX file and compare it; with the transforms inside, where that is possible and right."""
     samples = read_samples(original)
+    notes = []
     if samples.note:
         notes = [samples.note]
-    else:
-        notes = []
     widened = sorted(
         str(dtype).removeprefix("torch.") for dtype in original.dtypes - {torch.float32}
     )

@@ -188,10 +188,9 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
             numbers.append(date_parts(days_since_1970(values), parts, column.start))
         else:
             texts.append(category_texts(values).reindex(values.index, fill_value=""))
+    inputs = {}
     if numbers:
         inputs = {"numbers": np.column_stack(numbers)}
-    else:
-        inputs = {}
     return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
 
 

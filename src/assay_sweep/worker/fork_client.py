@@ -109,10 +109,9 @@ class ForkServer:
         ended: dict[int, ExitStatus] = {}
         while True:
             running = {self._running[key].connection: key for key in keys if key in self._running}
+            server = []
             if self._process is not None:
                 server = [self._control]
-            else:
-                server = []
             for ready in wait([*running, *server], max(0.0, deadline - time.monotonic())):
                 if ready is self._control:
                     self._listen()

@@ -108,10 +108,9 @@ def ranking_figures(
         precision, hit, _ = metrics.precision_recall_curve(is_true, score)
         legend = f"{name} ({metrics.average_precision_score(is_true, score):.3f})"
         recall.append(Line(legend, hit, precision, is_step=True))
+    captions = []
     if len(worst) > len(shown):
         captions = [f"Only the {unit} with the lowest F1 are shown."]
-    else:
-        captions = []
     if left_out := len(shown) - len(roc):
         captions.append(f"{left_out} without samples of both kinds are left out.")
     if not roc:
@@ -389,10 +388,9 @@ class Classes(Evaluator):
         loss = -np.log(
             np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1)
         )
+        order = None
         if num_classes == 2:
             order = Ranking(outputs[:, 1], targets == 1)
-        else:
-            order = None
         auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
         second = ""
         if order is not None:

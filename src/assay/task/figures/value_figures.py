@@ -127,10 +127,9 @@ class Values(Evaluator):
         error = np.abs(preds - true)
         squares = (preds - true) ** 2
         centred = np.where(np.ptp(true, axis=0) > 0, true - true.mean(0), 0)
+        prefixes = [""]
         if len(names) > 1:
             prefixes = [f"{key}/" for key in metric_keys(names)]
-        else:
-            prefixes = [""]
         metrics = {"r2 (mean)": "R2"}
         for name, prefix in zip(names, prefixes, strict=True):
             of = ""
@@ -147,10 +146,9 @@ class Values(Evaluator):
             # Of a target that does not vary as in scikit-learn.
             r2 = np.where(varies, 1 - lost / np.where(varies, spread, 1), lost == 0)
             r2 = np.where(len(true) > 1, r2, np.nan)
+            scores = {}
             if len(names) != 1:
                 scores = {"r2 (mean)": float(np.mean(r2))}
-            else:
-                scores = {}
             for index, name in enumerate(names[:_MOST_TARGETS]):
                 of = ""
                 if len(names) > 1:
