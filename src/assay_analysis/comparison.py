@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from assay_analysis.journal import JobRecord
+    from assay_analysis.run import Runs
     from assay_analysis.statistics import Mean
 
 
@@ -132,9 +133,7 @@ class Row:
         return None
 
 
-def make_row(
-    runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]
-) -> Row:
+def make_row(runs: Runs, values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
     """Make a row of runs; of each seed the last one counts, finished ones first."""
     by_job: dict[str | Path, Run] = {}
     for run in runs:
@@ -184,7 +183,7 @@ class Ranking:
 
 
 def make_ranking(
-    runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None
+    runs: Runs, asked: str = "", configs: ConfigValues | None = None
 ) -> Ranking | None:
     """Choose the metric and direction to rank runs by: one rule for whatever names a best run.
 
@@ -219,7 +218,7 @@ def make_ranking(
     return Ranking(metric, direction, tuple(notes), losses, () if asked else data)
 
 
-def _stated_objective(runs: Sequence[Run]) -> str:
+def _stated_objective(runs: Runs) -> str:
     """The objective of the sweep that all runs are of, as `METRIC:DIRECTION`; empty where none was chosen."""
     folders = {run.path.parent for run in runs}
     if len(folders) == 1:
@@ -257,7 +256,7 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
 
 
 def _choose_metric(
-    runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues
+    runs: Runs, metrics: Iterable[str], configs: ConfigValues
 ) -> tuple[str, list[str]]:
     """What checkpoints are kept by, if it is the same quantity in all runs, and why it is another metric.
 
@@ -297,7 +296,7 @@ _OF_RARE = ("average_precision", "f1", "auroc")
 """Scores that a model which never predicts a rare class does not win by, the best first."""
 
 
-def _has_rare_class(runs: Sequence[Run], configs: ConfigValues) -> bool:
+def _has_rare_class(runs: Runs, configs: ConfigValues) -> bool:
     texts = (value_of(run, "spec.class_counts", configs) for run in runs)
     counts = [int(count) for count in re.findall(r"\d+", next(filter(None, texts), ""))]
     return len(counts) > 1 and min(counts) * len(counts) < 2 * RARE * sum(counts)
@@ -307,7 +306,7 @@ def _describe_terms(losses: Mapping[str, tuple[str, ...]]) -> str:
     return "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
 
 
-def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
+def _direction(metric: str, runs: Runs) -> tuple[str, list[str]]:
     directions = Counter(run.directions[metric] for run in runs if metric in run.directions)
     if len(directions) == 1:
         return next(iter(directions)), []
@@ -322,9 +321,7 @@ def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
     ]
 
 
-def _unlike_losses(
-    metric: str, runs: Sequence[Run], configs: ConfigValues
-) -> dict[str, tuple[str, ...]]:
+def _unlike_losses(metric: str, runs: Runs, configs: ConfigValues) -> dict[str, tuple[str, ...]]:
     """In what a loss, or a metric of one name in different options, is not the same quantity in all runs."""
     scored = {run.config_fingerprint: run for run in runs if run.score(metric) is not None}
     if metric.endswith("loss"):
@@ -363,9 +360,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def filter_runs(
-    runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues
-) -> list[Run]:
+def filter_runs(runs: Runs, conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
     """The runs that meet every condition; of those that cannot be read, none unless it is asked for them."""
     matching = list(runs)
     for condition in conditions:
@@ -383,7 +378,7 @@ def filter_runs(
     return matching
 
 
-def unknown_key_error(key: str, runs: Sequence[Run], option: str) -> ConfigError:
+def unknown_key_error(key: str, runs: Runs, option: str) -> ConfigError:
     """The error for a key that no run has."""
     names = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
     suggestion = did_you_mean(key, dict.fromkeys((*names, *OF_THE_RECORD)))
@@ -461,7 +456,7 @@ _STATISTICS = (
 
 
 def compare(
-    runs: Sequence[Run],
+    runs: Runs,
     *,
     sort: str = "",
     where: Sequence[str] = (),
@@ -566,9 +561,7 @@ def page(
     )
 
 
-def _group_runs(
-    runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues
-) -> list[list[Run]]:
+def _group_runs(runs: Runs, keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
     groups: dict[Any, list[Run]] = {}
     for run in runs:
         identity: Any = (
@@ -581,14 +574,12 @@ def _group_runs(
     return list(groups.values())
 
 
-def _list_metrics(runs: Sequence[Run]) -> list[str]:
+def _list_metrics(runs: Runs) -> list[str]:
     logged = (name for run in runs for name in run.metrics)
     return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
 
 
-def _metrics_shown(
-    runs: Sequence[Run], requested: Sequence[str], ranking: Ranking | None
-) -> list[str]:
+def _metrics_shown(runs: Runs, requested: Sequence[str], ranking: Ranking | None) -> list[str]:
     metrics = _list_metrics(runs)
     for name in requested:
         if name not in metrics and runs:
@@ -607,9 +598,7 @@ def _metrics_shown(
     return list(dict.fromkeys([*ranked_by, *requested]))
 
 
-def _judge(
-    ranked: Sequence[Row], groups: Mapping[str, Sequence[Run]], ranking: Ranking
-) -> Verdict | None:
+def _judge(ranked: Sequence[Row], groups: Mapping[str, Runs], ranking: Ranking) -> Verdict | None:
     """The verdict on the first of two groups, else on the best row against the second."""
     if len(groups) != 2:
         if len(ranked) < 2 or not ranking.decides:

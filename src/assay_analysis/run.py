@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import yaml
 
@@ -97,6 +97,9 @@ class Run:
         return float(value)
 
 
+Runs: TypeAlias = "Sequence[Run]"
+
+
 def typed_values(overrides: Iterable[str]) -> dict[str, str]:
     """Overrides by key, without what says where a run writes to or how a sweep goes."""
     values = {}
@@ -176,7 +179,7 @@ Values = list[dict[str, str | None]]
 
 
 def config_columns(
-    runs: Sequence[Run], requested: Sequence[str], configs: ConfigValues
+    runs: Runs, requested: Sequence[str], configs: ConfigValues
 ) -> tuple[list[str], Values, list[str]]:
     """Keys in which configurations differ, the values of each, and what there is to say about them."""
 
@@ -215,7 +218,7 @@ def config_columns(
     return keys, values, notes if left_out > 0 else []
 
 
-def _candidates(runs: Sequence[Run]) -> list[str]:
+def _candidates(runs: Runs) -> list[str]:
     """Groups, then what was typed; no experiment that only some have: what differs are its values."""
     groups = dict.fromkeys(key for run in runs for key in run.choices)
     typed = dict.fromkeys(key for run in runs for key in run.typed if key not in groups)
@@ -227,7 +230,7 @@ def _candidates(runs: Sequence[Run]) -> list[str]:
     return [key for key in (*groups, *typed) if is_config(key) and key not in without]
 
 
-def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
+def _differs(key: str, runs: Runs, configs: ConfigValues) -> bool:
     """Whether runs differ in a key; configs are read up to the first that does."""
     reference = None
     if runs:
@@ -238,7 +241,7 @@ def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     )
 
 
-def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[Run]]:
+def _group_alike(values: Values, runs: Runs) -> list[list[Run]]:
     """Runs of different configurations that cannot be told apart by their columns."""
     groups: dict[Any, dict[str, Run]] = {}
     for run, row in zip(runs, values, strict=True):
@@ -246,7 +249,7 @@ def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[Run]]:
     return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
-def _list_untyped(runs: Sequence[Run], configs: ConfigValues) -> list[str]:
+def _list_untyped(runs: Runs, configs: ConfigValues) -> list[str]:
     """The keys in which the configs of runs differ that were typed alike."""
     try:
         rows = [configs.all_of(run) for run in runs]

@@ -23,12 +23,12 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
     from omegaconf import DictConfig
     from torch import Tensor
 
     from assay.assemble.assembly import Assembly
     from assay.data.core.subset import Subset
+    from assay.figure import Array
     from assay.record.run_record import RunRecord
     from assay.task.predictions import StoredPredictions
 
@@ -192,7 +192,7 @@ def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     return ["gradient_boosting", "linear", *of_series, simplest]
 
 
-def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
+def _read(data: DataModule, name: str) -> tuple[Any, Array]:
     """Inputs of a subset, texts or numbers `[N, F]`, and targets; pictures are read in blocks."""
     subset = data.ready_subset(name, "eval")
     positions = torch.arange(len(subset.rows))
@@ -239,8 +239,8 @@ def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
 
 
 def _fit(
-    name: str, inputs: Any, targets: NDArray[Any], size: int, *, is_real: bool
-) -> Callable[[Any], NDArray[Any]]:
+    name: str, inputs: Any, targets: Array, size: int, *, is_real: bool
+) -> Callable[[Any], Array]:
     """A function from inputs to what a model of so many outputs says of them."""
     if name == "last_value":
         return lambda given: np.tile(given[:, -1:], (1, size))
@@ -257,9 +257,9 @@ def _fit(
         targets = targets[:most]
     model = _estimator(name, is_real=is_real, several=targets.ndim > 1).fit(inputs, targets)
 
-    def predict(given: Any) -> NDArray[Any]:
+    def predict(given: Any) -> Array:
         if is_real:
-            values: NDArray[Any] = model.predict(given).reshape(len(given), -1)
+            values: Array = model.predict(given).reshape(len(given), -1)
             return values
         outputs = np.zeros((len(given), size))
         outputs[:, model.classes_.astype(int)] = model.predict_proba(given)

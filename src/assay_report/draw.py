@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
+    Trace = dict[str, Any]
+
 
 def is_logarithmic(values: Sequence[float]) -> bool:
     """Whether values are positive, reach far, and their middle is nearer to that of their logarithms."""
@@ -50,9 +52,9 @@ _LONGEST = 24
 _BARE = {"showgrid": False, "zeroline": False}
 
 
-def to_plotly(figure: Figure) -> dict[str, Any]:
+def to_plotly(figure: Figure) -> Trace:
     """Draw a figure by plotly."""
-    layout: dict[str, Any] = {
+    layout: Trace = {
         "height": 420 if figure.is_wide else 340,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "xaxis": _axis(figure, "x", figure.x_label, figure.x_range),
@@ -100,9 +102,7 @@ def cell_text(mark: Heatmap, value: float) -> str:
     return format_number(value, 3)
 
 
-def _traces(
-    mark: Mark, figure: Figure, layout: dict[str, Any], colours: Iterator[str]
-) -> Iterator[dict[str, Any]]:
+def _traces(mark: Mark, figure: Figure, layout: Trace, colours: Iterator[str]) -> Iterator[Trace]:
     match mark:
         case Line(is_reference=True):
             style = {"color": REFERENCE, "dash": "dash", "width": 1.2}
@@ -125,7 +125,7 @@ def _traces(
             yield _heatmap(mark, figure, layout)
 
 
-def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
+def _line(mark: Line, figure: Figure, colour: str) -> Iterator[Trace]:
     shape = {}
     if mark.is_step:
         shape = {"shape": "hv"}
@@ -151,7 +151,7 @@ def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
     yield trace | {"showlegend": True}
 
 
-def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> dict[str, Any]:
+def _bars(mark: Bars, figure: Figure, layout: Trace, colour: str) -> Trace:
     # Turned this way labels end below their bars; the other way the last one would be cut off.
     layout["xaxis"] |= _ticks(mark.labels) | _BARE | {"autotickangles": [0, -45, -90]}
     if len(mark.labels) >= 6:
@@ -185,7 +185,7 @@ def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> di
     )
 
 
-def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str, Any]:
+def _heatmap(mark: Heatmap, figure: Figure, layout: Trace) -> Trace:
     layout["xaxis"] |= _ticks(mark.x_names) | _BARE | {"side": "top"}
     layout["yaxis"] |= _ticks(mark.y_names) | _BARE | {"autorange": "reversed"}
     layout["height"] = min(760, max(280, 110 + 30 * len(mark.y_names)))
@@ -209,12 +209,12 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
     return trace | {"hovertext": texts, "hoverinfo": "text"}
 
 
-def _xy(name: str, x: Numbers, y: Numbers, **fields: Any) -> dict[str, Any]:
+def _xy(name: str, x: Numbers, y: Numbers, **fields: Any) -> Trace:
     trace = {"type": "scatter", "name": escape(name, _LONGEST), "x": floats(x), "y": floats(y)}
     return trace | {"showlegend": bool(name)} | fields
 
 
-def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
+def _hover(texts: Sequence[str], figure: Figure) -> Trace:
     """Texts of the marks' own; else plotly writes the numbers."""
     if any(texts):
         return {
@@ -232,7 +232,7 @@ def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
     return {"hovertemplate": "<br>".join(parts)}
 
 
-def _ticks(names: Sequence[str]) -> dict[str, Any]:
+def _ticks(names: Sequence[str]) -> Trace:
     """Names at whole numbers, for two may be alike; of many only some, the pointer tells the others."""
     step = max(1, math.ceil(len(names) / 60))
     shown = range(0, len(names), step)
@@ -242,11 +242,9 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _axis(
-    figure: Figure, which: str, label: str, shown: tuple[float, float] | None
-) -> dict[str, Any]:
+def _axis(figure: Figure, which: str, label: str, shown: tuple[float, float] | None) -> Trace:
     log = which in figure.log
-    axis: dict[str, Any] = {
+    axis: Trace = {
         "title": {"text": escape(label)},
         "automargin": True,
         "separatethousands": True,
@@ -312,7 +310,7 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
     """Draw a mark; what stands for it in the legend."""
     match mark:
         case Line():
-            style: dict[str, Any] = {}
+            style: Trace = {}
             if mark.is_step:
                 style = {"drawstyle": "steps-post"}
             if mark.is_reference:

@@ -35,7 +35,6 @@ from assay_analysis.read_runs import Curve, read_curves
 from assay_report.difference import config_values
 from assay_report.draw import is_logarithmic
 from assay_report.page import (
-    Block,
     Cards,
     Cell,
     Code,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from assay.record.predictions_file import KeptSample
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
+    from assay_report.page import Blocks
 
 
 TONES: dict[str, Tone] = {
@@ -125,7 +125,7 @@ def run_page(run_dir: Path) -> Page:
     scores = _outcome_notes(record, status) + _score_blocks(
         record, predictions, at_best, in_words
     )
-    shown: list[Block] = [Note(f"There is nothing to draw: {missing}", "warn")]
+    shown: Blocks = [Note(f"There is nothing to draw: {missing}", "warn")]
     if predictions is not None:
         shown = _try_blocks(
             lambda: _prediction_figures(predictions, values.get("data.source.target", ""))
@@ -148,7 +148,7 @@ def run_page(run_dir: Path) -> Page:
     )
 
 
-def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
+def _outcome_notes(record: RunRecord, status: str) -> Blocks:
     if status == "running":
         return [
             Note(
@@ -173,8 +173,8 @@ def _score_blocks(
     predictions: StoredPredictions | None,
     at_best: tuple[int, dict[str, float]] | None,
     title: Callable[[str], str],
-) -> list[Block]:
-    blocks: list[Block] = []
+) -> Blocks:
+    blocks: Blocks = []
     if record.baseline:
         baseline = f"Baseline: {describe_baseline(record.baseline)}."
         blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
@@ -200,7 +200,7 @@ def _score_blocks(
 
 def _logged_scores(
     record: RunRecord, at_best: tuple[int, dict[str, float]] | None, title: Callable[[str], str]
-) -> list[Block]:
+) -> Blocks:
     """Each metric of the best checkpoint, a column per subset; the last values where there is none."""
     metrics = record.metrics
     if at_best is not None:
@@ -238,7 +238,7 @@ def _logged_scores(
     return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
-def _score_cards(predictions: StoredPredictions) -> list[Block]:
+def _score_cards(predictions: StoredPredictions) -> Blocks:
     task = task_of(predictions.task)
     is_judged = predictions.targets is not None or task.learns_from_inputs
     scores = []
@@ -272,7 +272,7 @@ def _interval(score: Score) -> str:
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Block]:
+def _prediction_figures(predictions: StoredPredictions, target: str) -> Blocks:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
         unknown = "These samples have no targets: there is nothing to compare with."
@@ -293,7 +293,7 @@ def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Blo
     return [Note(none, "warn")]
 
 
-def _try_blocks(make: Callable[[], list[Block]]) -> list[Block]:
+def _try_blocks(make: Callable[[], Blocks]) -> Blocks:
     """Blocks, or a note on why they could not be made, so that there is always a report."""
     try:
         return make()
@@ -311,13 +311,13 @@ def _read_predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
     return predictions, ""
 
 
-def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list[Block]:
+def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> Blocks:
     try:
         check_inside(run_dir / predictions_file.SAMPLES, run_dir)
         samples = predictions_file.read_samples(run_dir / predictions_file.SAMPLES)
     except AssayError as error:
         return [Note(error.message, "warn")]
-    blocks: list[Block] = []
+    blocks: Blocks = []
     for reason, title in _TITLES.items():
         chosen = [sample for sample in samples if sample.reason == reason]
         if chosen:
@@ -327,7 +327,7 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list
 
 def _group(
     title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None
-) -> list[Block]:
+) -> Blocks:
     is_worst = samples[0].reason == "worst"
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
     order = ""
@@ -350,7 +350,7 @@ def _group(
     pictures = [
         Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None
     ]
-    blocks: list[Block] = []
+    blocks: Blocks = []
     if pictures and legend and is_worst:
         blocks.append(
             Pictures(
@@ -497,7 +497,7 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
         return {}, error.message
 
 
-def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
+def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> Blocks:
     """The overrides, and every value of the config."""
     typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
     warnings = []
@@ -524,7 +524,7 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> li
     return [*warnings, typed, Table(("key", "value"), rows, caption, filtered=True, wraps=True)]
 
 
-def environment_blocks(record: RunRecord) -> list[Block]:
+def environment_blocks(record: RunRecord) -> Blocks:
     """The machine, the packages, and what the code and the data were."""
     machine = record.machine
     git = record.git or {}
@@ -557,7 +557,7 @@ def environment_blocks(record: RunRecord) -> list[Block]:
     ]
 
 
-def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
+def reproduce_blocks(run_dir: Path, record: RunRecord) -> Blocks:
     """Commands to repeat the run."""
     overrides = [
         override for override in record.overrides if not override.startswith("hydra.run.dir=")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assay_analysis.comparison import Comparison, Row
     from assay_analysis.read_runs import Curve
     from assay_analysis.run import Run
-    from assay_report.page import Block, Tone
+    from assay_report.page import Blocks, Tone
 
 
 @final
@@ -196,7 +196,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     if comparison.verdict:
         verdict = comparison.verdict.sentence
     warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
-    board: list[Block] = [_table(contents, comparison, folder, thing)]
+    board: Blocks = [_table(contents, comparison, folder, thing)]
     if verdict:
         board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")]
     sections = [
@@ -332,14 +332,14 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     return Table(head, rows, caption, numeric, filtered=len(rows) > 5)
 
 
-def failure_blocks(contents: Contents, thing: str) -> list[Block]:
+def failure_blocks(contents: Contents, thing: str) -> Blocks:
     """Runs that did not finish, grouped by reason apart from its numbers, largest group first."""
     groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in contents.runs:
         if run.status in ("failed", "broken", "interrupted"):
             reason = _NUMBER.sub("0", run.reason.replace(str(run.path), ""))
             groups.setdefault((run.status, run.cause, reason), []).append(run)
-    blocks: list[Block] = []
+    blocks: Blocks = []
     for index, runs in enumerate(sorted(groups.values(), key=len, reverse=True)):
         example = runs[0]
         names = join_first([contents.name(run) for run in runs], _NAMED)
@@ -368,14 +368,14 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     return blocks
 
 
-def _note_blocks(texts: Sequence[str], tone: Tone = "") -> list[Block]:
+def _note_blocks(texts: Sequence[str], tone: Tone = "") -> Blocks:
     hidden = []
     if len(texts) > 10:
         hidden = [f"and {len(texts) - 10} more of these"]
     return [Note(text, tone) for text in (*texts[:10], *hidden)]
 
 
-def _figures(figures: Sequence[Figure]) -> list[Block]:
+def _figures(figures: Sequence[Figure]) -> Blocks:
     if figures:
         return [Figures(figures)]
     return []

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from assay.data.table.table_encoder import Column
+    from assay.figure import Array
     from assay.run.predictor import Predictor
 
 
@@ -127,7 +128,7 @@ class Original:
         """A batch after the transforms of evaluation."""
         return self.transforms.transform_inputs(raw)
 
-    def outputs(self, raw: Any) -> dict[str, NDArray[Any]]:
+    def outputs(self, raw: Any) -> dict[str, Array]:
         """Outputs of the run's own model by name, for a batch that is prepared as by `assay predict`."""
         if self.encoder is None:
             return self._outputs(self.transformed(raw))
@@ -145,7 +146,7 @@ class Original:
             whole[name][good] = values[: len(good)]
         return whole
 
-    def _outputs(self, samples: Tensor) -> dict[str, NDArray[Any]]:
+    def _outputs(self, samples: Tensor) -> dict[str, Array]:
         with torch.no_grad():
             inputs = self.normalize(samples, torch.float32)
             model_outputs = self.predictor.model_outputs(inputs)
@@ -174,7 +175,7 @@ class Original:
         return (self.kind,)
 
 
-def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
+def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Array]:
     """`numbers`, float64 `[B, N]`, and `categories`, text `[B, C]`."""
     judged = judge_rows(frame, columns).frame
     numbers: list[Any] = []
