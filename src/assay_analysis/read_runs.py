@@ -104,7 +104,9 @@ def _read_run(path: Path) -> Run:
     except AssayError as error:
         return Run(path, "broken", reason=error.message)
     is_running = record.status == "running"
-    end = record if is_running and is_written(path) else record.outcome
+    end = record.outcome
+    if is_running and is_written(path):
+        end = record
     metrics = record.metrics or (_last_values(path) if is_running else {})
     resumed = (override for entry in record.resumed for override in entry.get("overrides", ()))
     return Run(

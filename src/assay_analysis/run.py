@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -29,22 +30,17 @@ _WORDS = {"true": True, "false": False, "null": None}
 def plain_value(value: Any) -> Any:
     """Text as what it reads as; a list as text, so that it can be compared and be a key."""
     if not isinstance(value, str):
-        return (
-            value
-            if value is None or isinstance(value, bool | int | float)
-            else format_value(value)
-        )
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return format_value(value)
     if value.lower() in _WORDS:
         return _WORDS[value.lower()]
-    try:
-        # `1_000` is text to Hydra, and a number to Python.
-        return value if "_" in value else int(value)
-    except ValueError:
-        pass
-    try:
-        return float(value)
-    except ValueError:
-        return value
+    # `1_000` is text to Hydra, and a number to Python.
+    if "_" not in value:
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(value)
+    return value
 
 
 def format_value(value: Any) -> str:

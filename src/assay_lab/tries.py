@@ -337,7 +337,9 @@ class _Trial:
 def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
     ranking = make_ranking(runs, asked)
     if ranking is None or not ranking.direction or not ranking.metric.startswith("val/"):
-        found = ranking.metric if ranking else None
+        found = None
+        if ranking:
+            found = ranking.metric
         message = (
             f"expected a score of validation with a direction, got {found!r}; "
             "the test subset stays sealed"

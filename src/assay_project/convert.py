@@ -99,7 +99,9 @@ def convert(path: Path, out: Path | None = None) -> Conversion:
             for name, text in reader.written.items():
                 write_text(made / "conf" / name, text)
             for source in sources:
-                copy = shutil.copytree if source.is_dir() else shutil.copy
+                copy = shutil.copy
+                if source.is_dir():
+                    copy = shutil.copytree
                 copy(source, made / source.name)
             if folder.exists():
                 folder.rmdir()
@@ -327,7 +329,9 @@ class _Reader:
         taken: Tree = {}
         chosen: Tree = {}
         for group, node in parts.items():
-            take = self._take_trainer if group == "trainer" else self._take_nodes
+            take = self._take_nodes
+            if group == "trainer":
+                take = self._take_trainer
             taken[group], options = take(name, group, dict(node))
             chosen |= options
         return taken, chosen

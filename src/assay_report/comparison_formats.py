@@ -239,7 +239,9 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
     cells = [[single_line(cell) for cell in line] for line in lines]
     widths = [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
     # Scores go first, from the last one on, then keys, and a score of the test last.
-    ranked = comparison.metrics[0].rpartition("/")[2] if comparison.metrics else ""
+    ranked = ""
+    if comparison.metrics:
+        ranked = comparison.metrics[0].rpartition("/")[2]
     tests = [name for name in comparison.metrics[1:] if name.startswith("test/")]
     kept = f"test/{ranked}" if f"test/{ranked}" in tests else next(iter(tests), "")
     order = [*range(len(names) - 1, keys, -1), *range(keys - 1, -1, -1)]
@@ -258,7 +260,9 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
             f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}"
             for column, space in zip(shown, spaces, strict=True)
         )
-        style = "bold" if number in (-1, comparison.best) else ""
+        style = ""
+        if number in (-1, comparison.best):
+            style = "bold"
         if number >= 0:
             style += " green" if style else "" if comparison.rows[number].finished else "dim"
         texts.append(Text((" " * _GAP).join(padded).rstrip(), style))

@@ -228,7 +228,9 @@ def survey_data(
 
 def _hashes(subset: Subset) -> NDArray[np.int64] | None:
     hashes = hash_samples({"": subset.data})
-    return None if hashes is None else hashes[""][subset.rows.numpy()]
+    if hashes is None:
+        return None
+    return hashes[""][subset.rows.numpy()]
 
 
 def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:

@@ -295,14 +295,18 @@ def _test(
         assembly.module.load_state_dict(read_weights(path))
     with collect_predictions(assembly) as keep:
         trainer.test(assembly.module, datamodule=data, verbose=False)
-    subset = data.tested if isinstance(data, DataModule) else "test"
+    subset = "test"
+    if isinstance(data, DataModule):
+        subset = data.tested
     metrics = {
         name.replace("test/", f"{subset}/", 1): float(value)
         for name, value in trainer.callback_metrics.items()
     }
     if not metrics:
         raise AssayError("nothing was tested: the module logs no scores in its test_step")
-    notes = list(trained.notes) if trained is not None else []
+    notes = []
+    if trained is not None:
+        notes = list(trained.notes)
     notes += data.splits.note_lacking(subset) if isinstance(data, DataModule) else []
     if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
         notes += _score_differences(metrics, record.metrics)

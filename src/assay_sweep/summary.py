@@ -121,7 +121,9 @@ class SweepProgress:
         """Redraw the running jobs."""
         if self._live.disable:
             return
-        counted = jobs if self.only is None else self.only
+        counted = self.only
+        if self.only is None:
+            counted = jobs
         counts: Counter[str] = Counter(jobs[number].status for number in counted)
         counts["waiting"] += max(0, total - counts.total())
         order = ("finished", "pruned", "failed", "running", "waiting")

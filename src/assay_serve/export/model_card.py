@@ -322,7 +322,9 @@ def describe_columns(
             start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
             entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
             for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
-                missing = None if column.fill is None else fill
+                missing = fill
+                if column.fill is None:
+                    missing = None
                 name = f"{column.name} ({part})"
                 entries["numbers"].append(
                     {**entry, "name": name, "part": part, "missing": missing}
@@ -331,7 +333,9 @@ def describe_columns(
             entries["numbers"].append(entry)
     described = []
     for name, some in entries.items():
-        dtype = "string" if name == "categories" else "float64"
+        dtype = "float64"
+        if name == "categories":
+            dtype = "string"
         if some:
             described.append(
                 {"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some}

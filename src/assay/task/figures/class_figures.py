@@ -460,7 +460,9 @@ class Classes(Evaluator):
         outputs = predictions.outputs
         targets = require_targets(predictions)
         of_target: Array = outputs[np.arange(len(targets)), targets]
-        return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
+        if predictions.kind == "scores":
+            return outputs.max(1) - of_target
+        return 1 - of_target
 
     @override
     def is_right(self, predictions: StoredPredictions) -> Array:
