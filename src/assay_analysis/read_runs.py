@@ -123,18 +123,19 @@ def _read_run(path: Path) -> Run:
 
 
 _OF_THE_RECORD = (
-    *(
-        "name",
-        "started",
-        "seconds",
-        "seed",
-        "fold",
-        "fingerprint",
-        "config_fingerprint",
-        "choices",
-        "best",
-    ),
-    *("directions", "shares", "data_sha256", "interpolations"),
+    "name",
+    "started",
+    "seconds",
+    "seed",
+    "fold",
+    "fingerprint",
+    "config_fingerprint",
+    "choices",
+    "best",
+    "directions",
+    "shares",
+    "data_sha256",
+    "interpolations",
 )
 
 

@@ -43,20 +43,17 @@ if TYPE_CHECKING:
 
 
 _SWITCHES = (
-    *(
-        "ATEN_CPU_CAPABILITY",
-        "CUBLAS_WORKSPACE_CONFIG",
-        "DNNL_MAX_CPU_ISA",
-        "KMP_DETERMINISTIC_REDUCTION",
-    ),
-    *(
-        "MKL_CBWR",
-        "MKL_NUM_THREADS",
-        "NVIDIA_TF32_OVERRIDE",
-        "OMP_NUM_THREADS",
-        "ONEDNN_MAX_CPU_ISA",
-    ),
-    *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
+    "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "DNNL_MAX_CPU_ISA",
+    "KMP_DETERMINISTIC_REDUCTION",
+    "MKL_CBWR",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_NUM_THREADS",
+    "PYTHONHASHSEED",
 )
 """Switches that a run gets again: they change numbers and nothing else."""
 _PLAIN = re.compile(r"[\w:,.=+-]+", re.ASCII)

@@ -39,8 +39,16 @@ def is_logarithmic(values: Sequence[float]) -> bool:
 
 
 PALETTE = (
-    *("#4c83ee", "#e07b39", "#2fa37c", "#d65c7a", "#8f73d9"),
-    *("#a88a3a", "#2c9fc0", "#c261b8", "#6f9e3c", "#7b8794"),
+    "#4c83ee",
+    "#e07b39",
+    "#2fa37c",
+    "#d65c7a",
+    "#8f73d9",
+    "#a88a3a",
+    "#2c9fc0",
+    "#c261b8",
+    "#6f9e3c",
+    "#7b8794",
 )
 """Of lines, points and bars; three to one against white and against near black."""
 REFERENCE = "#8a919c"

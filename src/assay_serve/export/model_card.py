@@ -164,18 +164,17 @@ def example_code(exported: Exported) -> str:
 SCHEMA_VERSION = 1
 _ALL_CODES = 10_000
 _OF_RECORD = (
-    *(
-        "run_id",
-        "name",
-        "best",
-        "status",
-        "metrics",
-        "choices",
-        "overrides",
-        "seed",
-        "fingerprint",
-    ),
-    *("data_sha256", "started"),
+    "run_id",
+    "name",
+    "best",
+    "status",
+    "metrics",
+    "choices",
+    "overrides",
+    "seed",
+    "fingerprint",
+    "data_sha256",
+    "started",
 )
 _PACKAGES = ("assay", "torch", "torchvision", "lightning", "numpy")
 

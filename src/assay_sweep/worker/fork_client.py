@@ -291,7 +291,9 @@ class CheckProcess:
 
 _OF_LAUNCHERS = (
     *(*WORLD_SIZES, "SLURM_STEP_ID"),
-    *("SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID"),
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
 )
 """By these a job would take itself for one rank of several, as in an allocation in which a cluster runs."""
 
