@@ -287,9 +287,10 @@ def _choose_metric(
     metric = next(filter(None, itertools.chain(alike, common, [monitor], scored, metrics)), "")
     if not monitor or metric == monitor:
         return metric, []
-    unlike = _unlike_losses(monitor, runs, configs)
-    reason = f"{monitor} is not the same quantity in all rows: {_describe_terms(unlike)}"
-    return metric, [f"ordered by {metric}: {reason if unlike else 'one class is rare'}"]
+    reason = "one class is rare"
+    if unlike := _unlike_losses(monitor, runs, configs):
+        reason = f"{monitor} is not the same quantity in all rows: {_describe_terms(unlike)}"
+    return metric, [f"ordered by {metric}: {reason}"]
 
 
 _OF_RARE = ("average_precision", "f1", "auroc")
@@ -486,7 +487,8 @@ def compare(
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
     shared = {
         key: text
-        for key, text in (readable[0].typed if readable else {}).items()
+        for run in readable[:1]
+        for key, text in run.typed.items()
         if key not in columns
         and is_config(key)
         and all(run.typed.get(key) == text for run in readable)
@@ -548,15 +550,18 @@ def page(
         end = offset + limit
     shown = [*numbers, *comparison.broken][offset:end]
     rows = [item for item in shown if isinstance(item, int)]
-    note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
-    if end is not None and end < comparison.total:
-        note += f"; --offset {end} shows the next, --limit 0 all"
+    notes = comparison.notes
+    if 0 < len(shown) < comparison.total:
+        note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
+        if end is not None and end < comparison.total:
+            note += f"; --offset {end} shows the next, --limit 0 all"
+        notes = (*notes, note)
     return replace(
         comparison,
         rows=tuple(comparison.rows[number] for number in rows),
         broken=tuple(item for item in shown if isinstance(item, Run)),
         best=rows.index(comparison.best) if comparison.best in rows else None,
-        notes=(*comparison.notes, *([note] if 0 < len(shown) < comparison.total else [])),
+        notes=notes,
         offset=offset,
     )
 
@@ -645,9 +650,10 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
             for score in row.scores.values()
         ),
     }
-    return [note for note, holds in notes.items() if holds] + list(
-        ranking.notes if ranking else ()
-    )
+    found = [note for note, holds in notes.items() if holds]
+    if ranking:
+        found += ranking.notes
+    return found
 
 
 def results_csv(jobs: Sequence[JobRecord]) -> str:

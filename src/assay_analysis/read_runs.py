@@ -104,7 +104,7 @@ def _read_run(path: Path) -> Run:
     except AssayError as error:
         return Run(path, "broken", reason=error.message)
     is_running = record.status == "running"
-    end = record.outcome
+    end: RunRecord | Outcome = record.outcome
     if is_running and is_written(path):
         end = record
     metrics = record.metrics or (_last_values(path) if is_running else {})

@@ -205,13 +205,16 @@ def config_columns(
     if alike:
         keys += untyped[:_MOST]
         values = texts(keys)
-    left_out = len(untyped) - _MOST
-    notes = [f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all"]
+    notes = []
+    if (left_out := len(untyped) - _MOST) > 0:
+        notes = [
+            f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all"
+        ]
     if _group_alike(values, runs):
         keys.append(_FINGERPRINT)
         for run, row in zip(runs, values, strict=True):
             row[_FINGERPRINT] = run.config_fingerprint[:8]
-    return keys, values, notes if left_out > 0 else []
+    return keys, values, notes
 
 
 def _candidates(runs: Runs) -> list[str]:

@@ -234,9 +234,7 @@ class Gang:
     def _beat_of(self, store: Any, rank: int) -> str:
         """The last sign of life of a process; empty where it has not come."""
         key = f"beat/{self.kind}/{rank}"
-        if store.check([key]):
-            return store.get(key).decode()
-        return ""
+        return store.get(key).decode() if store.check([key]) else ""
 
     def _silent(self) -> list[int]:
         """Processes that have come, and whose signs of life have stopped."""

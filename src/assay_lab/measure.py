@@ -469,12 +469,7 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
         if winner:
             best += [winner]
     exact = [override for same, group in groups if same for override in group if override in best]
-    gain = 1.0
-    for setting in settings:
-        if setting.chosen and setting.gain:
-            gain *= setting.gain
-        else:
-            gain *= 1.0
+    gain = math.prod(setting.gain or 1.0 for setting in settings if setting.chosen)
     return Tuning(
         overrides=list(overrides),
         device=name_device(assembly),

@@ -99,9 +99,7 @@ def convert(path: Path, out: Path | None = None) -> Conversion:
             for name, text in reader.written.items():
                 write_text(made / "conf" / name, text)
             for source in sources:
-                copy = shutil.copy
-                if source.is_dir():
-                    copy = shutil.copytree
+                copy = shutil.copytree if source.is_dir() else shutil.copy
                 copy(source, made / source.name)
             if folder.exists():
                 folder.rmdir()
@@ -329,9 +327,7 @@ class _Reader:
         taken: Tree = {}
         chosen: Tree = {}
         for group, node in parts.items():
-            take = self._take_nodes
-            if group == "trainer":
-                take = self._take_trainer
+            take = self._take_trainer if group == "trainer" else self._take_nodes
             taken[group], options = take(name, group, dict(node))
             chosen |= options
         return taken, chosen

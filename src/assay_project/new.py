@@ -212,6 +212,4 @@ def _kind_of(root: Path) -> str:
     if path.exists():
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     kind = content.get("tool", {}).get("assay", {}).get("kind")
-    if kind in ("image", "text"):
-        return kind
-    return "table"
+    return kind if kind in ("image", "text") else "table"

@@ -72,8 +72,8 @@ def sign_text(comparison: Comparison) -> str:
 def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the cells of every row: values, scores, n and what did not finish."""
     names = short_names(comparison.columns)
-    with_state = any(row.state for row in comparison.rows)
-    header = [*names.values(), *comparison.metrics, "n", *(["status"] if with_state else [])]
+    states = ["status"] * any(row.state for row in comparison.rows)
+    header = [*names.values(), *comparison.metrics, "n", *states]
     rows = []
     for number, row in enumerate(comparison.rows):
         row_scores = [(name, row.scores.get(name)) for name in comparison.metrics]
@@ -85,7 +85,7 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
             scores[0] += f" {BEST}"
         short = shorten_values(row.values)
         values = [short.get(key, ABSENT) for key in comparison.columns]
-        rows.append([*values, *scores, count_text(row), *([row.state] if with_state else [])])
+        rows.append([*values, *scores, count_text(row), *[row.state for _ in states]])
     return header, rows
 
 
@@ -264,7 +264,10 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
         if number in (-1, comparison.best):
             style = "bold"
         if number >= 0:
-            style += " green" if style else "" if comparison.rows[number].finished else "dim"
+            if style:
+                style = "bold green"
+            elif not comparison.rows[number].finished:
+                style = "dim"
         texts.append(Text((" " * _GAP).join(padded).rstrip(), style))
     table = Text("\n", overflow="fold").join(texts)
     table.no_wrap = sum(widths[column] for column in shown) - _GAP <= width
@@ -369,10 +372,13 @@ class Best:
 
 def to_document(comparison: Comparison) -> Compared:
     """A comparison as the document of `--json`."""
-    ranking = comparison.ranking
+    metric = direction = None
+    if comparison.ranking:
+        metric = comparison.ranking.metric
+        direction = comparison.ranking.direction or None
     return Compared(
-        metric=ranking.metric if ranking else None,
-        direction=ranking.direction or None if ranking else None,
+        metric=metric,
+        direction=direction,
         rows=[
             ComparedRow(
                 config=row.values,

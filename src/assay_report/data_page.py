@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -187,19 +187,21 @@ def survey_data(
         of_texts = bool(getattr(subset.data, "vocab_size", 0))
         if of_texts:
             inputs = [(tensor != 0).sum() for tensor in inputs]
-        real = (
-            targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
-        )
-        values = []
-        if of_texts or not columns:
-            values = [tensor.double().flatten() for tensor in inputs]
+        real: Any = ()
+        if task.has_real_targets:
+            real = targets.double().reshape(len(targets), -1).numpy().T
+        summary = None
+        if inputs and (of_texts or not columns):
+            summary = summarize_values(
+                torch.cat([tensor.double().flatten() for tensor in inputs]).numpy()
+            )
         sizes = task.sizes(targets, spec.class_names)
         survey = SubsetSurvey(
             subset_name,
             len(subset.rows),
             tuple(sizes.get("class_counts") or ()),
             tuple(map(summarize_values, real)),
-            summarize_values(torch.cat(values).numpy()) if values else None,
+            summary,
             unreadable=unreadable,
         )
         if hashed is not None:
@@ -228,9 +230,7 @@ def survey_data(
 
 def _hashes(subset: Subset) -> NDArray[np.int64] | None:
     hashes = hash_samples({"": subset.data})
-    if hashes is None:
-        return None
-    return hashes[""][subset.rows.numpy()]
+    return None if hashes is None else hashes[""][subset.rows.numpy()]
 
 
 def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
@@ -251,12 +251,14 @@ def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
 
 def _read_stream(datamodule: DataModule) -> list[str]:
     """Read all training samples of a stream; what cannot be read."""
-    stream = datamodule.splits.stream
-    problems = []
+    stream: Any = datamodule.splits.stream
+    problems: list[str] = []
+    if stream is None:
+        return problems
     order = replace(datamodule.train_dataloader().order, drop_last=False)
-    for step in range(len(order) if stream is not None else 0):
+    for step in range(len(order)):
         try:
-            cast("Any", stream).batches(order, 0, step, 1, Transforms())
+            stream.batches(order, 0, step, 1, Transforms())
         except DataError as error:
             problems.append(error.message)
     return problems
@@ -468,7 +470,7 @@ def _look_at_samples(
             if [sample.picture for sample in augmented] != [
                 sample.picture for sample in raw_samples
             ]:
-                title = "train, after data.transform.train" + (" and augment" if augment else "")
+                title = f"train, after data.transform.train{' and augment' * bool(augment)}"
                 samples_by_title[title] = list(zip(keys, targets, augmented, strict=True))
     return samples_by_title
 

@@ -15,7 +15,7 @@ import numpy as np
 from assay.errors import AssayError
 from assay.figure import Bars, Figure, Heatmap, Line, Mark, Numbers, Points
 from assay.quoting import format_number
-from assay.terminal import printable
+from assay.terminal import printable, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,8 +81,8 @@ def to_plotly(figure: Figure) -> Trace:
 
 def escape(text: str, longest: int | None = None) -> str:
     """Escape tags, entities and TeX, which plotly would interpret."""
-    if longest is not None and len(text) > longest:
-        text = text[: longest - 1] + "…"
+    if longest is not None:
+        text = shorten(text, longest)
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
@@ -118,12 +118,9 @@ def _traces(mark: Mark, figure: Figure, layout: Trace, colours: Iterator[str]) -
         case Line():
             yield from _line(mark, figure, next(colours))
         case Points():
-            many = len(mark.x) > 500
-            style = {
-                "size": 5 if many else 7,
-                "opacity": 0.6 if many else 0.8,
-                "color": next(colours),
-            }
+            style = {"size": 7, "opacity": 0.8, "color": next(colours)}
+            if len(mark.x) > 500:
+                style |= {"size": 5, "opacity": 0.6}
             yield _xy(mark.name, mark.x, mark.y, mode="markers", marker=style) | _hover(
                 mark.texts, figure
             )
@@ -162,10 +159,9 @@ def _line(mark: Line, figure: Figure, colour: str) -> Iterator[Trace]:
 def _bars(mark: Bars, figure: Figure, layout: Trace, colour: str) -> Trace:
     # Turned this way labels end below their bars; the other way the last one would be cut off.
     layout["xaxis"] |= _ticks(mark.labels) | _BARE | {"autotickangles": [0, -45, -90]}
+    layout["bargap"] = 0.5
     if len(mark.labels) >= 6:
         layout["bargap"] = 0.2
-    else:
-        layout["bargap"] = 0.5
     trace = _xy(
         mark.name, range(len(mark.labels)), mark.values, type="bar", marker={"color": colour}
     )
@@ -173,12 +169,10 @@ def _bars(mark: Bars, figure: Figure, layout: Trace, colour: str) -> Trace:
         values, low, high = (
             np.asarray(edge, dtype=float) for edge in (mark.values, mark.low, mark.high)
         )
-        ends = {
+        trace["error_y"] = {
             "array": floats(high - values),
             "arrayminus": floats(values - low),
             "symmetric": False,
-        }
-        trace["error_y"] = ends | {
             "type": "data",
             "color": REFERENCE,
             "thickness": 1.2,
@@ -208,13 +202,21 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: Trace) -> Trace:
         ]
         for row, row_cells in zip(mark.y_names, cells, strict=True)
     ]
-    trace = {"type": "heatmap", "z": [floats(row) for row in values], "showscale": False}
-    trace |= {"xgap": 1, "ygap": 1}
-    trace |= {"x": list(range(len(mark.x_names))), "y": list(range(len(mark.y_names)))}
+    trace: Trace = {
+        "type": "heatmap",
+        "z": [floats(row) for row in values],
+        "showscale": False,
+        "xgap": 1,
+        "ygap": 1,
+        "x": list(range(len(mark.x_names))),
+        "y": list(range(len(mark.y_names))),
+        "hovertext": texts,
+        "hoverinfo": "text",
+    }
     if mark.shows_values:  # zeros are most of a good matrix; without them the others are seen
         cells = np.where(values == 0, "", cells).tolist()
         trace |= {"text": cells, "texttemplate": "%{text}"}
-    return trace | {"hovertext": texts, "hoverinfo": "text"}
+    return trace
 
 
 def _xy(name: str, x: Numbers, y: Numbers, **fields: Any) -> Trace:
@@ -256,8 +258,9 @@ def _axis(figure: Figure, which: str, label: str, shown: tuple[float, float] | N
         "title": {"text": escape(label)},
         "automargin": True,
         "separatethousands": True,
+        "exponentformat": "power",
+        "minexponent": 8,
     }
-    axis |= {"exponentformat": "power", "minexponent": 8}
     if which in figure.shares:
         axis |= {"tickformat": ".3~%", "autorangeoptions": {"clipmin": -0.02, "clipmax": 1.02}}
     if log:
@@ -289,10 +292,9 @@ def to_matplotlib(figure: Figure) -> Drawing:
         raise AssayError(
             message, hint="pip install 'assay[plot]', or uv sync --extra plot"
         ) from error
+    size = (7.2, 4.2)
     if any(isinstance(mark, Heatmap) for mark in figure.marks):
         size = (6.0, 5.4)
-    else:
-        size = (7.2, 4.2)
     drawing = Drawing(figsize=size, dpi=144, layout="constrained")
     axes = drawing.add_subplot()
     axes.set_prop_cycle(color=PALETTE)
@@ -377,7 +379,7 @@ def _set_ticks(axes: Axes, which: str, names: Any) -> None:
 
 
 def _shorten(text: str) -> str:
-    return _without_tex(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+    return _without_tex(shorten(text, _LONGEST))
 
 
 def _without_tex(text: str) -> str:

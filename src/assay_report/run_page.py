@@ -110,16 +110,22 @@ def run_page(run_dir: Path) -> Page:
         )
 
     drawn = curve_figures(curves, in_words, checkpoint, record.shares)
+    took = ""
+    if record.finished:
+        took = format_duration(record.seconds)
+    size = ""
+    if isinstance(count := record.model.get("parameters"), int):
+        size = f"{count:,} parameters"
     facts = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
-        format_duration(record.seconds) if record.finished else "",
+        took,
         f"seed {record.seed}",
         *(
             f"{group} {record.choices[group]}"
             for group in ("data", "model")
             if record.choices.get(group)
         ),
-        f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
+        size,
         *record.tags,
     ]
     scores = _outcome_notes(record, status) + _score_blocks(
@@ -240,10 +246,9 @@ def _logged_scores(
 
 def _score_cards(predictions: StoredPredictions) -> Blocks:
     task = task_of(predictions.task)
-    is_judged = predictions.targets is not None or task.learns_from_inputs
-    scores = []
-    if is_judged:
-        scores = task.scores(predictions)
+    if predictions.targets is None and not task.learns_from_inputs:
+        return []
+    scores = task.scores(predictions)
     if not scores:
         return []
     num_samples = len(predictions.keys)
@@ -281,12 +286,9 @@ def _prediction_figures(predictions: StoredPredictions, target: str) -> Blocks:
     if target:  # as the user calls it
         predicted = f"predicted {target}"
         true = f"true {target}"
-        figures = [
-            replace(figure, x_label=predicted, y_label=true)
-            if figure.y_label == TRUE_CLASS
-            else figure
-            for figure in figures
-        ]
+        for index, figure in enumerate(figures):
+            if figure.y_label == TRUE_CLASS:
+                figures[index] = replace(figure, x_label=predicted, y_label=true)
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     if figures:
         return [Figures(figures)]
@@ -335,7 +337,6 @@ def _group(
     if predictions is not None:
         task = task_of(predictions.task)
         legend = task.legend(predictions)
-        order = ""
         if is_worst:
             order = task.hardest_caption(predictions)
         is_right = None
@@ -419,10 +420,10 @@ def curve_figures(
         title = titles(metric)
         values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
         finite = values[np.isfinite(values)]
-        gaps = f"{len(values) - len(finite):,} of {len(values):,} values are not finite: gaps."
+        lost = len(values) - len(finite)
         caption = ""
-        if len(finite) < len(values):
-            caption = gaps
+        if lost:
+            caption = f"{lost:,} of {len(values):,} values are not finite: gaps."
         if checkpoint is not None and len(finite):  # where the checkpoint that was tested stands
             ends = [finite.min(), finite.max()]
             lines.append(Line(checkpoint[0], [checkpoint[1]] * 2, ends, is_reference=True))
@@ -468,10 +469,7 @@ def at_best_epoch(
         ]
         before = [logged_value for at_step, logged_value in logged if at_step <= step]
         if logged:  # of training after it, where validation came within the epoch
-            if before:
-                values[name] = before[-1]
-            else:
-                values[name] = logged[0][1]
+            values[name] = [logged[0][1], *before][-1]
     return step, values
 
 
@@ -530,7 +528,9 @@ def environment_blocks(record: RunRecord) -> Blocks:
     git = record.git or {}
     memory = machine.get("memory_bytes")
     gpus = machine.get("gpus")
-    commit = f"{str(git.get('commit'))[:12]}{', with changes' if git.get('dirty') else ''}"
+    commit = "no repository"
+    if git:
+        commit = f"{str(git.get('commit'))[:12]}{', with changes' * bool(git.get('dirty'))}"
     facts: dict[str, Any] = {
         "machine": machine.get("hostname"),
         "system": machine.get("platform"),
@@ -539,7 +539,7 @@ def environment_blocks(record: RunRecord) -> Blocks:
         "GPU": ", ".join(map(str, gpus)) if isinstance(gpus, list) and gpus else "none",
         "Python": machine.get("python"),
         **{name: record.packages[name] for name in _PACKAGES if name in record.packages},
-        "code": commit if git else "no repository",
+        "code": commit,
         "branch": git.get("branch"),
         "data": record.data_sha256[:16],
         "weights": record.weights_sha256[:16],
@@ -571,12 +571,12 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> Blocks:
         repeat_command(record.overrides, "seed=1,2,3", config_dir=record.config_dir),
     ]
     git = record.git or {}
-    note = ""
+    blocks: Blocks = [Code("\n".join(lines))]
     if not git.get("commit"):
-        note = "The code was not in a git repository: only the config is known."
+        blocks.append(Note("The code was not in a git repository: only the config is known."))
     elif git.get("dirty"):
         extent = "in part"
         if git.get("patch_complete"):
             extent = "as a whole"
-        note = f"The code had changes; code.patch has them {extent}."
-    return [Code("\n".join(lines)), *([Note(note)] if note else [])]
+        blocks.append(Note(f"The code had changes; code.patch has them {extent}."))
+    return blocks

@@ -267,10 +267,14 @@ def _test(
         if not config.trainer.get("limit_test_batches", 1.0):
             config.trainer.limit_test_batches = 1.0  # training left the test subset sealed
     data = _data(config, trained, split, record.data_sha256)
-    digest = (
-        data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
-    )
-    same = not other if not digest else digest == record.data_sha256
+    digest = ""
+    if isinstance(data, DataModule):
+        digest = data.digest()
+    elif not other:
+        digest = record.data_sha256
+    same = not other
+    if digest:
+        same = digest == record.data_sha256
     if not same and not other:
         raise AssayError(
             f"the data is not what {run_dir} was trained on: its SHA-256 differs, so its test "
@@ -296,8 +300,12 @@ def _test(
     with collect_predictions(assembly) as keep:
         trainer.test(assembly.module, datamodule=data, verbose=False)
     subset = "test"
+    lacking = []
+    num_samples = keep.num_seen
     if isinstance(data, DataModule):
         subset = data.tested
+        lacking = data.splits.note_lacking(subset)
+        num_samples = num_samples or len(sample_names(data))
     metrics = {
         name.replace("test/", f"{subset}/", 1): float(value)
         for name, value in trainer.callback_metrics.items()
@@ -307,7 +315,7 @@ def _test(
     notes = []
     if trained is not None:
         notes = list(trained.notes)
-    notes += data.splits.note_lacking(subset) if isinstance(data, DataModule) else []
+    notes += lacking
     if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
         notes += _score_differences(metrics, record.metrics)
     elif not same and subset in ("all", "train"):
@@ -324,8 +332,7 @@ def _test(
         overrides=[],
         data_sha256=digest,
         same_data=same,
-        num_samples=keep.num_seen
-        or (len(sample_names(data)) if isinstance(data, DataModule) else 0),
+        num_samples=num_samples,
         metrics=metrics,
         notes=[*notes, *warnings_of(predictions and predictions.at(record.threshold))],
         threshold=describe_scores(record.threshold, predictions),

@@ -172,13 +172,11 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     check_prompts(prompt, inputs, drawn, generates=predictor.generates)
     if encoding is not None and predictor.preprocess is not None:
         predictor.preprocess.read_as(encoding)
-    options: Any = {
-        "out": out,
-        "top_k": top_k or 3,
-        "keep": keep or (),
-        "batch_size": None if batch_size == "auto" else int(batch_size),
-        "limit": None if out is not None else _IN_DOCUMENT if document.as_json else _SHOWN,
-    }
+    options: Any = {"out": out, "top_k": top_k or 3, "keep": keep or ()}
+    if batch_size != "auto":
+        options["batch_size"] = int(batch_size)
+    if out is None:
+        options["limit"] = _IN_DOCUMENT if document.as_json else _SHOWN
     with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
         if status is not None:
             options["progress"] = lambda count: status.update(f"{count:,} samples")

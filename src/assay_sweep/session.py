@@ -366,6 +366,12 @@ def _run_jobs(
                 if report is not None:
                     scheduler.queue(journal.jobs[number], job, report)
             scheduler.run()
+        total = len(jobs)
+        if learns:
+            total = sweep.search.total
+        stopped = 0
+        if signals:
+            stopped = exit_code_of(signals[0].name)
         result = SweepResult(
             sweep.directory,
             jobs=tuple(
@@ -374,8 +380,8 @@ def _run_jobs(
                 if learns or number in jobs
             ),
             objectives=tuple(aims),
-            total=sweep.search.total if learns else len(jobs),
-            stopped=exit_code_of(signals[0].name) if signals else 0,
+            total=total,
+            stopped=stopped,
             config_dir=sweep.config_dir,
         )
         folds = gather_folds(result)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from assay.errors import AssayError, first_line
@@ -24,7 +23,7 @@ from assay.record.run_record import now
 from assay.record.scores import format_score
 from assay.run.result import label_commands, read_shares
 from assay.targets.resolve import import_trusted_tasks
-from assay.terminal import print_lines
+from assay.terminal import make_table, print_lines
 from assay_analysis import out_of_fold
 from assay_analysis.comparison import compare, csv_text, results_csv
 from assay_analysis.objective import score_text
@@ -32,7 +31,7 @@ from assay_analysis.read_runs import read_runs
 from assay_analysis.run import format_values, shorten_values, varying_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from rich.progress import TaskID
@@ -121,9 +120,9 @@ class SweepProgress:
         """Redraw the running jobs."""
         if self._live.disable:
             return
-        counted = self.only
-        if self.only is None:
-            counted = jobs
+        counted: Collection[int] = jobs
+        if self.only is not None:
+            counted = self.only
         counts: Counter[str] = Counter(jobs[number].status for number in counted)
         counts["waiting"] += max(0, total - counts.total())
         order = ("finished", "pruned", "failed", "running", "waiting")
@@ -365,11 +364,8 @@ def _print_ranking(console: Console, result: SweepResult) -> None:
     if not order:
         return
     keys = dict.fromkeys(key for row in order for key in row.values)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("runs" if repeated else "job", justify="right")
-    for key in keys:
-        table.add_column(key, overflow="fold")
-    table.add_column(name, justify="right", no_wrap=True)
+    first = "runs" if repeated else "job"
+    table = make_table((first, *keys, name), (first, name))
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
         if repeated:

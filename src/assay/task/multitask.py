@@ -246,9 +246,7 @@ class Heads(Evaluator):
             _task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)
         ]
         defined = [right for right in by_head if right is not None]
-        if defined:
-            return np.all(defined, axis=0)
-        return None
+        return np.all(defined, axis=0) if defined else None
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:

@@ -305,12 +305,15 @@ def describe_columns(
     entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:
         entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
-        entry |= {"marked": True} if column.marks_gaps else {}
-        entry |= {"unit": column.form[1:]} if column.kind == "number" and column.form[1:] else {}
+        if column.marks_gaps:
+            entry["marked"] = True
+        if column.kind == "number" and column.form[1:]:
+            entry["unit"] = column.form[1:]
         codes = {"number": missing_numbers(na_values), "category": list(na_values)}.get(
             column.kind
         )
-        entry |= {"missing_codes": codes} if codes else {}
+        if codes:
+            entry["missing_codes"] = codes
         if column.kind == "category":
             entry["categories"] = list(column.codes)[:_ALL_CODES]
             entry["unknown"] = (
@@ -321,7 +324,7 @@ def describe_columns(
             start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
             entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
             for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
-                missing = fill
+                missing: float | None = fill
                 if column.fill is None:
                     missing = None
                 name = f"{column.name} ({part})"

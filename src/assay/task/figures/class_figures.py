@@ -382,12 +382,11 @@ class Classes(Evaluator):
             np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1)
         )
         order = None
+        second = ""
         if num_classes == 2:
             order = Ranking(outputs[:, 1], targets == 1)
-        auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
-        second = ""
-        if order is not None:
             second = f" of {predictions.class_names[1]}"
+        auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
         at = ""
         if predictions.threshold != 0.5:
             at = f" at {predictions.threshold:.4g}"
@@ -435,21 +434,16 @@ class Classes(Evaluator):
         matrix = cells.reshape(num_classes, num_classes)
         bars, worst = _rate_bars("class", matrix.diagonal(), matrix.sum(1), matrix.sum(0), names)
         truth = targets[:, None] == np.arange(num_classes)
-        is_binary = num_classes == 2
-        if is_binary:
+        shown = worst
+        event = "of the predicted class"
+        kinds = ("right", "wrong")
+        if num_classes == 2:
             shown = np.array([1])
-        else:
-            shown = worst
+            event = f"of {names[1]}"
+            kinds = (names[1], names[0])
         figures = [*confusion_figures(matrix, names), bars]
         figures += ranking_figures(names, truth, outputs, shown, "classes")
         if predictions.kind == "probabilities":
-            event = "of the predicted class"
-            if is_binary:
-                event = f"of {names[1]}"
-            if is_binary:
-                kinds = (names[1], names[0])
-            else:
-                kinds = ("right", "wrong")
             figures += calibration_figures(
                 *_confidence_and_truth(outputs.astype(float), targets), event, kinds
             )
@@ -460,9 +454,7 @@ class Classes(Evaluator):
         outputs = predictions.outputs
         targets = require_targets(predictions)
         of_target: Array = outputs[np.arange(len(targets)), targets]
-        if predictions.kind == "scores":
-            return outputs.max(1) - of_target
-        return 1 - of_target
+        return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
 
     @override
     def is_right(self, predictions: StoredPredictions) -> Array:

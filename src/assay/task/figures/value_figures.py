@@ -413,9 +413,7 @@ class Embeddings(Evaluator):
     def is_right(self, predictions: StoredPredictions) -> Array | None:
         targets = predictions.targets
         nearest = nearest_neighbours(predictions)
-        if targets is None or nearest is None:
-            return None
-        return targets[nearest] == targets
+        return None if targets is None or nearest is None else targets[nearest] == targets
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
