@@ -189,7 +189,10 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
             warnings=tuple(outcome.warnings),
         )
         identity = config(lost)
-        like = twins.get(identity, runs[0] if runs else lost)
+        like = twins.get(identity, [*runs, lost][0])
+        fingerprint = identity
+        if identity in twins:
+            fingerprint = like.config_fingerprint
         found.append(
             replace(
                 lost,
@@ -197,9 +200,7 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
                 choices={
                     key: lost.typed.get(key, option) for key, option in like.choices.items()
                 },
-                config_fingerprint=twins[identity].config_fingerprint
-                if identity in twins
-                else identity,
+                config_fingerprint=fingerprint,
             )
         )
     return found

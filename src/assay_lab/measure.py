@@ -132,6 +132,12 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
     batch_size = proof.report.batch_size
     step = proof.report.step
     bottleneck, try_next = _diagnose(parts, assembly)
+    memory = {}
+    if step is not None:
+        memory = asdict(step.memory)
+    peak = None
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
     return StepProfile(
         overrides=list(job.overrides),
         device=name_device(assembly),
@@ -141,8 +147,8 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
         step_ms_range=(low, high),
         samples_per_s=1000 * batch_size / step_ms,
         parts=parts,
-        memory={} if step is None else asdict(step.memory),
-        peak_memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        memory=memory,
+        peak_memory=peak,
         bottleneck=bottleneck,
         try_next=try_next,
     )

@@ -326,15 +326,15 @@ def differences(
         for name, (then, now) in pairs.items()
         if not name.startswith(_OF_THE_MACHINE) and not _is_equal(then, now)
     ]
-    weights = record.weights_sha256[:12], reproduced.weights_sha256[:12]
-    lines = [
-        first_value(run_dir, again),
-        f"final scores: {'; '.join(scores[:_MOST_SCORES])}" if scores else "",
-        f"weights: SHA-256 {weights[0]} then, {weights[1] or 'none'} now"
-        if weights[0] and record.weights_sha256 != reproduced.weights_sha256
-        else "",
-    ]
-    return [line for line in lines if line]
+    lines = []
+    if value := first_value(run_dir, again):
+        lines.append(value)
+    if scores:
+        lines.append(f"final scores: {'; '.join(scores[:_MOST_SCORES])}")
+    then, now = record.weights_sha256, reproduced.weights_sha256
+    if then and then != now:
+        lines.append(f"weights: SHA-256 {then[:12]} then, {now[:12] or 'none'} now")
+    return lines
 
 
 def first_value(then: Path, now: Path) -> str:

@@ -179,12 +179,14 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         table, left_out, folder = _fit_table(comparison, console.width, each=each)
         shared = shorten_values(comparison.shared)
         same = "  ".join(format_typed(key, text) for key, text in shared.items())
-        kinds = pluralize(runs, "run") + (f" in {folder}" if folder else "")
+        kinds = pluralize(runs, "run")
+        if folder:
+            kinds += f" in {folder}"
         if not each:
             kinds = f"{pluralize(len(comparison.rows), 'configuration')}, {kinds}"
-        console.print(
-            Text(single_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n"
-        )
+        if same:
+            kinds += f"; all with {same}"
+        console.print(Text(single_line(kinds)), table, sep="\n")
         if left_out:
             names = ", ".join(left_out)
             _print_line(

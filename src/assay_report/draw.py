@@ -63,7 +63,7 @@ _BARE = {"showgrid": False, "zeroline": False}
 def to_plotly(figure: Figure) -> Trace:
     """Draw a figure by plotly."""
     layout: Trace = {
-        "height": 420 if figure.is_wide else 340,
+        "height": 340,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "xaxis": _axis(figure, "x", figure.x_label, figure.x_range),
         "yaxis": _axis(figure, "y", figure.y_label, figure.y_range),
@@ -71,6 +71,8 @@ def to_plotly(figure: Figure) -> Trace:
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "barmode": "group",
     }
+    if figure.is_wide:
+        layout["height"] = 420
     colours = itertools.cycle(PALETTE)
     data = [trace for mark in figure.marks for trace in _traces(mark, figure, layout, colours)]
     layout["showlegend"] = (

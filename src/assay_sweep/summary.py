@@ -217,7 +217,9 @@ def last_progress(
             score = row.get(name) or score
     if not epoch.isdigit():
         return ""
-    text = f"epoch {int(epoch) + 1}{f'/{epochs}' if epochs > 0 else ''}"
+    text = f"epoch {int(epoch) + 1}"
+    if epochs > 0:
+        text += f"/{epochs}"
     with suppress(ValueError):  # a row that is being written
         text += f"  {name} {format_score(name, float(score), shares)}"
     return text
@@ -228,8 +230,7 @@ def failure_text(outcome: Outcome) -> str:
     cause = ""
     if outcome.cause not in _IN_THE_REASON:
         cause = outcome.cause.replace("non_", "not ").replace("_", " ")
-    reason = first_line(outcome.reason)
-    return f"{cause}{': ' if cause and reason else ''}{reason}"
+    return ": ".join(filter(None, (cause, first_line(outcome.reason))))
 
 
 @final
@@ -343,10 +344,10 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
     ended = ", ".join(
         f"{count} {word}" for word, count in counts.items() if count or word == "finished"
     )
-    console.print(
-        f"[bold]sweep[/bold]  {ended} of {result.total}{f', {num_left} not run' if num_left else ''}"
-        f"  {escape(str(result.directory / RESULTS))}"
-    )
+    ended += f" of {result.total}"
+    if num_left:
+        ended += f", {num_left} not run"
+    console.print(f"[bold]sweep[/bold]  {ended}  {escape(str(result.directory / RESULTS))}")
     best = result.best
     if best is not None:
         path = escape(str(result.run_dir(best)))
@@ -407,13 +408,10 @@ def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[Ou
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means.items())
         label = format_values(seeds_of[0].values)
         rows = f"{len(seeds_of[0].predictions.keys):,} samples"
-        mean_note = ""
         if len(seeds_of) > 1:
-            mean_note = f", mean of {len(seeds_of)} seeds"
-        console.print(
-            f"[bold]out of fold[/bold]  {escape(f'{label}  ' if label else '')}{scores or 'no scores'}"
-            f"  ({rows}{mean_note})"
-        )
+            rows += f", mean of {len(seeds_of)} seeds"
+        parts = filter(None, (escape(label), scores or "no scores", f"({rows})"))
+        console.print(f"[bold]out of fold[/bold]  {'  '.join(parts)}")
         problems = dict.fromkeys(problem for fold in seeds_of for problem in fold.problems)
         print_lines(console, [("note", problem) for problem in problems], 6, "yellow")
     _print_num_left_out(console, len(configurations) - _ROWS)

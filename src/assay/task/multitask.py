@@ -236,7 +236,9 @@ class Heads(Evaluator):
         for head, of_head in _split_by_head(predictions):
             error_scores = _task_of_head(head).error_scores(of_head)
             largest = np.nanmax(error_scores, initial=0.0)
-            shares.append(error_scores / largest if largest > 0 else error_scores)
+            if largest > 0:
+                error_scores = error_scores / largest
+            shares.append(error_scores)
         return np.asarray(np.max(shares, axis=0))
 
     @override

@@ -88,20 +88,24 @@ class Original:
             self.by_class = isinstance(typed, ClassPredictions)
             self.gives_logits = isinstance(typed, Scored)
         preprocess = self.predictor.preprocess
-        encoder = None if preprocess is None else preprocess.encoder
-        self.encoder = encoder if isinstance(encoder, TableEncoder) else None
-        na_values: Any = (
-            () if preprocess is None else preprocess.file_options.get("na_values", ())
-        )
-        self.na_values: tuple[str, ...] = (
-            () if isinstance(na_values, str) else tuple(map(str, na_values))
-        )
-        self.texts = encoder if isinstance(encoder, TextEncoder) else None
+        self.encoder: TableEncoder | None = None
+        self.texts: TextEncoder | None = None
+        self.na_values: tuple[str, ...] = ()
         self.normalize = Normalize()
         self.transforms = Transforms()
-        if preprocess is not None and OmegaConf.select(self.config, "data._target_") == OUR_DATA:
-            self.normalize = preprocess.normalize
-            self.transforms = Transforms([*self._scaling(), *preprocess.transforms.transforms])
+        if preprocess is not None:
+            if isinstance(preprocess.encoder, TableEncoder):
+                self.encoder = preprocess.encoder
+            elif isinstance(preprocess.encoder, TextEncoder):
+                self.texts = preprocess.encoder
+            na_values: Any = preprocess.file_options.get("na_values", ())
+            if not isinstance(na_values, str):
+                self.na_values = tuple(map(str, na_values))
+            if OmegaConf.select(self.config, "data._target_") == OUR_DATA:
+                self.normalize = preprocess.normalize
+                self.transforms = Transforms(
+                    [*self._scaling(), *preprocess.transforms.transforms]
+                )
         first = next(iter(self.transforms.transforms), nn.Identity())
         self.takes_any_size = isinstance(traceable(first), _Resize)
 
