@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Numbers: TypeAlias = Sequence[float] | NDArray[Any]
+Array: TypeAlias = NDArray[Any]
+Numbers: TypeAlias = Sequence[float] | Array
 """One number per point; NaN is a gap."""
 Names: TypeAlias = Sequence[str]
 
@@ -94,7 +95,7 @@ class Heatmap:
         is_share: Whether these are shares of a whole, which are written in per cent.
     """
 
-    values: NDArray[Any]
+    values: Array
     x_names: Names
     y_names: Names
     shows_values: bool = True

@@ -10,14 +10,15 @@ import re
 import sys
 import textwrap
 import traceback
-from typing import IO, TYPE_CHECKING, Any, final
+from typing import IO, TYPE_CHECKING, Any, Literal, final
 
 import rich.console
+import rich.table
 from rich.segment import Segment
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
     from rich.console import ConsoleOptions, RenderableType
@@ -137,6 +138,17 @@ def print_rows(
             line.append(f" {cell:<{width}} ", style=style)
         line.rstrip()
         console.print(line)
+
+
+def make_table(head: Iterable[str], numeric: Collection[str] = ()) -> rich.table.Table:
+    """An empty table without lines, in which numbers stand at the right."""
+    table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in head:
+        justify: Literal["left", "right"] = "left"
+        if name in numeric:
+            justify = "right"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in numeric)
+    return table
 
 
 _COMMAND = re.compile(r"(^|[:&] )assay ")

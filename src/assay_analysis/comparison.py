@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from assay_analysis.journal import JobRecord
-    from assay_analysis.objective import Objective
+    from assay_analysis.run import Runs
     from assay_analysis.statistics import Mean
 
 
@@ -133,9 +133,7 @@ class Row:
         return None
 
 
-def make_row(
-    runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]
-) -> Row:
+def make_row(runs: Runs, values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
     """Make a row of runs; of each seed the last one counts, finished ones first."""
     by_job: dict[str | Path, Run] = {}
     for run in runs:
@@ -185,7 +183,7 @@ class Ranking:
 
 
 def make_ranking(
-    runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None
+    runs: Runs, asked: str = "", configs: ConfigValues | None = None
 ) -> Ranking | None:
     """Choose the metric and direction to rank runs by: one rule for whatever names a best run.
 
@@ -220,7 +218,7 @@ def make_ranking(
     return Ranking(metric, direction, tuple(notes), losses, () if asked else data)
 
 
-def _stated_objective(runs: Sequence[Run]) -> str:
+def _stated_objective(runs: Runs) -> str:
     """The objective of the sweep that all runs are of, as `METRIC:DIRECTION`; empty where none was chosen."""
     folders = {run.path.parent for run in runs}
     if len(folders) == 1:
@@ -258,7 +256,7 @@ def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") 
 
 
 def _choose_metric(
-    runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues
+    runs: Runs, metrics: Iterable[str], configs: ConfigValues
 ) -> tuple[str, list[str]]:
     """What checkpoints are kept by, if it is the same quantity in all runs, and why it is another metric.
 
@@ -289,16 +287,17 @@ def _choose_metric(
     metric = next(filter(None, itertools.chain(alike, common, [monitor], scored, metrics)), "")
     if not monitor or metric == monitor:
         return metric, []
-    unlike = _unlike_losses(monitor, runs, configs)
-    reason = f"{monitor} is not the same quantity in all rows: {_describe_terms(unlike)}"
-    return metric, [f"ordered by {metric}: {reason if unlike else 'one class is rare'}"]
+    reason = "one class is rare"
+    if unlike := _unlike_losses(monitor, runs, configs):
+        reason = f"{monitor} is not the same quantity in all rows: {_describe_terms(unlike)}"
+    return metric, [f"ordered by {metric}: {reason}"]
 
 
 _OF_RARE = ("average_precision", "f1", "auroc")
 """Scores that a model which never predicts a rare class does not win by, the best first."""
 
 
-def _has_rare_class(runs: Sequence[Run], configs: ConfigValues) -> bool:
+def _has_rare_class(runs: Runs, configs: ConfigValues) -> bool:
     texts = (value_of(run, "spec.class_counts", configs) for run in runs)
     counts = [int(count) for count in re.findall(r"\d+", next(filter(None, texts), ""))]
     return len(counts) > 1 and min(counts) * len(counts) < 2 * RARE * sum(counts)
@@ -308,7 +307,7 @@ def _describe_terms(losses: Mapping[str, tuple[str, ...]]) -> str:
     return "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
 
 
-def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
+def _direction(metric: str, runs: Runs) -> tuple[str, list[str]]:
     directions = Counter(run.directions[metric] for run in runs if metric in run.directions)
     if len(directions) == 1:
         return next(iter(directions)), []
@@ -323,9 +322,7 @@ def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
     ]
 
 
-def _unlike_losses(
-    metric: str, runs: Sequence[Run], configs: ConfigValues
-) -> dict[str, tuple[str, ...]]:
+def _unlike_losses(metric: str, runs: Runs, configs: ConfigValues) -> dict[str, tuple[str, ...]]:
     """In what a loss, or a metric of one name in different options, is not the same quantity in all runs."""
     scored = {run.config_fingerprint: run for run in runs if run.score(metric) is not None}
     if metric.endswith("loss"):
@@ -364,9 +361,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def filter_runs(
-    runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues
-) -> list[Run]:
+def filter_runs(runs: Runs, conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
     """The runs that meet every condition; of those that cannot be read, none unless it is asked for them."""
     matching = list(runs)
     for condition in conditions:
@@ -384,7 +379,7 @@ def filter_runs(
     return matching
 
 
-def unknown_key_error(key: str, runs: Sequence[Run], option: str) -> ConfigError:
+def unknown_key_error(key: str, runs: Runs, option: str) -> ConfigError:
     """The error for a key that no run has."""
     names = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
     suggestion = did_you_mean(key, dict.fromkeys((*names, *OF_THE_RECORD)))
@@ -429,9 +424,40 @@ class Comparison:
     verdict: Verdict | None = None
     best_run: Run | None = None
 
+    def to_frame(self) -> pd.DataFrame:
+        """Every row with its scores, and below them the runs that cannot be read."""
+        import pandas as pd
+
+        lines: list[dict[str, Any]] = []
+        for number, row in enumerate(self.rows):
+            scores = {
+                f"{name}{end}": getattr(row.scores.get(name), statistic, absent)
+                for name in self.metrics
+                for end, statistic, absent in _STATISTICS
+            }
+            counts = {"finished": row.finished, "repetitions": row.repetitions}
+            state = {"status": row.state or "finished", "best": int(number == self.best)}
+            paths = "\n".join(str(run.path) for run in row.runs)
+            lines.append({**row.values, **scores, **counts, **state, "runs": paths})
+        lines += [
+            {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)}
+            for run in self.broken
+        ]
+        return pd.DataFrame(lines, dtype=object)
+
+
+_STATISTICS = (
+    ("", "mean", None),
+    (" std", "std", None),
+    (" low", "low", None),
+    (" high", "high", None),
+    (" n", "n", 0),
+)
+"""Ends of the columns of a score, its fields, and what stands for one that is absent."""
+
 
 def compare(
-    runs: Sequence[Run],
+    runs: Runs,
     *,
     sort: str = "",
     where: Sequence[str] = (),
@@ -461,7 +487,8 @@ def compare(
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
     shared = {
         key: text
-        for key, text in (readable[0].typed if readable else {}).items()
+        for run in readable[:1]
+        for key, text in run.typed.items()
         if key not in columns
         and is_config(key)
         and all(run.typed.get(key) == text for run in readable)
@@ -518,28 +545,28 @@ def page(
 ) -> Comparison:
     """Some rows of a comparison, then of the runs that cannot be read; a limit of 0 is all that follow."""
     numbers = range(len(comparison.rows))[:: -1 if newest_first else 1]
+    end = None
     if limit:
         end = offset + limit
-    else:
-        end = None
     shown = [*numbers, *comparison.broken][offset:end]
     rows = [item for item in shown if isinstance(item, int)]
-    note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
-    if end is not None and end < comparison.total:
-        note += f"; --offset {end} shows the next, --limit 0 all"
+    notes = comparison.notes
+    if 0 < len(shown) < comparison.total:
+        note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
+        if end is not None and end < comparison.total:
+            note += f"; --offset {end} shows the next, --limit 0 all"
+        notes = (*notes, note)
     return replace(
         comparison,
         rows=tuple(comparison.rows[number] for number in rows),
         broken=tuple(item for item in shown if isinstance(item, Run)),
         best=rows.index(comparison.best) if comparison.best in rows else None,
-        notes=(*comparison.notes, *([note] if 0 < len(shown) < comparison.total else [])),
+        notes=notes,
         offset=offset,
     )
 
 
-def _group_runs(
-    runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues
-) -> list[list[Run]]:
+def _group_runs(runs: Runs, keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
     groups: dict[Any, list[Run]] = {}
     for run in runs:
         identity: Any = (
@@ -552,22 +579,19 @@ def _group_runs(
     return list(groups.values())
 
 
-def _list_metrics(runs: Sequence[Run]) -> list[str]:
+def _list_metrics(runs: Runs) -> list[str]:
     logged = (name for run in runs for name in run.metrics)
     return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
 
 
-def _metrics_shown(
-    runs: Sequence[Run], requested: Sequence[str], ranking: Ranking | None
-) -> list[str]:
+def _metrics_shown(runs: Runs, requested: Sequence[str], ranking: Ranking | None) -> list[str]:
     metrics = _list_metrics(runs)
     for name in requested:
         if name not in metrics and runs:
             raise unknown_metric_error(name, metrics, "--metric")
+    ranked_by = []
     if ranking is not None:
         ranked_by = [ranking.metric]
-    else:
-        ranked_by = []
     if not requested:
         stages = (
             [name for name in metrics if name.startswith(stage)] for stage in ("test/", "val/")
@@ -579,9 +603,7 @@ def _metrics_shown(
     return list(dict.fromkeys([*ranked_by, *requested]))
 
 
-def _judge(
-    ranked: Sequence[Row], groups: Mapping[str, Sequence[Run]], ranking: Ranking
-) -> Verdict | None:
+def _judge(ranked: Sequence[Row], groups: Mapping[str, Runs], ranking: Ranking) -> Verdict | None:
     """The verdict on the first of two groups, else on the best row against the second."""
     if len(groups) != 2:
         if len(ranked) < 2 or not ranking.decides:
@@ -628,9 +650,10 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
             for score in row.scores.values()
         ),
     }
-    return [note for note, holds in notes.items() if holds] + list(
-        ranking.notes if ranking else ()
-    )
+    found = [note for note, holds in notes.items() if holds]
+    if ranking:
+        found += ranking.notes
+    return found
 
 
 def results_csv(jobs: Sequence[JobRecord]) -> str:
@@ -641,40 +664,13 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     for job, values in zip(jobs, varying_overrides(jobs), strict=True):
         outcome = job.outcome or Outcome("interrupted")
         best = outcome.best
+        scores = {}
         if best:
             scores = {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
-        else:
-            scores = {}
         ended = {"status": job.status, "cause": outcome.cause}
         rows.append({"job": job.number, **values, **ended, **scores, **outcome.metrics})
     frame = pd.DataFrame(rows, dtype=object)
     return csv_text(frame.loc[:, (frame.notna() & (frame != "")).any()])
-
-
-def groups_csv(rows: Sequence[Row], objectives: Sequence[Objective]) -> str:
-    """One row per configuration: its values, how many jobs finished, and the mean of every score."""
-    import pandas as pd
-
-    logged = {name for row in rows for run in row.runs for name in run.metrics}
-    metrics = list(dict.fromkeys([*(aim.name for aim in objectives), *sorted(logged)]))
-    lines = []
-    for row in rows:
-        finished = make_row(row.runs if row.finished else (), {}, metrics)
-        counted = {"finished": row.finished, "of": len(row.runs)}
-        lines.append({**row.values, **counted, **score_columns(finished, metrics)})
-    return csv_text(pd.DataFrame(lines, dtype=object))
-
-
-_STATISTICS = {"": "mean", " std": "std", " low": "low", " high": "high", " n": "n"}
-
-
-def score_columns(row: Row, metrics: Iterable[str]) -> dict[str, float | None]:
-    """What a CSV file says of the scores of a row."""
-    return {
-        f"{name}{end}": getattr(row.scores.get(name), field, 0 if field == "n" else None)
-        for name in metrics
-        for end, field in _STATISTICS.items()
-    }
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    Event = dict[str, Any]
+
 VERSION = 1
 _OF_JOB = ("number", "fingerprint", "overrides", "token", "seed")
 """What a job is; all else is what has happened to it."""
@@ -132,12 +134,12 @@ class Journal:
         """Note that a job which has failed is to run again."""
         self._write([{"event": "reopen", "number": number}])
 
-    def _write(self, events: list[dict[str, Any]]) -> None:
+    def _write(self, events: list[Event]) -> None:
         append_events(self.path, events)
         for event in events:
             self._apply(event)
 
-    def _apply(self, event: dict[str, Any]) -> None:
+    def _apply(self, event: Event) -> None:
         kind = event["event"]
         if kind == "sweep":
             if event["version"] != VERSION:
@@ -158,14 +160,14 @@ class Journal:
             self.jobs[number] = _update_job(self.jobs[number], event)
 
 
-def _objectives(event: dict[str, Any]) -> list[tuple[str, str]]:
+def _objectives(event: Event) -> list[tuple[str, str]]:
     directions = [
         word for word in event.get("directions", ()) if word in ("minimize", "maximize")
     ]
     return list(zip(event.get("objectives", ()), directions, strict=False))
 
 
-def _update_job(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
+def _update_job(job_record: JobRecord, event: Event) -> JobRecord:
     if event["event"] == "start":
         started = job_record.started or event.get("at", "")
         return replace(job_record, status="running", attempts=event["attempt"], started=started)
@@ -184,17 +186,15 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _redact_event(event: dict[str, Any]) -> dict[str, Any]:
+def _redact_event(event: Event) -> Event:
     # Neither the search's name for a job is a secret, which may be what was typed for it, nor what equals it.
-    clean: dict[str, Any] = redact_tree(
-        {key: value for key, value in event.items() if key != "token"}
-    )
+    clean: Event = redact_tree({key: value for key, value in event.items() if key != "token"})
     if "token" in event:
         clean["token"] = " ".join(redact_tree(event["token"].split(" ")))
     return clean
 
 
-def append_events(path: Path, events: Iterable[dict[str, Any]]) -> None:
+def append_events(path: Path, events: Iterable[Event]) -> None:
     """One write for all, synced: what happened is in memory only after it is on disk."""
     lines = [json.dumps(_redact_event(event), separators=(",", ":")) + "\n" for event in events]
     descriptor = open_append(path)

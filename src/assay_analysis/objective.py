@@ -123,10 +123,9 @@ def _monitored_directions(job: Mapping[str, Any]) -> dict[str, str]:
     nodes: Mapping[str, Any] = job.get("callbacks") or {}
     directions = {}
     for name in sorted(nodes, key=lambda name: name != "checkpoint"):
+        node = {}
         if isinstance(nodes[name], dict):
             node = nodes[name]
-        else:
-            node = {}
         if node.get("monitor") and str(node.get("_target_")).endswith("ModelCheckpoint"):
             directions[str(node["monitor"])] = _SHORT.get(str(node.get("mode")), "")
     return directions

@@ -46,13 +46,12 @@ class OutOfFold:
     def problems(self) -> tuple[str, ...]:
         """What is missing or doubtful, and what a custom task fails to compute, a sentence each."""
         problems = list(self.found)
-        for ask in (
-            () if self.predictions.task in TASKS else (self.scores, self._prediction_columns)
-        ):
-            try:
-                ask()
-            except Exception as error:  # of a custom task
-                problems.append(reason_of(error))
+        if self.predictions.task not in TASKS:
+            for ask in (self.scores, self._prediction_columns):
+                try:
+                    ask()
+                except Exception as error:  # of a custom task
+                    problems.append(reason_of(error))
         return tuple(problems)
 
     def scores(self) -> list[Score]:
@@ -190,18 +189,14 @@ def _output_format(fold: StoredPredictions) -> tuple[object, ...]:
 def _target_columns(fold: StoredPredictions) -> dict[str, Any]:
     if fold.targets is None:
         return {}
+    names: Any = fold.class_names
     if fold.targets.ndim == 1:
-        named = fold.class_names and fold.targets.dtype.kind == "i"
-        return {
-            "target": np.asarray(fold.class_names, dtype=object)[fold.targets]
-            if named
-            else fold.targets
-        }
-    if fold.targets.shape[1] == 1:
+        if names and fold.targets.dtype.kind == "i":
+            return {"target": np.asarray(names, dtype=object)[fold.targets]}
+        return {"target": fold.targets}
+    width = fold.targets.shape[1]
+    if width == 1:
         return {"target": fold.targets[:, 0]}
-    names = (
-        fold.class_names
-        if len(fold.class_names) == fold.targets.shape[1]
-        else range(fold.targets.shape[1])
-    )
+    if len(names) != width:
+        names = range(width)
     return {f"target_{name}": column for name, column in zip(names, fold.targets.T, strict=True)}

@@ -104,7 +104,9 @@ def _read_run(path: Path) -> Run:
     except AssayError as error:
         return Run(path, "broken", reason=error.message)
     is_running = record.status == "running"
-    end = record if is_running and is_written(path) else record.outcome
+    end: RunRecord | Outcome = record.outcome
+    if is_running and is_written(path):
+        end = record
     metrics = record.metrics or (_last_values(path) if is_running else {})
     resumed = (override for entry in record.resumed for override in entry.get("overrides", ()))
     return Run(
@@ -121,18 +123,19 @@ def _read_run(path: Path) -> Run:
 
 
 _OF_THE_RECORD = (
-    *(
-        "name",
-        "started",
-        "seconds",
-        "seed",
-        "fold",
-        "fingerprint",
-        "config_fingerprint",
-        "choices",
-        "best",
-    ),
-    *("directions", "shares", "data_sha256", "interpolations"),
+    "name",
+    "started",
+    "seconds",
+    "seed",
+    "fold",
+    "fingerprint",
+    "config_fingerprint",
+    "choices",
+    "best",
+    "directions",
+    "shares",
+    "data_sha256",
+    "interpolations",
 )
 
 
@@ -186,7 +189,10 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
             warnings=tuple(outcome.warnings),
         )
         identity = config(lost)
-        like = twins.get(identity, runs[0] if runs else lost)
+        like = twins.get(identity, [*runs, lost][0])
+        fingerprint = identity
+        if identity in twins:
+            fingerprint = like.config_fingerprint
         found.append(
             replace(
                 lost,
@@ -194,9 +200,7 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
                 choices={
                     key: lost.typed.get(key, option) for key, option in like.choices.items()
                 },
-                config_fingerprint=twins[identity].config_fingerprint
-                if identity in twins
-                else identity,
+                config_fingerprint=fingerprint,
             )
         )
     return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import yaml
 
@@ -29,22 +30,17 @@ _WORDS = {"true": True, "false": False, "null": None}
 def plain_value(value: Any) -> Any:
     """Text as what it reads as; a list as text, so that it can be compared and be a key."""
     if not isinstance(value, str):
-        return (
-            value
-            if value is None or isinstance(value, bool | int | float)
-            else format_value(value)
-        )
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return format_value(value)
     if value.lower() in _WORDS:
         return _WORDS[value.lower()]
-    try:
-        # `1_000` is text to Hydra, and a number to Python.
-        return value if "_" in value else int(value)
-    except ValueError:
-        pass
-    try:
-        return float(value)
-    except ValueError:
-        return value
+    # `1_000` is text to Hydra, and a number to Python.
+    if "_" not in value:
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(value)
+    return value
 
 
 def format_value(value: Any) -> str:
@@ -95,6 +91,9 @@ class Run:
         if value is None:
             return None
         return float(value)
+
+
+Runs: TypeAlias = "Sequence[Run]"
 
 
 def typed_values(overrides: Iterable[str]) -> dict[str, str]:
@@ -176,7 +175,7 @@ Values = list[dict[str, str | None]]
 
 
 def config_columns(
-    runs: Sequence[Run], requested: Sequence[str], configs: ConfigValues
+    runs: Runs, requested: Sequence[str], configs: ConfigValues
 ) -> tuple[list[str], Values, list[str]]:
     """Keys in which configurations differ, the values of each, and what there is to say about them."""
 
@@ -206,16 +205,19 @@ def config_columns(
     if alike:
         keys += untyped[:_MOST]
         values = texts(keys)
-    left_out = len(untyped) - _MOST
-    notes = [f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all"]
+    notes = []
+    if (left_out := len(untyped) - _MOST) > 0:
+        notes = [
+            f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all"
+        ]
     if _group_alike(values, runs):
         keys.append(_FINGERPRINT)
         for run, row in zip(runs, values, strict=True):
             row[_FINGERPRINT] = run.config_fingerprint[:8]
-    return keys, values, notes if left_out > 0 else []
+    return keys, values, notes
 
 
-def _candidates(runs: Sequence[Run]) -> list[str]:
+def _candidates(runs: Runs) -> list[str]:
     """Groups, then what was typed; no experiment that only some have: what differs are its values."""
     groups = dict.fromkeys(key for run in runs for key in run.choices)
     typed = dict.fromkeys(key for run in runs for key in run.typed if key not in groups)
@@ -227,19 +229,18 @@ def _candidates(runs: Sequence[Run]) -> list[str]:
     return [key for key in (*groups, *typed) if is_config(key) and key not in without]
 
 
-def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
+def _differs(key: str, runs: Runs, configs: ConfigValues) -> bool:
     """Whether runs differ in a key; configs are read up to the first that does."""
+    reference = None
     if runs:
         reference = value(runs[0], key, configs)
-    else:
-        reference = None
     others = (value(run, key, configs) for run in runs)
     return any(
         other != reference and plain_value(other) != plain_value(reference) for other in others
     )
 
 
-def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[Run]]:
+def _group_alike(values: Values, runs: Runs) -> list[list[Run]]:
     """Runs of different configurations that cannot be told apart by their columns."""
     groups: dict[Any, dict[str, Run]] = {}
     for run, row in zip(runs, values, strict=True):
@@ -247,7 +248,7 @@ def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[Run]]:
     return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
-def _list_untyped(runs: Sequence[Run], configs: ConfigValues) -> list[str]:
+def _list_untyped(runs: Runs, configs: ConfigValues) -> list[str]:
     """The keys in which the configs of runs differ that were typed alike."""
     try:
         rows = [configs.all_of(run) for run in runs]

@@ -15,7 +15,7 @@ from assay.quoting import format_number, pluralize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay_analysis.run import Run
+    from assay_analysis.run import Run, Runs
 
 
 LEVEL = 0.95
@@ -301,8 +301,8 @@ class Verdict:
 
 
 def judge(
-    first: Sequence[Run],
-    second: Sequence[Run],
+    first: Runs,
+    second: Runs,
     metric: str,
     direction: str,
     names: tuple[str, str],
@@ -319,10 +319,9 @@ def judge(
         )
     freedom = one.n + other.n - 2
     deviations = [value - mean.mean for mean in (one, other) for value in mean.values]
+    noise = None
     if freedom:
         noise = math.hypot(*deviations) / math.sqrt(freedom)
-    else:
-        noise = None
     verdict = replace(verdict, difference=one.mean - other.mean, noise=noise)
     if have_same_folds(one, other):
         gap: Gap | None = fold_gap(one, other)
@@ -354,7 +353,7 @@ def judge(
     return replace(verdict, more_seeds=missing, tells=tells)
 
 
-def _read_scores(runs: Sequence[Run], metric: str) -> list[tuple[Run, float]]:
+def _read_scores(runs: Runs, metric: str) -> list[tuple[Run, float]]:
     scores = [(run, run.score(metric)) for run in runs if run.status == "finished"]
     return [(run, score) for run, score in scores if score is not None and math.isfinite(score)]
 

@@ -209,9 +209,10 @@ class Gang:
         with suppress(DistError):  # whoever is gone needs nothing any more
             if self.world.rank == 0:
                 self._put(f"end/{self.kind}", self.exit_code)
-                deadline = time.monotonic() + (
-                    _GRACE if error is None else min(_LATE, self.timeout)
-                )
+                seconds = _GRACE
+                if error is not None:
+                    seconds = min(_LATE, self.timeout)
+                deadline = time.monotonic() + seconds
                 while (
                     self._server is not None
                     and self._has_others()
@@ -501,7 +502,10 @@ class Gang:
 
     def _end(self, failure: Failure) -> None:
         """End this process, unless it does so by itself."""
-        if not self._left.wait(_GRACE * (3 if self.kind == "node" else 1)) and not self._ending:
+        seconds = _GRACE
+        if self.kind == "node":
+            seconds = 3 * _GRACE
+        if not self._left.wait(seconds) and not self._ending:
             try:
                 self.on_end(failure)
             finally:

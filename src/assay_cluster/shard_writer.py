@@ -6,8 +6,8 @@ import hashlib
 import json
 import shutil
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
@@ -24,6 +24,7 @@ from assay_cluster.shards import FOLDER, KEY, MANIFEST, ShardFile, Shards, root_
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
 
 _FILE_BYTES = 1 << 28
@@ -45,8 +46,8 @@ class ShardWriter:
         self._group = group
         self._rank = dist.get_rank(group)
         self._size = dist.get_world_size(group)
-        self._thread: Thread | None = None
-        self._error: BaseException | None = None
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._last: Future[None] | None = None
 
     def save(self, checkpoint: dict[str, Any], path: Path) -> None:
         """Copy a checkpoint, and have it written."""
@@ -74,34 +75,24 @@ class ShardWriter:
     @property
     def is_saving(self) -> bool:
         """Whether a save is under way."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._last is not None and not self._last.done()
 
     def wait(self) -> None:
         """Return when all that was saved is on disk, from whichever process."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._error is not None:
-            error = self._error
-            self._error = None
-            raise error
+        last = self._last
+        self._last = None
+        if last is not None:
+            last.result()
 
     def _start(self, work: Callable[[], None]) -> None:
-        before = self._thread
+        before = self._last
 
         def run() -> None:
-            if before is not None:
-                before.join()
-            try:
-                if self._error is None:  # else the old checkpoint is the one that stays
-                    work()
-            except (
-                BaseException
-            ) as error:  # told where training can be stopped, not in this thread
-                self._error = error
+            if before is not None:  # if that has failed, the old checkpoint is the one that stays
+                before.result()
+            work()
 
-        self._thread = Thread(target=run, name="checkpoint")
-        self._thread.start()
+        self._last = self._thread.submit(run)
 
     def _save(self, plain: dict[str, Any], copies: dict[str, Any], path: Path, step: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +172,7 @@ def _files_of(copies: dict[str, Any], world_size: int) -> dict[str, int]:
     for name, tensor in copies.items():
         size = tensor.numel() * tensor.element_size() // world_size
         if filled and filled + size > _FILE_BYTES:
-            number = number + 1
+            number += 1
             filled = 0
         numbers[name] = number
         filled += size
@@ -196,10 +187,8 @@ def _remove_unnamed(folder: Path) -> None:
             shards = Shards.of(read_checkpoint(path, mmap=True), path)
         except (AssayError, OSError):
             return
-        if shards is None:
-            named |= set()
-        else:
-            named |= {shards.folder}
+        if shards is not None:
+            named.add(shards.folder)
     for old in folder.glob("shards-*"):
         if FOLDER.fullmatch(old.name) and old.name not in named and not old.is_symlink():
             gone = temporary_name(old)

@@ -346,18 +346,18 @@ def explain_job(key: str, config: DictConfig, origins: Origins) -> Explanation:
             key=key,
             hint="`assay train --cfg` shows every key, `assay configs` every group",
         )
+    path = None
     if chain:
         path = chain[-1].path
-    else:
-        path = None
     brought_by = tuple(
         one for one in origins.choices.values() if path is not None and one.holds_file(path)
     )
+    value = ""
+    remark = "was removed"
     if entry:
+        key = entry.key
         value, remark = _raw_and_resolved(entry, chain)
-    else:
-        value, remark = ("", "was removed")
-    return Explanation(entry.key if entry else key, value, remark, tuple(chain), brought_by)
+    return Explanation(key, value, remark, tuple(chain), brought_by)
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:

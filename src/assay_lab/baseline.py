@@ -25,12 +25,12 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
     from omegaconf import DictConfig
     from torch import Tensor
 
     from assay.assemble.assembly import Assembly
     from assay.data.core.subset import Subset
+    from assay.figure import Array
     from assay.record.run_record import RunRecord
     from assay.task.predictions import StoredPredictions
 
@@ -193,14 +193,13 @@ def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
         return [simplest]
     if several and not is_real:
         return ["linear", simplest]
+    of_series = []
     if is_real and data.encoder is None:
         of_series = ["last_value"]
-    else:
-        of_series = []
     return ["gradient_boosting", "linear", *of_series, simplest]
 
 
-def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
+def _read(data: DataModule, name: str) -> tuple[Any, Array]:
     """Inputs of a subset, texts or numbers `[N, F]`, and targets; pictures are read in blocks."""
     subset = data.ready_subset(name, "eval")
     positions = torch.arange(len(subset.rows))
@@ -249,12 +248,12 @@ def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
 def _fit(
     name: str,
     inputs: Any,
-    targets: NDArray[Any],
+    targets: Array,
     size: int,
     categories: Sequence[int],
     *,
     is_real: bool,
-) -> Callable[[Any], NDArray[Any]]:
+) -> Callable[[Any], Array]:
     """A function from inputs to what a model of so many outputs says of them."""
     if name == "last_value":
         return lambda given: np.tile(given[:, -1:], (1, size))
@@ -274,9 +273,9 @@ def _fit(
     estimator = _estimator(name, categories, width, is_real=is_real, several=several)
     model = estimator.fit(inputs, targets)
 
-    def predict(given: Any) -> NDArray[Any]:
+    def predict(given: Any) -> Array:
         if is_real:
-            values: NDArray[Any] = model.predict(given).reshape(len(given), -1)
+            values: Array = model.predict(given).reshape(len(given), -1)
             return values
         outputs = np.zeros((len(given), size))
         outputs[:, model.classes_.astype(int)] = model.predict_proba(given)
@@ -308,7 +307,7 @@ def _estimator(
     first = width - len(categories)
     few = [place for place, size in enumerate(categories, first) if size < _MOST_CATEGORIES]
 
-    def expand(given: NDArray[np.float32]) -> NDArray[np.float32]:
+    def expand(given: Array) -> Array:
         return expand_categories(torch.from_numpy(given), categories).numpy()
 
     columns = preprocessing.FunctionTransformer(expand)

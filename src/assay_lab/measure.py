@@ -132,6 +132,12 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
     batch_size = proof.report.batch_size
     step = proof.report.step
     bottleneck, try_next = _diagnose(parts, assembly)
+    memory = {}
+    if step is not None:
+        memory = asdict(step.memory)
+    peak = None
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
     return StepProfile(
         overrides=list(job.overrides),
         device=name_device(assembly),
@@ -141,8 +147,8 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
         step_ms_range=(low, high),
         samples_per_s=1000 * batch_size / step_ms,
         parts=parts,
-        memory={} if step is None else asdict(step.memory),
-        peak_memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        memory=memory,
+        peak_memory=peak,
         bottleneck=bottleneck,
         try_next=try_next,
     )
@@ -298,10 +304,9 @@ class StepTimer(Callback):
         if pl_module.device.type == "cuda":
             torch.cuda.synchronize()
         now = time.perf_counter()
+        seconds = {}
         if self.actions is not None:
             seconds = self.actions.take()
-        else:
-            seconds = {}
         if len(self.milliseconds) == self._steps or (
             len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
         ):
@@ -336,10 +341,9 @@ def _divide(steps: StepTimer) -> list[Part]:
             name = action.removeprefix("[Callback]").partition("{")[0].partition(".on_")[0]
             of_callbacks[name] = of_callbacks.get(name, 0.0) + seconds
     milliseconds["loop"] += max(0.0, whole - sum(milliseconds.values()))
+    detail = {}
     if of_callbacks:
         detail = {"callbacks": max(of_callbacks, key=lambda name: of_callbacks[name])}
-    else:
-        detail = {}
     parts = [
         Part(name, spent / number, spent / whole, detail.get(name, ""))
         for name, spent in milliseconds.items()
@@ -359,10 +363,9 @@ def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]
         workers = int(data.get("num_workers") or 0)
         more = min(usable_cores(), max(2, 2 * workers))
         reads = not lies_in_memory(assembly.datamodule)
+        hints = []
         if more > workers and reads:
             hints = [f"data.num_workers={more}"]
-        else:
-            hints = []
         if on_gpu and not data.get("pin_memory"):
             hints += ["data.pin_memory=true"]
         return (
@@ -376,18 +379,16 @@ def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]
         return f"{share['metrics']:.0%} of a step goes to tracking the metrics", []
     if computing < _HALF:
         batch_size = data.get("batch_size")
+        hints = []
         if isinstance(batch_size, int):
             hints = [f"data.batch_size={4 * batch_size}"]
-        else:
-            hints = []
         return (
             f"only {computing:.0%} of a step is the model's own computing: its batches are small",
             hints,
         )
+    hints = []
     if "16" not in str(trainer.get("precision")):
         hints = ["precision=bf16"]
-    else:
-        hints = []
     if not trainer.get("compile"):
         hints += ["trainer.compile=true"]
     return f"{computing:.0%} of a step is the model's own computing", hints
@@ -474,12 +475,7 @@ def tune_job(checker: Checker, overrides: Sequence[str], budget_s: float) -> Tun
         if winner:
             best += [winner]
     exact = [override for same, group in groups if same for override in group if override in best]
-    gain = 1.0
-    for setting in settings:
-        if setting.chosen and setting.gain:
-            gain *= setting.gain
-        else:
-            gain *= 1.0
+    gain = math.prod(setting.gain or 1.0 for setting in settings if setting.chosen)
     return Tuning(
         overrides=list(overrides),
         device=name_device(assembly),

@@ -43,20 +43,17 @@ if TYPE_CHECKING:
 
 
 _SWITCHES = (
-    *(
-        "ATEN_CPU_CAPABILITY",
-        "CUBLAS_WORKSPACE_CONFIG",
-        "DNNL_MAX_CPU_ISA",
-        "KMP_DETERMINISTIC_REDUCTION",
-    ),
-    *(
-        "MKL_CBWR",
-        "MKL_NUM_THREADS",
-        "NVIDIA_TF32_OVERRIDE",
-        "OMP_NUM_THREADS",
-        "ONEDNN_MAX_CPU_ISA",
-    ),
-    *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
+    "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "DNNL_MAX_CPU_ISA",
+    "KMP_DETERMINISTIC_REDUCTION",
+    "MKL_CBWR",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_NUM_THREADS",
+    "PYTHONHASHSEED",
 )
 """Switches that a run gets again: they change numbers and nothing else."""
 _PLAIN = re.compile(r"[\w:,.=+-]+", re.ASCII)
@@ -224,10 +221,9 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     root = here.resolve()
     for _ in Path(state["folder"]).parts:
         root = root.parent
+    own_patch = None
     if record.patch_sha256:
         own_patch = run_dir / "code.patch"
-    else:
-        own_patch = None
     folder = str(record.git.get("folder", "."))
     if Path(folder).is_absolute() or ".." in Path(folder).parts:
         raise AssayError(f"{run_dir / 'record.json'} is damaged: its code is in {folder!r:.80}")
@@ -235,10 +231,9 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 
 def _describe_code(plan: _Plan) -> str:
+    files = []
     if plan.patch is not None:
         files = patched_files(plan.patch.read_text("utf-8", "surrogateescape"))
-    else:
-        files = []
     base = "no commit"
     if plan.commit:
         base = f"commit {plan.commit[:12]}"
@@ -249,10 +244,9 @@ def _describe_code(plan: _Plan) -> str:
 
 def _notes(record: RunRecord) -> list[str]:
     changed = package_changes(record.packages, packages())
+    notes = []
     if changed:
         notes = [f"packages: {', '.join(changed)}"]
-    else:
-        notes = []
     for entry in record.resumed:
         if entry.get("changed"):
             keys = ", ".join(entry["changed"])
@@ -332,15 +326,15 @@ def differences(
         for name, (then, now) in pairs.items()
         if not name.startswith(_OF_THE_MACHINE) and not _is_equal(then, now)
     ]
-    weights = record.weights_sha256[:12], reproduced.weights_sha256[:12]
-    lines = [
-        first_value(run_dir, again),
-        f"final scores: {'; '.join(scores[:_MOST_SCORES])}" if scores else "",
-        f"weights: SHA-256 {weights[0]} then, {weights[1] or 'none'} now"
-        if weights[0] and record.weights_sha256 != reproduced.weights_sha256
-        else "",
-    ]
-    return [line for line in lines if line]
+    lines = []
+    if value := first_value(run_dir, again):
+        lines.append(value)
+    if scores:
+        lines.append(f"final scores: {'; '.join(scores[:_MOST_SCORES])}")
+    then, now = record.weights_sha256, reproduced.weights_sha256
+    if then and then != now:
+        lines.append(f"weights: SHA-256 {then[:12]} then, {now[:12] or 'none'} now")
+    return lines
 
 
 def first_value(then: Path, now: Path) -> str:

@@ -114,10 +114,9 @@ def try_change(
     check_links(trial.directory)
     with lock_run(trial.directory):
         path = trial.directory / FILE
+        lines = []
         if path.exists():
             lines = read_lines(path, repair=True)
-        else:
-            lines = []
         trial.events = [json.loads(line) for line in lines]
         number = 1 + max((event["number"] for event in trial.events), default=0)
         result = Try(
@@ -132,10 +131,9 @@ def try_change(
                 raise
             result = replace(result, seconds=time.monotonic() - began)
             trial.note("end", **json.loads(json.dumps(asdict(result), default=str)))
+        test = {}
         if reveal:
             test = trial.reveal(number)
-        else:
-            test = {}
         decisions = Counter(
             event["decision"] for event in trial.events if event["event"] == "end"
         )
@@ -339,7 +337,9 @@ class _Trial:
 def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
     ranking = make_ranking(runs, asked)
     if ranking is None or not ranking.direction or not ranking.metric.startswith("val/"):
-        found = ranking.metric if ranking else None
+        found = None
+        if ranking:
+            found = ranking.metric
         message = (
             f"expected a score of validation with a direction, got {found!r}; "
             "the test subset stays sealed"

@@ -13,7 +13,7 @@ from assay.cli.documents import Document  # noqa: TC001 - typer reads the annota
 from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import ConfigError
 from assay.quoting import command, format_duration, pluralize
-from assay.terminal import print_lines
+from assay.terminal import make_table, print_lines
 
 if TYPE_CHECKING:
     from assay_lab.measure import StepProfile, Tuning
@@ -54,8 +54,6 @@ def profile(
 
 
 def _print_profile(document: Document, measured: StepProfile) -> None:
-    from rich.table import Table
-
     from assay.quoting import format_bytes, format_number
 
     console = document.console
@@ -75,9 +73,7 @@ def _print_profile(document: Document, measured: StepProfile) -> None:
     if measured.peak_memory is not None:
         lines.append(("peak", f"{format_bytes(measured.peak_memory)} on the GPU"))
     print_lines(console, lines)
-    table = Table("part", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("ms", "share"):
-        table.add_column(column, justify="right")
+    table = make_table(("part", "ms", "share"), ("ms", "share"))
     for part in measured.parts:
         table.add_row(part.name, f"{part.ms:.3f}", f"{part.share:.0%}")
     console.print(table)
@@ -148,18 +144,12 @@ def cache(
 
 
 def _print_tuning(document: Document, tuning: Tuning) -> None:
-    from rich.table import Table
-
     from assay.quoting import format_number
 
     console = document.console
     print_lines(console, [("device", tuning.device)])
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("setting", overflow="fold", min_width=24)
-    for column in ("samples/s", "slowest", "fastest", "gain"):
-        table.add_column(column, justify="right")
-    table.add_column("results")
-    table.add_column("")
+    numeric = ("samples/s", "slowest", "fastest", "gain")
+    table = make_table(("setting", *numeric, "results", ""), numeric)
     for setting in tuning.settings:
         rates = [setting.samples_per_s, *(setting.samples_per_s_range or ())]
         numbers = ["" if rate is None else format_number(rate, 3) for rate in rates]
@@ -183,10 +173,9 @@ def _print_tuning(document: Document, tuning: Tuning) -> None:
             mark,
         )
     console.print(table)
+    lines = []
     if tuning.interrupted:
         lines = [("note", tuning.interrupted)]
-    else:
-        lines = []
     if tuning.fastest:
         lines.append(
             ("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}")

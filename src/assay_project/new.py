@@ -208,9 +208,8 @@ def _start_repository(folder: Path) -> str:
 def _kind_of(root: Path) -> str:
     """What a project is about: how its models take their inputs."""
     path = root / "pyproject.toml"
+    content = {}
     if path.exists():
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    else:
-        content = {}
     kind = content.get("tool", {}).get("assay", {}).get("kind")
     return kind if kind in ("image", "text") else "table"

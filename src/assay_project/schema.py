@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    Schema = dict[str, Any]
+
 _DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
 """What editors read best."""
 _ARGUMENT = re.compile(r"^ {4}(\w+)(?: \([^\n]*?\))?: (.+(?:\n {5,}.+)*)", re.MULTILINE)
@@ -89,15 +91,15 @@ def write_schemas(root: Path) -> Schemas:
     return Schemas(root / SCHEMAS, sorted(written), settings, notes)
 
 
-def _ref(name: str) -> dict[str, Any]:
+def _ref(name: str) -> Schema:
     return {"$ref": f"#/definitions/{name}"}
 
 
-def _when(condition: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+def _when(condition: Mapping[str, Any], then: Mapping[str, Any]) -> Schema:
     return {"if": condition, "then": then}
 
 
-def _mapping(properties: Mapping[str, Any], others: Any = False, **more: Any) -> dict[str, Any]:
+def _mapping(properties: Mapping[str, Any], others: Any = False, **more: Any) -> Schema:
     return {
         "type": ["object", "null"],
         "properties": properties,
@@ -106,11 +108,11 @@ def _mapping(properties: Mapping[str, Any], others: Any = False, **more: Any) ->
     }
 
 
-def _closed(keys: Sequence[str]) -> dict[str, Any]:
+def _closed(keys: Sequence[str]) -> Schema:
     return _mapping(dict.fromkeys(keys, _ref("value")))
 
 
-def _target_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _target_nodes(value: Any, key: str) -> Iterator[tuple[str, Schema]]:
     if isinstance(value, dict):
         if isinstance(target := value.get("_target_"), str) and re.fullmatch(
             r"\w+(\.\w+)+", target
@@ -129,11 +131,11 @@ class _Builder:
     def __init__(self, folders: Sequence[Path], packages: Sequence[str]) -> None:
         self.notes: list[str] = []
         self._packages = packages
-        self._definitions: dict[str, Any] = {}
-        self._options: dict[str, dict[str, Any]] = {}
+        self._definitions: Schema = {}
+        self._options: dict[str, Schema] = {}
         self._keys: dict[str, set[str]] = {}
         self._packages_of: dict[str, str] = {}
-        self._nodes: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self._nodes: dict[str, list[tuple[str, Schema]]] = {}
         for folder, path in (
             (one, path) for one in folders for path in sorted(one.rglob("*.yaml"))
         ):
@@ -151,7 +153,7 @@ class _Builder:
                     sure = {word: inner[word] for word in WORDS if word in inner}
                 self._nodes.setdefault(inner["_target_"], []).append((key, sure))
 
-    def build(self) -> dict[str, dict[str, Any]]:
+    def build(self) -> dict[str, Schema]:
         """Each schema by the name of its file; the groups share the definitions of one."""
         known = [target for target in self._nodes if self._define_call(target)]
         packages = "|".join(map(re.escape, (*_LIBRARIES, *self._packages)))
@@ -181,9 +183,7 @@ class _Builder:
         for group in self._options:
             self._define_group(group)
         self._define_config()
-        files: dict[str, dict[str, Any]] = {
-            "definitions.json": {"definitions": self._definitions}
-        }
+        files: dict[str, Schema] = {"definitions.json": {"definitions": self._definitions}}
         for name in [*(group.replace("/", ".") for group in self._options), "config"]:
             files[f"{name}.json"] = {"allOf": [{"$ref": f"definitions.json#/definitions/{name}"}]}
         return {**files, "project.json": msgspec.json.schema(ProjectFile)}
@@ -207,10 +207,9 @@ class _Builder:
         if kind is None:
             return False
         given: set[str] = set()
+        later = None
         if top:
             later = injected_arguments(OmegaConf.create({top: nodes[0][1]}), top)
-        else:
-            later = None
         if later is not None and (call := call_of(kind)) is not None:
             given = {*later.names, *call.by_position[: later.by_position]}
         definition = self._arguments(kind, [node for _, node in nodes], given)
@@ -233,14 +232,14 @@ class _Builder:
 
     def _arguments(
         self, kind: Any, nodes: Sequence[Mapping[str, Any]], given: Sequence[str] | set[str] = ()
-    ) -> dict[str, Any]:
+    ) -> Schema:
         """The arguments of a class or function, with the values that option files give them."""
         call = call_of(kind)
         text = inspect.getdoc(kind) or ""
         about = dict(
             _ARGUMENT.findall(text if "Args:" in text else inspect.getdoc(kind.__init__) or "")
         )
-        properties: dict[str, Any] = {}
+        properties: Schema = {}
         for name, parameter in (call.parameters if call is not None else {}).items():
             if name not in given:
                 shipped = [node[name] for node in nodes if name in node]
@@ -266,9 +265,7 @@ class _Builder:
             node["_target_"] for node in nodes if node.get("_target_") in self._definitions
         }
         found = [self._definitions[target] for target in sorted(targets)]
-        properties: dict[str, Any] = dict.fromkeys(
-            sorted(self._keys[group] - {*WORDS}), _ref("value")
-        )
+        properties: Schema = dict.fromkeys(sorted(self._keys[group] - {*WORDS}), _ref("value"))
         for key in {key for one in found for key in one["properties"]}:
             forms = [one["properties"][key] for one in found if key in one["properties"]]
             if forms.count(forms[0]) == len(forms):
@@ -288,7 +285,7 @@ class _Builder:
     def _define_config(self) -> None:
         """Define an experiment, and what else is merged into the whole config."""
         values: Any = OmegaConf.to_container(load_mapping(CONF_DIR / "train.yaml"), resolve=False)
-        properties: dict[str, Any] = {"hydra": {"type": "object"}, "defaults": _ref("choices")}
+        properties: Schema = {"hydra": {"type": "object"}, "defaults": _ref("choices")}
         override = {}
         for name in {**dict.fromkeys(TOP), **values}:
             options = {
@@ -315,7 +312,7 @@ class _Builder:
         self._definitions["config"] = _mapping(properties)
 
 
-def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) -> dict[str, Any]:
+def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) -> Schema:
     """One argument: what its annotation takes, and what is written for it in option files."""
     annotation = parameter.annotation
     default = parameter.default
@@ -333,7 +330,7 @@ def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) 
             form = _ref("value")
         if form not in forms and not accepts(annotation, value):
             forms.append(form)
-    schema: dict[str, Any] = {}
+    schema: Schema = {}
     if about:
         schema = {"description": about}
     if shipped:

@@ -378,13 +378,15 @@ def _check_baseline(config: DictConfig) -> None:
         return
     task = task_of(config.spec.task)
     spec = config.spec
-    constants = ("mean", "last_value") if task.has_real_targets else ("majority",)
-    fitted = ("tfidf",) if spec.get("vocab_size") else ("linear", "gradient_boosting")
-    suitable: tuple[str, ...] = (*constants, *fitted)
-    if task.has_masks:
-        suitable = ("majority",)
-    elif task.has_heads or task.learns_from_inputs:
-        suitable = ()
+    suitable = ["majority"]
+    if task.has_real_targets:
+        suitable = ["mean", "last_value"]
+    if task.has_heads or task.learns_from_inputs:
+        suitable = []
+    elif spec.get("vocab_size"):
+        suitable += ["tfidf"]
+    elif not task.has_masks:
+        suitable += ["linear", "gradient_boosting"]
     message = ""
     if name not in suitable:
         message = f"available: {', '.join(suitable) or 'none'}"

@@ -44,9 +44,8 @@ def check_sharded(config: DictConfig) -> None:
     on_mps = accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available())
     no_gpu = accelerator == "cpu" or not torch.cuda.is_available()
     _refuse(on_mps, "trainer.accelerator", "Apple's GPU cannot be one of several devices", "cpu")
-    precision = str(trainer.get("precision") or "32-true") not in _PRECISIONS
     _refuse(
-        precision,
+        str(trainer.get("precision") or "32-true") not in _PRECISIONS,
         "trainer.precision",
         "shards are trained in single precision or bfloat16",
         "bf16-mixed",
@@ -57,9 +56,8 @@ def check_sharded(config: DictConfig) -> None:
         "there is no GPU: shards lie in the CPU's memory already",
     )
     _refuse(bool(trainer.get("compile")), "trainer.compile", "a model in shards is not compiled")
-    synchronized = bool(trainer.get("sync_batchnorm"))
     _refuse(
-        synchronized,
+        bool(trainer.get("sync_batchnorm")),
         "trainer.sync_batchnorm",
         "all processes have the statistics of the first one",
     )
@@ -67,17 +65,15 @@ def check_sharded(config: DictConfig) -> None:
     _refuse(frozen, "finetune", "a model is sharded before anything is frozen or added", "none")
     lbfgs = value_of(config, "optimizer._target_") == "torch.optim.LBFGS"
     _refuse(lbfgs, "optimizer", "LBFGS needs all weights in one place", "adamw")
-    alone = task is not None and (task.reconstructs or task.compares_views)
     _refuse(
-        alone,
+        task is not None and (task.reconstructs or task.compares_views),
         "device",
         "this task uses parts of the model alone, which then are in shards",
         "ddp",
     )
     for key, kind in classes_in(config):
-        averages = issubclass(kind, WeightAveraging)
         _refuse(
-            averages,
+            issubclass(kind, WeightAveraging),
             key,
             "an average is a whole copy of the model, and no device has it whole",
             "null",
@@ -101,11 +97,14 @@ def check_shares(config: DictConfig) -> None:
         fewest = samples // processes
         most = -(-samples // (size * processes))
         if samples and fewest < most:
+            key = "trainer.devices"
+            if fewest:
+                key = "data.eval_batch_size"
             raise ConfigError(
                 f"{processes} processes cannot share {samples:,} {subset} samples so that each has as many "
                 "batches, which a custom LightningModule needs",
-                key="data.eval_batch_size" if fewest else "trainer.devices",
-                hint="data.eval_batch_size=2" if fewest else f"trainer.devices={samples}",
+                key=key,
+                hint=f"{key}={2 if fewest else samples}",
             )
 
 

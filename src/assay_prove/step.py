@@ -609,8 +609,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
 def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:
     """Of the batches that `assay.data.core.loaders.BatchOrder` cuts without leaving any out."""
     if processes == 1:
-        full, last = divmod(samples, batch_size)
-        return ({batch_size} if full else set()) | ({last} if last else set())
+        return {min(samples, batch_size), samples % batch_size} - {0}
     count = max(1, -(-samples // (batch_size * processes)))
     if even:
         per_process = {-(-samples // processes)}

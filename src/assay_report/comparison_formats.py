@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from assay.quoting import format_typed, pluralize
 from assay.terminal import escape_markdown, print_lines, printable, single_line
-from assay_analysis.comparison import csv_text, score_columns
+from assay_analysis.comparison import csv_text
 from assay_analysis.objective import score_text
 from assay_analysis.run import shorten_values
 
@@ -72,8 +72,8 @@ def sign_text(comparison: Comparison) -> str:
 def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the cells of every row: values, scores, n and what did not finish."""
     names = short_names(comparison.columns)
-    with_state = any(row.state for row in comparison.rows)
-    header = [*names.values(), *comparison.metrics, "n", *(["status"] if with_state else [])]
+    states = ["status"] * any(row.state for row in comparison.rows)
+    header = [*names.values(), *comparison.metrics, "n", *states]
     rows = []
     for number, row in enumerate(comparison.rows):
         row_scores = [(name, row.scores.get(name)) for name in comparison.metrics]
@@ -85,7 +85,7 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
             scores[0] += f" {BEST}"
         short = shorten_values(row.values)
         values = [short.get(key, ABSENT) for key in comparison.columns]
-        rows.append([*values, *scores, count_text(row), *([row.state] if with_state else [])])
+        rows.append([*values, *scores, count_text(row), *[row.state for _ in states]])
     return header, rows
 
 
@@ -103,21 +103,7 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 def to_csv(comparison: Comparison) -> str:
     """Rows of a comparison, and below them the runs that cannot be read."""
-    import pandas as pd
-
-    rows: list[dict[str, Any]] = []
-    for number, row in enumerate(comparison.rows):
-        scores = score_columns(row, comparison.metrics)
-        state = {"status": row.state or "finished", "best": int(number == comparison.best)}
-        paths = "\n".join(str(run.path) for run in row.runs)
-        rows.append(
-            {**row.values, **scores, "repetitions": row.repetitions, **state, "runs": paths}
-        )
-    broken = [
-        {"status": f"broken: {run.reason}", "best": 0, "runs": str(run.path)}
-        for run in comparison.broken
-    ]
-    return csv_text(pd.DataFrame([*rows, *broken], dtype=object))
+    return csv_text(comparison.to_frame())
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -193,12 +179,14 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         table, left_out, folder = _fit_table(comparison, console.width, each=each)
         shared = shorten_values(comparison.shared)
         same = "  ".join(format_typed(key, text) for key, text in shared.items())
-        kinds = pluralize(runs, "run") + (f" in {folder}" if folder else "")
+        kinds = pluralize(runs, "run")
+        if folder:
+            kinds += f" in {folder}"
         if not each:
             kinds = f"{pluralize(len(comparison.rows), 'configuration')}, {kinds}"
-        console.print(
-            Text(single_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n"
-        )
+        if same:
+            kinds += f"; all with {same}"
+        console.print(Text(single_line(kinds)), table, sep="\n")
         if left_out:
             names = ", ".join(left_out)
             _print_line(
@@ -253,7 +241,9 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
     cells = [[single_line(cell) for cell in line] for line in lines]
     widths = [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
     # Scores go first, from the last one on, then keys, and a score of the test last.
-    ranked = comparison.metrics[0].rpartition("/")[2] if comparison.metrics else ""
+    ranked = ""
+    if comparison.metrics:
+        ranked = comparison.metrics[0].rpartition("/")[2]
     tests = [name for name in comparison.metrics[1:] if name.startswith("test/")]
     kept = f"test/{ranked}" if f"test/{ranked}" in tests else next(iter(tests), "")
     order = [*range(len(names) - 1, keys, -1), *range(keys - 1, -1, -1)]
@@ -272,9 +262,14 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
             f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}"
             for column, space in zip(shown, spaces, strict=True)
         )
-        style = "bold" if number in (-1, comparison.best) else ""
+        style = ""
+        if number in (-1, comparison.best):
+            style = "bold"
         if number >= 0:
-            style += " green" if style else "" if comparison.rows[number].finished else "dim"
+            if style:
+                style = "bold green"
+            elif not comparison.rows[number].finished:
+                style = "dim"
         texts.append(Text((" " * _GAP).join(padded).rstrip(), style))
     table = Text("\n", overflow="fold").join(texts)
     table.no_wrap = sum(widths[column] for column in shown) - _GAP <= width
@@ -379,10 +374,13 @@ class Best:
 
 def to_document(comparison: Comparison) -> Compared:
     """A comparison as the document of `--json`."""
-    ranking = comparison.ranking
+    metric = direction = None
+    if comparison.ranking:
+        metric = comparison.ranking.metric
+        direction = comparison.ranking.direction or None
     return Compared(
-        metric=ranking.metric if ranking else None,
-        direction=ranking.direction or None if ranking else None,
+        metric=metric,
+        direction=direction,
         rows=[
             ComparedRow(
                 config=row.values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -187,20 +187,21 @@ def survey_data(
         of_texts = bool(getattr(subset.data, "vocab_size", 0))
         if of_texts:
             inputs = [(tensor != 0).sum() for tensor in inputs]
-        real = (
-            targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
-        )
-        if of_texts or not columns:
-            values = [tensor.double().flatten() for tensor in inputs]
-        else:
-            values = []
+        real: Any = ()
+        if task.has_real_targets:
+            real = targets.double().reshape(len(targets), -1).numpy().T
+        summary = None
+        if inputs and (of_texts or not columns):
+            summary = summarize_values(
+                torch.cat([tensor.double().flatten() for tensor in inputs]).numpy()
+            )
         sizes = task.sizes(targets, spec.class_names)
         survey = SubsetSurvey(
             subset_name,
             len(subset.rows),
             tuple(sizes.get("class_counts") or ()),
             tuple(map(summarize_values, real)),
-            summarize_values(torch.cat(values).numpy()) if values else None,
+            summary,
             unreadable=unreadable,
         )
         if hashed is not None:
@@ -250,12 +251,14 @@ def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
 
 def _read_stream(datamodule: DataModule) -> list[str]:
     """Read all training samples of a stream; what cannot be read."""
-    stream = datamodule.splits.stream
-    problems = []
+    stream: Any = datamodule.splits.stream
+    problems: list[str] = []
+    if stream is None:
+        return problems
     order = replace(datamodule.train_dataloader().order, drop_last=False)
-    for step in range(len(order) if stream is not None else 0):
+    for step in range(len(order)):
         try:
-            cast("Any", stream).batches(order, 0, step, 1, Transforms())
+            stream.batches(order, 0, step, 1, Transforms())
         except DataError as error:
             problems.append(error.message)
     return problems
@@ -434,10 +437,9 @@ def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Surv
     add_spec(config, datamodule.spec)
     target = OmegaConf.select(config, "augment._target_")
     # A teacher needs another run's model.
+    augment = None
     if target not in (None, _TEACHER):
         augment = build(config, "augment")
-    else:
-        augment = None
     samples = _look_at_samples(datamodule, tables, augment)
     with explain_write_errors(out, "--out FILE writes it somewhere else"):
         write(data_page(survey, samples, job.overrides), out)
@@ -468,7 +470,7 @@ def _look_at_samples(
             if [sample.picture for sample in augmented] != [
                 sample.picture for sample in raw_samples
             ]:
-                title = "train, after data.transform.train" + (" and augment" if augment else "")
+                title = f"train, after data.transform.train{' and augment' * bool(augment)}"
                 samples_by_title[title] = list(zip(keys, targets, augmented, strict=True))
     return samples_by_title
 

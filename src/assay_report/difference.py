@@ -68,10 +68,9 @@ def read_side(name: str, config_dir: Path | None = None) -> tuple[DictConfig, Ru
     if name.strip() and path.is_dir():
         if not (path / "config.yaml").is_file():
             raise no_run_error(path)
+        record = None
         if (path / FILE).is_file():
             record = RunRecord.load(path)
-        else:
-            record = None
         return load_mapping(path / "config.yaml"), record
     if name.strip() and path.is_file():
         return load_mapping(path), None

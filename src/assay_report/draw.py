@@ -15,13 +15,15 @@ import numpy as np
 from assay.errors import AssayError
 from assay.figure import Bars, Figure, Heatmap, Line, Mark, Numbers, Points
 from assay.quoting import format_number
-from assay.terminal import printable
+from assay.terminal import printable, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
+
+    Trace = dict[str, Any]
 
 
 def is_logarithmic(values: Sequence[float]) -> bool:
@@ -37,8 +39,16 @@ def is_logarithmic(values: Sequence[float]) -> bool:
 
 
 PALETTE = (
-    *("#4c83ee", "#e07b39", "#2fa37c", "#d65c7a", "#8f73d9"),
-    *("#a88a3a", "#2c9fc0", "#c261b8", "#6f9e3c", "#7b8794"),
+    "#4c83ee",
+    "#e07b39",
+    "#2fa37c",
+    "#d65c7a",
+    "#8f73d9",
+    "#a88a3a",
+    "#2c9fc0",
+    "#c261b8",
+    "#6f9e3c",
+    "#7b8794",
 )
 """Of lines, points and bars; three to one against white and against near black."""
 REFERENCE = "#8a919c"
@@ -50,10 +60,10 @@ _LONGEST = 24
 _BARE = {"showgrid": False, "zeroline": False}
 
 
-def to_plotly(figure: Figure) -> dict[str, Any]:
+def to_plotly(figure: Figure) -> Trace:
     """Draw a figure by plotly."""
-    layout: dict[str, Any] = {
-        "height": 420 if figure.is_wide else 340,
+    layout: Trace = {
+        "height": 340,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "xaxis": _axis(figure, "x", figure.x_label, figure.x_range),
         "yaxis": _axis(figure, "y", figure.y_label, figure.y_range),
@@ -61,6 +71,8 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "barmode": "group",
     }
+    if figure.is_wide:
+        layout["height"] = 420
     colours = itertools.cycle(PALETTE)
     data = [trace for mark in figure.marks for trace in _traces(mark, figure, layout, colours)]
     layout["showlegend"] = (
@@ -71,8 +83,8 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
 
 def escape(text: str, longest: int | None = None) -> str:
     """Escape tags, entities and TeX, which plotly would interpret."""
-    if longest is not None and len(text) > longest:
-        text = text[: longest - 1] + "…"
+    if longest is not None:
+        text = shorten(text, longest)
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
@@ -100,9 +112,7 @@ def cell_text(mark: Heatmap, value: float) -> str:
     return format_number(value, 3)
 
 
-def _traces(
-    mark: Mark, figure: Figure, layout: dict[str, Any], colours: Iterator[str]
-) -> Iterator[dict[str, Any]]:
+def _traces(mark: Mark, figure: Figure, layout: Trace, colours: Iterator[str]) -> Iterator[Trace]:
     match mark:
         case Line(is_reference=True):
             style = {"color": REFERENCE, "dash": "dash", "width": 1.2}
@@ -110,12 +120,9 @@ def _traces(
         case Line():
             yield from _line(mark, figure, next(colours))
         case Points():
-            many = len(mark.x) > 500
-            style = {
-                "size": 5 if many else 7,
-                "opacity": 0.6 if many else 0.8,
-                "color": next(colours),
-            }
+            style = {"size": 7, "opacity": 0.8, "color": next(colours)}
+            if len(mark.x) > 500:
+                style |= {"size": 5, "opacity": 0.6}
             yield _xy(mark.name, mark.x, mark.y, mode="markers", marker=style) | _hover(
                 mark.texts, figure
             )
@@ -125,11 +132,10 @@ def _traces(
             yield _heatmap(mark, figure, layout)
 
 
-def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
+def _line(mark: Line, figure: Figure, colour: str) -> Iterator[Trace]:
+    shape = {}
     if mark.is_step:
         shape = {"shape": "hv"}
-    else:
-        shape = {}
     group = {"legendgroup": escape(mark.name)}
     if mark.low is not None and mark.high is not None:
         edge = {
@@ -152,13 +158,12 @@ def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
     yield trace | {"showlegend": True}
 
 
-def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> dict[str, Any]:
+def _bars(mark: Bars, figure: Figure, layout: Trace, colour: str) -> Trace:
     # Turned this way labels end below their bars; the other way the last one would be cut off.
     layout["xaxis"] |= _ticks(mark.labels) | _BARE | {"autotickangles": [0, -45, -90]}
+    layout["bargap"] = 0.5
     if len(mark.labels) >= 6:
         layout["bargap"] = 0.2
-    else:
-        layout["bargap"] = 0.5
     trace = _xy(
         mark.name, range(len(mark.labels)), mark.values, type="bar", marker={"color": colour}
     )
@@ -166,12 +171,10 @@ def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> di
         values, low, high = (
             np.asarray(edge, dtype=float) for edge in (mark.values, mark.low, mark.high)
         )
-        ends = {
+        trace["error_y"] = {
             "array": floats(high - values),
             "arrayminus": floats(values - low),
             "symmetric": False,
-        }
-        trace["error_y"] = ends | {
             "type": "data",
             "color": REFERENCE,
             "thickness": 1.2,
@@ -186,7 +189,7 @@ def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> di
     )
 
 
-def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str, Any]:
+def _heatmap(mark: Heatmap, figure: Figure, layout: Trace) -> Trace:
     layout["xaxis"] |= _ticks(mark.x_names) | _BARE | {"side": "top"}
     layout["yaxis"] |= _ticks(mark.y_names) | _BARE | {"autorange": "reversed"}
     layout["height"] = min(760, max(280, 110 + 30 * len(mark.y_names)))
@@ -201,21 +204,29 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
         ]
         for row, row_cells in zip(mark.y_names, cells, strict=True)
     ]
-    trace = {"type": "heatmap", "z": [floats(row) for row in values], "showscale": False}
-    trace |= {"xgap": 1, "ygap": 1}
-    trace |= {"x": list(range(len(mark.x_names))), "y": list(range(len(mark.y_names)))}
+    trace: Trace = {
+        "type": "heatmap",
+        "z": [floats(row) for row in values],
+        "showscale": False,
+        "xgap": 1,
+        "ygap": 1,
+        "x": list(range(len(mark.x_names))),
+        "y": list(range(len(mark.y_names))),
+        "hovertext": texts,
+        "hoverinfo": "text",
+    }
     if mark.shows_values:  # zeros are most of a good matrix; without them the others are seen
         cells = np.where(values == 0, "", cells).tolist()
         trace |= {"text": cells, "texttemplate": "%{text}"}
-    return trace | {"hovertext": texts, "hoverinfo": "text"}
+    return trace
 
 
-def _xy(name: str, x: Numbers, y: Numbers, **fields: Any) -> dict[str, Any]:
+def _xy(name: str, x: Numbers, y: Numbers, **fields: Any) -> Trace:
     trace = {"type": "scatter", "name": escape(name, _LONGEST), "x": floats(x), "y": floats(y)}
     return trace | {"showlegend": bool(name)} | fields
 
 
-def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
+def _hover(texts: Sequence[str], figure: Figure) -> Trace:
     """Texts of the marks' own; else plotly writes the numbers."""
     if any(texts):
         return {
@@ -233,7 +244,7 @@ def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
     return {"hovertemplate": "<br>".join(parts)}
 
 
-def _ticks(names: Sequence[str]) -> dict[str, Any]:
+def _ticks(names: Sequence[str]) -> Trace:
     """Names at whole numbers, for two may be alike; of many only some, the pointer tells the others."""
     step = max(1, math.ceil(len(names) / 60))
     shown = range(0, len(names), step)
@@ -243,16 +254,15 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _axis(
-    figure: Figure, which: str, label: str, shown: tuple[float, float] | None
-) -> dict[str, Any]:
+def _axis(figure: Figure, which: str, label: str, shown: tuple[float, float] | None) -> Trace:
     log = which in figure.log
-    axis: dict[str, Any] = {
+    axis: Trace = {
         "title": {"text": escape(label)},
         "automargin": True,
         "separatethousands": True,
+        "exponentformat": "power",
+        "minexponent": 8,
     }
-    axis |= {"exponentformat": "power", "minexponent": 8}
     if which in figure.shares:
         axis |= {"tickformat": ".3~%", "autorangeoptions": {"clipmin": -0.02, "clipmax": 1.02}}
     if log:
@@ -284,10 +294,9 @@ def to_matplotlib(figure: Figure) -> Drawing:
         raise AssayError(
             message, hint="pip install 'assay[plot]', or uv sync --extra plot"
         ) from error
+    size = (7.2, 4.2)
     if any(isinstance(mark, Heatmap) for mark in figure.marks):
         size = (6.0, 5.4)
-    else:
-        size = (7.2, 4.2)
     drawing = Drawing(figsize=size, dpi=144, layout="constrained")
     axes = drawing.add_subplot()
     axes.set_prop_cycle(color=PALETTE)
@@ -313,7 +322,7 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
     """Draw a mark; what stands for it in the legend."""
     match mark:
         case Line():
-            style: dict[str, Any] = {}
+            style: Trace = {}
             if mark.is_step:
                 style = {"drawstyle": "steps-post"}
             if mark.is_reference:
@@ -372,7 +381,7 @@ def _set_ticks(axes: Axes, which: str, names: Any) -> None:
 
 
 def _shorten(text: str) -> str:
-    return _without_tex(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+    return _without_tex(shorten(text, _LONGEST))
 
 
 def _without_tex(text: str) -> str:

@@ -11,16 +11,14 @@ from assay.record.provenance import cpu_model, packages, usable_cores
 from assay.torch_internals import multiplies_bfloat16
 
 _PACKAGES = (
-    *(
-        "assay",
-        "torch",
-        "torchvision",
-        "lightning",
-        "torchmetrics",
-        "hydra-core",
-        "omegaconf",
-        "numpy",
-    ),
+    "assay",
+    "torch",
+    "torchvision",
+    "lightning",
+    "torchmetrics",
+    "hydra-core",
+    "omegaconf",
+    "numpy",
     "scikit-learn",
 )
 

@@ -151,7 +151,7 @@ def sample_table(
     columns: Sequence[str],
     samples: Sequence[tuple[Sequence[Cell | str], Mapping[str, Any]]],
     caption: str = "",
-) -> list[Block]:
+) -> Blocks:
     """Samples that are rows of named values, each after cells of its own; nothing where there are none."""
     names = dict.fromkeys(name for _, row in samples for name in row)
     rows = [[*cells, *(_value_text(row.get(name)) for name in names)] for cells, row in samples]
@@ -162,7 +162,7 @@ def sample_table(
 
 def picture_blocks(
     title: str, pictures: Sequence[Picture], caption: str = "", *, are_wide: bool = False
-) -> list[Block]:
+) -> Blocks:
     """Pictures as thumbnails; nothing where there are none."""
     small = [
         replace(picture, png=make_thumbnail(picture.png, is_wide=are_wide))
@@ -193,6 +193,7 @@ class Note:
 
 
 Block: TypeAlias = Table | Cards | Figures | Pictures | Code | Note
+Blocks: TypeAlias = list[Block]
 
 
 @final
@@ -322,10 +323,9 @@ def thin_figure(figure: Figure) -> Figure:
     an even choice that is the same each time.
     """
     marks: list[Mark] = []
+    captions = []
     if figure.caption:
         captions = [figure.caption]
-    else:
-        captions = []
     for mark in figure.marks:
         indices: Any = None
         if isinstance(mark, Line) and len(mark.x) > _LINE:

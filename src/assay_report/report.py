@@ -87,10 +87,9 @@ def _csv(figure: Figure) -> bytes:
 def _write_each(
     page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]
 ) -> list[Path]:
+    files = {}
     if folder is not None:
         files = {folder / f"{fig.name}{suffix}": fig for fig in page.figures}
-    else:
-        files = {}
     for path, figure in files.items():
         with explain_write_errors(
             path, f"--{suffix.removeprefix('.')} DIR writes it somewhere else"

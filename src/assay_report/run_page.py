@@ -35,7 +35,6 @@ from assay_analysis.read_runs import Curve, read_curves
 from assay_report.difference import config_values
 from assay_report.draw import is_logarithmic
 from assay_report.page import (
-    Block,
     Cards,
     Cell,
     Code,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from assay.record.predictions_file import KeptSample
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
+    from assay_report.page import Blocks
 
 
 TONES: dict[str, Tone] = {
@@ -95,10 +95,9 @@ def run_page(run_dir: Path) -> Page:
     tested = "best"
     if any(name.startswith("test/") for name in record.metrics):
         tested = "tested"
+    checkpoint = None
     if at_best is not None:
         checkpoint = (f"epoch {record.best['epoch']}, {tested}", at_best[0])
-    else:
-        checkpoint = None
     if predictions is not None:
         names = predictions.class_names
     else:
@@ -111,22 +110,28 @@ def run_page(run_dir: Path) -> Page:
         )
 
     drawn = curve_figures(curves, in_words, checkpoint, record.shares)
+    took = ""
+    if record.finished:
+        took = format_duration(record.seconds)
+    size = ""
+    if isinstance(count := record.model.get("parameters"), int):
+        size = f"{count:,} parameters"
     facts = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
-        format_duration(record.seconds) if record.finished else "",
+        took,
         f"seed {record.seed}",
         *(
             f"{group} {record.choices[group]}"
             for group in ("data", "model")
             if record.choices.get(group)
         ),
-        f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
+        size,
         *record.tags,
     ]
     scores = _outcome_notes(record, status) + _score_blocks(
         record, predictions, at_best, in_words
     )
-    shown: list[Block] = [Note(f"There is nothing to draw: {missing}", "warn")]
+    shown: Blocks = [Note(f"There is nothing to draw: {missing}", "warn")]
     if predictions is not None:
         shown = _try_blocks(
             lambda: _prediction_figures(predictions, values.get("data.source.target", ""))
@@ -149,7 +154,7 @@ def run_page(run_dir: Path) -> Page:
     )
 
 
-def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
+def _outcome_notes(record: RunRecord, status: str) -> Blocks:
     if status == "running":
         return [
             Note(
@@ -174,8 +179,8 @@ def _score_blocks(
     predictions: StoredPredictions | None,
     at_best: tuple[int, dict[str, float]] | None,
     title: Callable[[str], str],
-) -> list[Block]:
-    blocks: list[Block] = []
+) -> Blocks:
+    blocks: Blocks = []
     if record.baseline:
         baseline = f"Baseline: {describe_baseline(record.baseline)}."
         blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
@@ -201,7 +206,7 @@ def _score_blocks(
 
 def _logged_scores(
     record: RunRecord, at_best: tuple[int, dict[str, float]] | None, title: Callable[[str], str]
-) -> list[Block]:
+) -> Blocks:
     """Each metric of the best checkpoint, a column per subset; the last values where there is none."""
     metrics = record.metrics
     if at_best is not None:
@@ -239,13 +244,11 @@ def _logged_scores(
     return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
-def _score_cards(predictions: StoredPredictions) -> list[Block]:
+def _score_cards(predictions: StoredPredictions) -> Blocks:
     task = task_of(predictions.task)
-    is_judged = predictions.targets is not None or task.learns_from_inputs
-    if is_judged:
-        scores = task.scores(predictions)
-    else:
-        scores = []
+    if predictions.targets is None and not task.learns_from_inputs:
+        return []
+    scores = task.scores(predictions)
     if not scores:
         return []
     num_samples = len(predictions.keys)
@@ -274,7 +277,7 @@ def _interval(score: Score) -> str:
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Block]:
+def _prediction_figures(predictions: StoredPredictions, target: str) -> Blocks:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
         unknown = "These samples have no targets: there is nothing to compare with."
@@ -283,19 +286,16 @@ def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Blo
     if target:  # as the user calls it
         predicted = f"predicted {target}"
         true = f"true {target}"
-        figures = [
-            replace(figure, x_label=predicted, y_label=true)
-            if figure.y_label == TRUE_CLASS
-            else figure
-            for figure in figures
-        ]
+        for index, figure in enumerate(figures):
+            if figure.y_label == TRUE_CLASS:
+                figures[index] = replace(figure, x_label=predicted, y_label=true)
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     if figures:
         return [Figures(figures)]
     return [Note(none, "warn")]
 
 
-def _try_blocks(make: Callable[[], list[Block]]) -> list[Block]:
+def _try_blocks(make: Callable[[], Blocks]) -> Blocks:
     """Blocks, or a note on why they could not be made, so that there is always a report."""
     try:
         return make()
@@ -313,13 +313,13 @@ def _read_predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
     return predictions, ""
 
 
-def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list[Block]:
+def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> Blocks:
     try:
         check_inside(run_dir / predictions_file.SAMPLES, run_dir)
         samples = predictions_file.read_samples(run_dir / predictions_file.SAMPLES)
     except AssayError as error:
         return [Note(error.message, "warn")]
-    blocks: list[Block] = []
+    blocks: Blocks = []
     for reason, title in _TITLES.items():
         chosen = [sample for sample in samples if sample.reason == reason]
         if chosen:
@@ -329,7 +329,7 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list
 
 def _group(
     title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None
-) -> list[Block]:
+) -> Blocks:
     is_worst = samples[0].reason == "worst"
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
     order = ""
@@ -337,13 +337,11 @@ def _group(
     if predictions is not None:
         task = task_of(predictions.task)
         legend = task.legend(predictions)
-        order = ""
         if is_worst:
             order = task.hardest_caption(predictions)
+        is_right = None
         if predictions.targets is not None:
             is_right = task.is_right(predictions)
-        else:
-            is_right = None
         for index, key in enumerate(predictions.keys):
             if key in labels:
                 tone: Tone = "bad"
@@ -353,7 +351,7 @@ def _group(
     pictures = [
         Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None
     ]
-    blocks: list[Block] = []
+    blocks: Blocks = []
     if pictures and legend and is_worst:
         blocks.append(
             Pictures(
@@ -422,10 +420,10 @@ def curve_figures(
         title = titles(metric)
         values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
         finite = values[np.isfinite(values)]
-        gaps = f"{len(values) - len(finite):,} of {len(values):,} values are not finite: gaps."
+        lost = len(values) - len(finite)
         caption = ""
-        if len(finite) < len(values):
-            caption = gaps
+        if lost:
+            caption = f"{lost:,} of {len(values):,} values are not finite: gaps."
         if checkpoint is not None and len(finite):  # where the checkpoint that was tested stands
             ends = [finite.min(), finite.max()]
             lines.append(Line(checkpoint[0], [checkpoint[1]] * 2, ends, is_reference=True))
@@ -471,10 +469,7 @@ def at_best_epoch(
         ]
         before = [logged_value for at_step, logged_value in logged if at_step <= step]
         if logged:  # of training after it, where validation came within the epoch
-            if before:
-                values[name] = before[-1]
-            else:
-                values[name] = logged[0][1]
+            values[name] = [logged[0][1], *before][-1]
     return step, values
 
 
@@ -500,13 +495,12 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
         return {}, error.message
 
 
-def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
+def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> Blocks:
     """The overrides, and every value of the config."""
     typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
+    warnings = []
     if problem:
         warnings = [Note(problem, "warn")]
-    else:
-        warnings = []
     if not values:
         return [*warnings, typed]
     words = [
@@ -528,13 +522,15 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> li
     return [*warnings, typed, Table(("key", "value"), rows, caption, filtered=True, wraps=True)]
 
 
-def environment_blocks(record: RunRecord) -> list[Block]:
+def environment_blocks(record: RunRecord) -> Blocks:
     """The machine, the packages, and what the code and the data were."""
     machine = record.machine
     git = record.git or {}
     memory = machine.get("memory_bytes")
     gpus = machine.get("gpus")
-    commit = f"{str(git.get('commit'))[:12]}{', with changes' if git.get('dirty') else ''}"
+    commit = "no repository"
+    if git:
+        commit = f"{str(git.get('commit'))[:12]}{', with changes' * bool(git.get('dirty'))}"
     facts: dict[str, Any] = {
         "machine": machine.get("hostname"),
         "system": machine.get("platform"),
@@ -543,7 +539,7 @@ def environment_blocks(record: RunRecord) -> list[Block]:
         "GPU": ", ".join(map(str, gpus)) if isinstance(gpus, list) and gpus else "none",
         "Python": machine.get("python"),
         **{name: record.packages[name] for name in _PACKAGES if name in record.packages},
-        "code": commit if git else "no repository",
+        "code": commit,
         "branch": git.get("branch"),
         "data": record.data_sha256[:16],
         "weights": record.weights_sha256[:16],
@@ -561,7 +557,7 @@ def environment_blocks(record: RunRecord) -> list[Block]:
     ]
 
 
-def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
+def reproduce_blocks(run_dir: Path, record: RunRecord) -> Blocks:
     """Commands to repeat the run."""
     overrides = [
         override for override in record.overrides if not override.startswith("hydra.run.dir=")
@@ -575,12 +571,12 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
         repeat_command(record.overrides, "seed=1,2,3", config_dir=record.config_dir),
     ]
     git = record.git or {}
-    note = ""
+    blocks: Blocks = [Code("\n".join(lines))]
     if not git.get("commit"):
-        note = "The code was not in a git repository: only the config is known."
+        blocks.append(Note("The code was not in a git repository: only the config is known."))
     elif git.get("dirty"):
         extent = "in part"
         if git.get("patch_complete"):
             extent = "as a whole"
-        note = f"The code had changes; code.patch has them {extent}."
-    return [Code("\n".join(lines)), *([Note(note)] if note else [])]
+        blocks.append(Note(f"The code had changes; code.patch has them {extent}."))
+    return blocks

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assay_analysis.comparison import Comparison, Row
     from assay_analysis.read_runs import Curve
     from assay_analysis.run import Run
-    from assay_report.page import Block, Tone
+    from assay_report.page import Blocks, Tone
 
 
 @final
@@ -100,33 +100,39 @@ def read_contents(paths: Sequence[Path]) -> Contents:
             notices.append(f"{error.message}. What follows is from the run directories alone.")
     configs = ConfigValues()
     comparison = compare(runs, configs=configs)
-    aims = []
-    for name, direction in journal.objectives if journal else ():
-        aims.append(Objective(name, direction))  # type: ignore[arg-type]  # checked by the journal
+    aims: list[Objective] = []
+    if journal:  # which has checked the directions
+        aims = [Objective(*aim) for aim in journal.objectives]  # type: ignore[arg-type]  # see above
     scored = [aim.name for aim in aims if any(run.score(aim.name) is not None for run in runs)]
     if not set(scored) <= set(comparison.metrics):
         shown = [*scored, *comparison.metrics]
         comparison = compare(runs, metrics=shown, configs=configs)
-    repeated = any(len(row.runs) > 1 for row in comparison.rows)
     ranking = comparison.ranking
     if ranking is not None and ranking.metric not in [aim.name for aim in aims]:
         aims = [
             Objective(ranking.metric, "maximize" if ranking.direction == "max" else "minimize")
         ]
     aims = aims or [Objective("val/loss", "minimize")]
-    jobs = journal.jobs.values() if journal else ()
-    if num_open := sum(not job.ended for job in jobs):
-        goes_on = "it is still running"
-        if not is_written(folder):
-            goes_on = command("resume", folder)
-        notices.append(f"{num_open} of {len(jobs)} jobs are not done: {goes_on}.")
+    num_jobs = 0
+    typed: list[str] = []
+    if journal is not None:
+        typed = _list_commands(journal)
+        num_jobs = len(journal.jobs)
+        if num_open := sum(not job.ended for job in journal.jobs.values()):
+            goes_on = "it is still running"
+            if not is_written(folder):
+                goes_on = command("resume", folder)
+            notices.append(f"{num_open} of {num_jobs} jobs are not done: {goes_on}.")
+    each = None
+    if any(len(row.runs) > 1 for row in comparison.rows):
+        each = compare(runs, metrics=scored, each=True, configs=configs)
     return Contents(
         paths,
         comparison,
-        compare(runs, metrics=scored, each=True, configs=configs) if repeated else None,
+        each,
         aims,
-        max(len(jobs), len(runs)),
-        _list_commands(journal) if journal else (),
+        max(num_jobs, len(runs)),
+        typed,
         [*notices, *(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)],
         journal is not None,
         logs,
@@ -156,13 +162,10 @@ def log_tail(path: Path) -> str:
     # A progress bar overwrites its line; the last state of it counts.
     text = content.decode(errors="replace").replace("\r\n", "\n").rstrip()
     lines = Text.from_ansi(text).plain.split("\n")
-    if len(content) == _BYTES:
-        full_lines = lines[1:]
-    else:
-        full_lines = lines
+    if len(content) == _BYTES:  # the first one has lost its beginning
+        lines = lines[1:]
     cut = [
-        line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
-        for line in full_lines[-_LINES:]
+        line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in lines[-_LINES:]
     ]
     return printable(redact("\n".join(cut)))
 
@@ -192,12 +195,16 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     title = thing.capitalize()
     warned = ((contents.name(run), text) for run in contents.runs for text in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
-    verdict = ""
+    warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
+    board: Blocks = [_table(contents, comparison, folder, thing)]
+    jobs: Blocks = []
+    if contents.each:
+        jobs = [_table(contents, contents.each, folder, thing)]
+    typed: Blocks = []
+    if contents.typed:
+        typed = [Code("\n".join(contents.typed))]
     if comparison.verdict:
         verdict = comparison.verdict.sentence
-    warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
-    board: list[Block] = [_table(contents, comparison, folder, thing)]
-    if verdict:
         board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")]
     sections = [
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
@@ -207,14 +214,8 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failure_blocks(contents, thing)),
-        Section(
-            "jobs",
-            f"{title}s",
-            [_table(contents, contents.each, folder, thing)] if contents.each else [],
-        ),
-        Section(
-            "reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []
-        ),
+        Section("jobs", f"{title}s", jobs),
+        Section("reproduce", "Reproduce", typed),
     ]
     paths = contents.paths
     return Page(
@@ -302,16 +303,16 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
         state = Cell(
             row.state or "finished", tone=_TONES.get(counted.status, ""), title=counted.reason
         )
-        time = Cell("" if row.seconds is None else format_duration(row.seconds), row.seconds)
-        one = (
-            f"{row.finished} of {row.repetitions}"
-            if repeated
-            else _link(contents, row.runs[0], folder)
-        )
+        time = Cell("")
+        if row.seconds is not None:
+            time = Cell(format_duration(row.seconds), row.seconds)
+        first: Cell | str = f"{row.finished} of {row.repetitions}"
+        if not repeated:
+            first = _link(contents, row.runs[0], folder)
         rows.append(
             [
                 Cell(str(index + 1), index + 1),
-                one,
+                first,
                 *_values(row.values, keys),
                 *scores,
                 state,
@@ -332,14 +333,14 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     return Table(head, rows, caption, numeric, filtered=len(rows) > 5)
 
 
-def failure_blocks(contents: Contents, thing: str) -> list[Block]:
+def failure_blocks(contents: Contents, thing: str) -> Blocks:
     """Runs that did not finish, grouped by reason apart from its numbers, largest group first."""
     groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in contents.runs:
         if run.status in ("failed", "broken", "interrupted"):
             reason = _NUMBER.sub("0", run.reason.replace(str(run.path), ""))
             groups.setdefault((run.status, run.cause, reason), []).append(run)
-    blocks: list[Block] = []
+    blocks: Blocks = []
     for index, runs in enumerate(sorted(groups.values(), key=len, reverse=True)):
         example = runs[0]
         names = join_first([contents.name(run) for run in runs], _NAMED)
@@ -354,15 +355,13 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
             log_path = None
         else:
             log_path = example.path / LOG
+        printed = None
         if contents.logs is not None:
             printed = contents.logs / f"{example.path.name}.txt"
-        else:
-            printed = None
         # What its process printed counts where it died or has no log of its own.
+        logs = []
         if index < _TAILS:
             logs = log_candidates(log_path, printed, died=example.cause == "killed")
-        else:
-            logs = []
         tails = ((log, log_tail(log)) for log in logs)
         blocks += [
             Code(tail, f"The end of {log}", folded=index > 0) for log, tail in tails if tail
@@ -370,15 +369,14 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     return blocks
 
 
-def _note_blocks(texts: Sequence[str], tone: Tone = "") -> list[Block]:
+def _note_blocks(texts: Sequence[str], tone: Tone = "") -> Blocks:
+    hidden = []
     if len(texts) > 10:
         hidden = [f"and {len(texts) - 10} more of these"]
-    else:
-        hidden = []
     return [Note(text, tone) for text in (*texts[:10], *hidden)]
 
 
-def _figures(figures: Sequence[Figure]) -> list[Block]:
+def _figures(figures: Sequence[Figure]) -> Blocks:
     if figures:
         return [Figures(figures)]
     return []
@@ -422,10 +420,9 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
     if len(scored) < 2 or not keys:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
+    notes = []
     if len(keys) > _MOST:
         notes = [f"The first {_MOST} of {len(keys)} parameters."]
-    else:
-        notes = []
     figures = [
         _slice_figure(key, scored, aim, f"slice_{number}")
         for number, key in enumerate(keys[:_MOST], 1)
@@ -526,10 +523,10 @@ def _curve_figure(
     if any(line.low is not None for line in lines):
         caption.append("Mean of the seeds; the band reaches from the lowest to the highest.")
     values = np.concatenate([np.zeros(0), *(np.asarray(line.y, dtype=float) for line in lines)])
-    y_range, (lower, upper) = (
-        None,
-        np.quantile(values, (0.25, 0.75)) if len(values) else (0.0, 0.0),
-    )
+    y_range = None
+    lower = upper = 0.0
+    if len(values):
+        lower, upper = np.quantile(values, (0.25, 0.75))
     off = np.maximum(lower - values, values - upper)
     spread = upper - lower
     if 0 < spread < np.inf and (off > _FAR * spread).any():  # all others would be one flat line

@@ -155,20 +155,17 @@ def best(
 
 def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
     name = single_line(ranking.metric)
-    anyway = command("best", path, name)
     if ranking.losses or ranking.data:
         other = "name another METRIC"
         if not ranking.losses:
-            other = f"compare them anyway: {anyway}"
+            other = f"compare them anyway: {command('best', path, name)}"
         hint = f"select some of them: --where KEY=VALUE; or {other}"
         return AssayError(f"{path}: {single_line(ranking.notes[-1])}", hint=hint)
     why = ""
+    hint = f"{command('ls', path)} shows how they ended"
     if not ranking.direction:
         why = f"; it is not known whether a higher or a lower {name} is better"
-    if why:
         hint = command("best", path, f"{name}:max")
-    else:
-        hint = f"{command('ls', path)} shows how they ended"
     return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
 
 
@@ -189,11 +186,8 @@ def _show(
 
     sides = {str(path): _expand(path) for path in paths or [_OUTPUTS]}
     folders = [folder for side in sides.values() for folder in side]
-    if kind == "compare":
-        if len(sides) == 2:
-            choice["sides"] = sides
-        else:
-            choice["sides"] = None
+    if kind == "compare" and len(sides) == 2:
+        choice["sides"] = sides
 
     def read() -> Comparison:
         newest_first = kind == "ls" and not choice["sort"]

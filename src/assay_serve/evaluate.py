@@ -125,10 +125,9 @@ def _check_test_source(config: DictConfig, given: dict[str, Any]) -> None:
     for key in given:
         parent, _, name = key.rpartition(".")
         other = f"{parent}.test_{name}"
+        value = None
         if parent == "data.source":
             value = OmegaConf.select(config, other)
-        else:
-            value = None
         if value is not None and other not in given:
             raise ConfigError(
                 f"this would not be tested: the run's test subset is {other}={value}",
@@ -268,10 +267,14 @@ def _test(
         if not config.trainer.get("limit_test_batches", 1.0):
             config.trainer.limit_test_batches = 1.0  # training left the test subset sealed
     data = _data(config, trained, split, record.data_sha256)
-    digest = (
-        data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
-    )
-    same = not other if not digest else digest == record.data_sha256
+    digest = ""
+    if isinstance(data, DataModule):
+        digest = data.digest()
+    elif not other:
+        digest = record.data_sha256
+    same = not other
+    if digest:
+        same = digest == record.data_sha256
     if not same and not other:
         raise AssayError(
             f"the data is not what {run_dir} was trained on: its SHA-256 differs, so its test "
@@ -296,15 +299,23 @@ def _test(
         assembly.module.load_state_dict(read_weights(path))
     with collect_predictions(assembly) as keep:
         trainer.test(assembly.module, datamodule=data, verbose=False)
-    subset = data.tested if isinstance(data, DataModule) else "test"
+    subset = "test"
+    lacking = []
+    num_samples = keep.num_seen
+    if isinstance(data, DataModule):
+        subset = data.tested
+        lacking = data.splits.note_lacking(subset)
+        num_samples = num_samples or len(sample_names(data))
     metrics = {
         name.replace("test/", f"{subset}/", 1): float(value)
         for name, value in trainer.callback_metrics.items()
     }
     if not metrics:
         raise AssayError("nothing was tested: the module logs no scores in its test_step")
-    notes = list(trained.notes) if trained is not None else []
-    notes += data.splits.note_lacking(subset) if isinstance(data, DataModule) else []
+    notes = []
+    if trained is not None:
+        notes = list(trained.notes)
+    notes += lacking
     if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
         notes += _score_differences(metrics, record.metrics)
     elif not same and subset in ("all", "train"):
@@ -321,8 +332,7 @@ def _test(
         overrides=[],
         data_sha256=digest,
         same_data=same,
-        num_samples=keep.num_seen
-        or (len(sample_names(data)) if isinstance(data, DataModule) else 0),
+        num_samples=num_samples,
         metrics=metrics,
         notes=[*notes, *warnings_of(predictions and predictions.at(record.threshold))],
         threshold=describe_scores(record.threshold, predictions),

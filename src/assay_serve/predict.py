@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import pandas as pd
 import torch
-from rich.table import Table
 from rich.text import Text
 
 from assay.errors import AssayError, ConfigError, first_line, write_failure
@@ -25,12 +24,13 @@ from assay.record.scores import describe_threshold
 from assay.run.preprocess import blocks
 from assay.task.language_modelling import Sampling
 from assay.task.predictions import MOST_COLUMNS
-from assay.terminal import printable
+from assay.terminal import make_table, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from rich.table import Table
     from torch import Tensor
 
     from assay.run.predictor import Predictor
@@ -167,20 +167,24 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
     shown = [name for name in columns if any(row[name] is not None for row in rows)]
     if any(word.strip() in columns for word in _PER_CLASS):
         shown = [name for name in shown if not name.startswith(_PER_CLASS)]
-    table = Table(box=None, pad_edge=False)
-    for name in shown if len(shown) <= _MOST else [*shown[: _MOST - 1], *shown[-1:]]:
-        number = any(isinstance(row[name], float) for row in rows)
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    if len(shown) > _MOST:
+        shown = [*shown[: _MOST - 1], *shown[-1:]]
+    table = make_table(
+        shown, [name for name in shown if any(isinstance(row[name], float) for row in rows)]
+    )
     for row in rows:
-        cells = (row[str(column.header)] for column in table.columns)
-        texts = (
-            format_number(cell) if isinstance(cell, float) else "" if cell is None else str(cell)
-            for cell in cells
-        )
-        table.add_row(*(Text(printable(text)) for text in texts))
+        table.add_row(*(Text(printable(_cell_text(row[name]))) for name in shown))
     for column in table.columns:
         column.header = Text(printable(str(column.header)))
     return table
+
+
+def _cell_text(value: Any) -> str:
+    if isinstance(value, float):
+        return format_number(value)
+    if value is None:
+        return ""
+    return str(value)
 
 
 _TEXTS = 16
@@ -247,7 +251,7 @@ def predict(
         raise ConfigError("the model reads no tables", key="--keep", hint="leave it out")
     preprocess.keep = keep
     kind = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
-    notes = _first_notes(predictor, "" if out else kind)
+    notes = _first_notes(predictor, kind * (out is None))
     size = batch_size or predictor.batch_size
     if (
         batch_size is None
@@ -288,16 +292,11 @@ def predict(
                 shown.append(frame)
             wrong = frame[frame["error"].notna()]
             if not first_error and len(wrong):
-                row = wrong.iloc[0]
-                place = "" if pd.isna(row["row"]) else f", row {row['row']}"
-                first_error = f"{row['input']}{place}: {row['error']}"
+                first_error = _describe_error(wrong.iloc[0])
             count = count + len(frame)
             failed = failed + len(wrong)
-            warned += (
-                int(frame["warning"].notna().sum())
-                if file is not None and "warning" in frame
-                else 0
-            )
+            if file is not None and "warning" in frame:
+                warned += int(frame["warning"].notna().sum())
             progress(count)
             if len(frame) < len(whole):
                 notes.append(f"showing the first {limit:,} rows; --out FILE writes all")
@@ -319,6 +318,13 @@ def predict(
         threshold=dict(predictor.about_threshold),
         seconds=round(time.perf_counter() - start, 3),
     )
+
+
+def _describe_error(row: pd.Series[Any]) -> str:
+    place = ""
+    if not pd.isna(row["row"]):
+        place = f", row {row['row']}"
+    return f"{row['input']}{place}: {row['error']}"
 
 
 def _first_notes(predictor: Predictor, kind: str) -> list[str]:
@@ -451,10 +457,9 @@ def _read_prompts(
         except (UnicodeDecodeError, OSError) as error:
             yield str(path), None, "", f"it cannot be read: {first_line(error)}"
             continue
+        lines = []
         if texts:
             lines = texts.split("\n")
-        else:
-            lines = []
         yield from ((str(path), row, text, "") for row, text in enumerate(lines))
 
 

@@ -82,10 +82,9 @@ def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
         print_lines(console, [("threshold", describe_threshold(evaluation.threshold))], 9)
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
+    lines = []
     if evaluation.predictions:
         lines = [("kept", str(evaluation.run_dir / evaluation.predictions))]
-    else:
-        lines = []
     print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
 
 
@@ -173,13 +172,11 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     check_prompts(prompt, inputs, drawn, generates=predictor.generates)
     if encoding is not None and predictor.preprocess is not None:
         predictor.preprocess.read_as(encoding)
-    options: Any = {
-        "out": out,
-        "top_k": top_k or 3,
-        "keep": keep or (),
-        "batch_size": None if batch_size == "auto" else int(batch_size),
-        "limit": None if out is not None else _IN_DOCUMENT if document.as_json else _SHOWN,
-    }
+    options: Any = {"out": out, "top_k": top_k or 3, "keep": keep or ()}
+    if batch_size != "auto":
+        options["batch_size"] = int(batch_size)
+    if out is None:
+        options["limit"] = _IN_DOCUMENT if document.as_json else _SHOWN
     with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
         if status is not None:
             options["progress"] = lambda count: status.update(f"{count:,} samples")
@@ -188,10 +185,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             predictor, run, inputs, prompts=prompt, sampling=sampling, **options
         )
     document.say("predict", predicted)
+    again = []
     if threshold is not None:
         again = [f"--threshold={threshold}"]
-    else:
-        again = []
     document.next = [command("export", run, *again)]
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)

@@ -113,10 +113,9 @@ class SweepDefinition:
 
     def make_launcher(self) -> Launcher:
         """Make the launcher."""
+        arguments = {}
         if self.launcher_class.keeps_files:
             arguments = {"sweep_dir": self.directory}
-        else:
-            arguments = {}
         launcher: Launcher = make_part(
             self.launcher_class, self.launcher, "hydra.launcher", ignored=_POLICY, **arguments
         )
@@ -177,14 +176,15 @@ def _make_search(
         # Once it is imported, `build_part` knows it.
         base: Any = optuna.samplers.BaseSampler
         custom_class("hydra.sweeper.sampler._target_", sampler, packages, base)
+    ignored: Sequence[str] = ("objective", "direction")
     if kind.learns:
+        ignored = ()
         aimed = {
             "objective": [aim.name for aim in aims],
             "direction": [aim.direction for aim in aims],
         }
         node = node | aimed
         kwargs = kwargs | {"sweep_dir": directory}
-    ignored = () if kind.learns else ("objective", "direction")
     search: Search = make_part(kind, node, "hydra.sweeper", ignored=ignored, **kwargs)
     return search
 

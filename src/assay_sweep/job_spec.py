@@ -122,22 +122,21 @@ def outcome_after(
         return timeout_outcome(job_spec, exit_status.seconds)
     if (recorded := _read_recorded_outcome(job_spec, exit_status)) is not None:
         return recorded
+    seconds = exit_status.seconds
     if exit_status.exit_code >= 0:
         reason = f"its process ended with exit code {exit_status.exit_code} and gave no reason"
-        return Outcome("failed", "exception", reason, seconds=exit_status.seconds)
+        return Outcome("failed", "exception", reason, seconds=seconds)
     name = signal_name(-exit_status.exit_code)
     # which was sent before
     if name == signal_sent or (signal_sent, name) == ("SIGKILL", "SIGTERM"):
-        return Outcome(
-            "interrupted", reason=f"ended by {name}", signal=name, seconds=exit_status.seconds
-        )
+        return Outcome("interrupted", reason=f"ended by {name}", signal=name, seconds=seconds)
     cause = cause_of_signal(
         name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out
     )
     reason = f"its process was killed by {name}"
     if cause == "out_of_memory":
         reason += ", as memory had run out"
-    return Outcome("failed", cause, reason, seconds=exit_status.seconds)
+    return Outcome("failed", cause, reason, seconds=seconds)
 
 
 def timeout_outcome(job_spec: JobSpec, seconds: float) -> Outcome:

@@ -92,17 +92,17 @@ class Pruning(Callback):
                 hint=f"hydra.sweeper.objective=…; metrics: {names}",
             )
         value = float(trainer.callback_metrics[self.monitor])
-        by_epoch = _validates_each_epoch(trainer)
+        step = trainer.global_step
+        where = f"step {step}"
+        if _validates_each_epoch(trainer):
+            step = epoch
+            where = f"epoch {epoch + 1}"
         ends = False
         if trainer.is_global_zero:
-            ends = self._should_prune(value, epoch if by_epoch else trainer.global_step)
+            ends = self._should_prune(value, step)
         if trainer.world_size > 1:
             ends = trainer.strategy.broadcast(ends)
         if ends:
-            if by_epoch:
-                where = f"epoch {epoch + 1}"
-            else:
-                where = f"step {trainer.global_step}"
             self._end = Pruned(f"pruned at {where}: {self.monitor} was {value:.6g}")
 
     def _should_prune(self, value: float, step: int) -> bool:

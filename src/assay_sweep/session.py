@@ -61,10 +61,9 @@ def resolve_folders(
     """Working and config directory of a resumed sweep; refuse recorded settings that need typing again."""
     cwd = Path.cwd()
     original = Path(journal.header["cwd"])
+    recorded = None
     if journal.header["config_dir"]:
         recorded = Path(journal.header["config_dir"])
-    else:
-        recorded = None
     is_there = original.is_absolute() and original.is_dir()
     at_home = not is_there or original.samefile(cwd)
     flags: list[str] = []
@@ -223,9 +222,8 @@ def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
 
 def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ...]]]:
     """Tokens and overrides of the first jobs; of a search that learns, jobs that stand for all others."""
-    if search.learns:
-        proposals = []
-    else:
+    proposals = []
+    if not search.learns:
         proposals = list(iter(search.next, None))
     tokens = {number: proposal.token for number, proposal in enumerate(proposals)}
     return tokens, [proposal.overrides for proposal in proposals] or search.samples()
@@ -368,6 +366,12 @@ def _run_jobs(
                 if report is not None:
                     scheduler.queue(journal.jobs[number], job, report)
             scheduler.run()
+        total = len(jobs)
+        if learns:
+            total = sweep.search.total
+        stopped = 0
+        if signals:
+            stopped = exit_code_of(signals[0].name)
         result = SweepResult(
             sweep.directory,
             jobs=tuple(
@@ -376,8 +380,8 @@ def _run_jobs(
                 if learns or number in jobs
             ),
             objectives=tuple(aims),
-            total=sweep.search.total if learns else len(jobs),
-            stopped=exit_code_of(signals[0].name) if signals else 0,
+            total=total,
+            stopped=stopped,
             config_dir=sweep.config_dir,
         )
         folds = gather_folds(result)

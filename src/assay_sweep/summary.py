@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from assay.errors import AssayError, first_line
@@ -24,15 +23,15 @@ from assay.record.run_record import now
 from assay.record.scores import format_score
 from assay.run.result import label_commands, read_shares
 from assay.targets.resolve import import_trusted_tasks
-from assay.terminal import print_lines
+from assay.terminal import make_table, print_lines
 from assay_analysis import out_of_fold
-from assay_analysis.comparison import compare, groups_csv, results_csv
+from assay_analysis.comparison import compare, csv_text, results_csv
 from assay_analysis.objective import score_text
 from assay_analysis.read_runs import read_runs
 from assay_analysis.run import format_values, shorten_values, varying_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from rich.progress import TaskID
@@ -121,7 +120,9 @@ class SweepProgress:
         """Redraw the running jobs."""
         if self._live.disable:
             return
-        counted = jobs if self.only is None else self.only
+        counted: Collection[int] = jobs
+        if self.only is not None:
+            counted = self.only
         counts: Counter[str] = Counter(jobs[number].status for number in counted)
         counts["waiting"] += max(0, total - counts.total())
         order = ("finished", "pruned", "failed", "running", "waiting")
@@ -174,10 +175,9 @@ class SweepProgress:
         else:
             if outcome.status == "pruned":
                 line.append(outcome.reason)
+            score = None
             if outcome.status == "finished":
                 score = self._objective.score(outcome)
-            else:
-                score = None
             if score is not None:
                 name = self._objective.name
                 line.append(f"{name} {format_score(name, score, self._shares)}", style="bold")
@@ -217,7 +217,9 @@ def last_progress(
             score = row.get(name) or score
     if not epoch.isdigit():
         return ""
-    text = f"epoch {int(epoch) + 1}{f'/{epochs}' if epochs > 0 else ''}"
+    text = f"epoch {int(epoch) + 1}"
+    if epochs > 0:
+        text += f"/{epochs}"
     with suppress(ValueError):  # a row that is being written
         text += f"  {name} {format_score(name, float(score), shares)}"
     return text
@@ -228,8 +230,7 @@ def failure_text(outcome: Outcome) -> str:
     cause = ""
     if outcome.cause not in _IN_THE_REASON:
         cause = outcome.cause.replace("non_", "not ").replace("_", " ")
-    reason = first_line(outcome.reason)
-    return f"{cause}{': ' if cause and reason else ''}{reason}"
+    return ": ".join(filter(None, (cause, first_line(outcome.reason))))
 
 
 @final
@@ -256,7 +257,8 @@ class SweepResult:
             runs = [run for run in read_runs([self.directory], lost=True) if run.path in places]
         except AssayError:  # no job has a directory
             runs = []
-        return compare(runs)
+        logged = {name for run in runs for name in run.metrics}
+        return compare(runs, metrics=sorted(logged))
 
     @cached_property
     def best(self) -> JobRecord | None:
@@ -308,7 +310,9 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """Write the result files of a sweep."""
     write_text(result.directory / RESULTS, results_csv(result.jobs))
     if result.is_repeated:
-        write_text(result.directory / GROUPS, groups_csv(result.rows, result.objectives))
+        frame = replace(result.comparison, rows=tuple(result.rows)).to_frame()
+        groups = frame.drop(columns=["status", "best", "runs"])  # of which a place may change
+        write_text(result.directory / GROUPS, csv_text(groups))
     else:
         (result.directory / GROUPS).unlink(missing_ok=True)
     best = result.best
@@ -340,10 +344,10 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
     ended = ", ".join(
         f"{count} {word}" for word, count in counts.items() if count or word == "finished"
     )
-    console.print(
-        f"[bold]sweep[/bold]  {ended} of {result.total}{f', {num_left} not run' if num_left else ''}"
-        f"  {escape(str(result.directory / RESULTS))}"
-    )
+    ended += f" of {result.total}"
+    if num_left:
+        ended += f", {num_left} not run"
+    console.print(f"[bold]sweep[/bold]  {ended}  {escape(str(result.directory / RESULTS))}")
     best = result.best
     if best is not None:
         path = escape(str(result.run_dir(best)))
@@ -361,11 +365,8 @@ def _print_ranking(console: Console, result: SweepResult) -> None:
     if not order:
         return
     keys = dict.fromkeys(key for row in order for key in row.values)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("runs" if repeated else "job", justify="right")
-    for key in keys:
-        table.add_column(key, overflow="fold")
-    table.add_column(name, justify="right", no_wrap=True)
+    first = "runs" if repeated else "job"
+    table = make_table((first, *keys, name), (first, name))
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
         if repeated:
@@ -407,13 +408,10 @@ def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[Ou
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means.items())
         label = format_values(seeds_of[0].values)
         rows = f"{len(seeds_of[0].predictions.keys):,} samples"
-        mean_note = ""
         if len(seeds_of) > 1:
-            mean_note = f", mean of {len(seeds_of)} seeds"
-        console.print(
-            f"[bold]out of fold[/bold]  {escape(f'{label}  ' if label else '')}{scores or 'no scores'}"
-            f"  ({rows}{mean_note})"
-        )
+            rows += f", mean of {len(seeds_of)} seeds"
+        parts = filter(None, (escape(label), scores or "no scores", f"({rows})"))
+        console.print(f"[bold]out of fold[/bold]  {'  '.join(parts)}")
         problems = dict.fromkeys(problem for fold in seeds_of for problem in fold.problems)
         print_lines(console, [("note", problem) for problem in problems], 6, "yellow")
     _print_num_left_out(console, len(configurations) - _ROWS)
@@ -453,10 +451,9 @@ def next_commands(result: SweepResult) -> list[str]:
     directory = result.directory
     best = result.best
     ended = sum(job.status in _ENDED for job in jobs)
+    report = []
     if ended:
         report = [command("report", directory)]
-    else:
-        report = []
     if result.total > ended:
         if jobs:
             return [command("resume", directory), *report]
@@ -471,10 +468,9 @@ def next_commands(result: SweepResult) -> list[str]:
     if result.is_repeated:
         return [*report, command("compare", directory)]
     is_searched = any(override.startswith("sweep=") for override in best.overrides)
+    found = []
     if is_searched:
         found = ["hydra/sweeper=grid"]
-    else:
-        found = []
     return [
         *report,
         repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir),

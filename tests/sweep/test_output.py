@@ -198,7 +198,7 @@ def test_groups_are_what_pandas_makes_of_the_table(tmp_path: Path) -> None:
         for end, column in ((" n", "count"), ("", "mean"), (" std", "std")):
             written = found[f"{score}{end}"].tolist()
             assert written == pytest.approx(expected[column].tolist(), nan_ok=True)
-    assert found["of"].tolist() == [2, 2, 2]
+    assert found["repetitions"].tolist() == [2, 2, 2]
     assert found.index.tolist() == [0.01, 0.1, 1.0], "the last one has a better mean, of one seed alone"
 
 

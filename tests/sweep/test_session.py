@@ -71,7 +71,7 @@ def test_a_sweep_leaves_a_run_a_job_and_its_tables(finished: tuple[Path, SweepRe
         assert "seed=1,2" not in record["overrides"]
         assert float(rows(folder)[number]["test/loss"]) == record["metrics"]["test/loss"]
     groups = rows(folder, "groups.csv")
-    assert groups == [groups[0] | {"finished": "2", "of": "2"}]
+    assert groups == [groups[0] | {"finished": "2", "repetitions": "2"}]
     assert "seed: " in (folder / "best.yaml").read_text(encoding="utf-8")
     assert "2 finished of 2" in said
     assert "2 of 2" in said, "the seeds are one group"
@@ -194,4 +194,4 @@ def test_folds_are_one_configuration(
     assert (sweep / FILE).read_bytes() == before
 
     groups = pd.read_csv(sweep / "groups.csv")
-    assert groups[["finished", "of", "test/accuracy n"]].to_numpy().tolist() == [[3, 3, 3]]
+    assert groups[["finished", "repetitions", "test/accuracy n"]].to_numpy().tolist() == [[3, 3, 3]]

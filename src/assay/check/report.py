@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from assay.figure import Figure, Line
 from assay.quoting import format_bytes, format_flops
 from assay.task.task_of import find_task
-from assay.terminal import single_line
+from assay.terminal import make_table, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,11 +167,8 @@ def show_job(console: Console, report: Report) -> None:
 def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     """Print a table of jobs: what differs, and what each takes."""
     common = set(reports[0].overrides).intersection(*(report.overrides for report in reports))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("job", "overrides", "parameters", "a step", "memory", "steps"):
-        table.add_column(
-            column, justify="left" if column == "overrides" else "right", overflow="fold"
-        )
+    numeric = ("parameters", "a step", "memory", "steps")
+    table = make_table(("job", "overrides", *numeric), ("job", *numeric))
     for number, report in enumerate(reports):
         overrides = " ".join(override for override in report.overrides if override not in common)
         step = report.step

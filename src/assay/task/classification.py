@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
-    from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.figure import Array
     from assay.task.evaluator import Evaluator
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
@@ -124,7 +124,7 @@ class SingleLabel(Task):
         return torch.cat([1 - columns, columns], 1)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+    def typed(self, outputs: Array, kind: Kind, names: tuple[str, ...]) -> Predictions:
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
         return ClassPredictions(outputs, names, kind)
@@ -223,7 +223,7 @@ class Multilabel(Task):
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+    def typed(self, outputs: Array, kind: Kind, names: tuple[str, ...]) -> Predictions:
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
         return LabelPredictions(outputs, names, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 from typing_extensions import override
@@ -13,9 +13,7 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from assay.figure import Figure
+    from assay.figure import Array, Figure
     from assay.task.predictions import StoredPredictions
 
 
@@ -59,10 +57,10 @@ class Score:
 
 
 def bootstrapped(
-    statistic: Callable[[NDArray[Any]], Mapping[str, float]],
+    statistic: Callable[[Array], Mapping[str, float]],
     num_samples: int,
     metrics: Mapping[str, str] | None = None,
-    shares: Mapping[str, NDArray[Any]] | None = None,
+    shares: Mapping[str, Array] | None = None,
 ) -> list[Score]:
     """Scores with intervals, which are computed when they are first asked for.
 
@@ -108,7 +106,7 @@ def bootstrapped(
     ]
 
 
-def _wilson(is_right: NDArray[Any]) -> tuple[float, float]:
+def _wilson(is_right: Array) -> tuple[float, float]:
     from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no stubs
 
     if not len(is_right):
@@ -122,7 +120,7 @@ def num_draws(num_samples: int) -> int:
     return max(_FEWEST_DRAWS, min(_MOST_DRAWS, _WORK // max(num_samples, 1)))
 
 
-def _bootstrap_weights(num_samples: int) -> Iterator[NDArray[Any]]:
+def _bootstrap_weights(num_samples: int) -> Iterator[Array]:
     """Yield the same weights each time, so that a report can be reproduced."""
     generator = np.random.default_rng(0)
     for _ in range(num_draws(num_samples)):
@@ -143,7 +141,7 @@ class Evaluator(ABC):
         """See `Task.figures`."""
         return []
 
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         """See `Task.error_scores`."""
         return np.full(len(predictions.outputs), np.nan)
 
@@ -159,7 +157,7 @@ class Evaluator(ABC):
         """See `Task.baseline_warnings`."""
         return []
 
-    def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
+    def is_right(self, predictions: StoredPredictions) -> Array | None:
         """See `Task.is_right`."""
         return None
 
@@ -191,7 +189,7 @@ def describe_samples(predictions: StoredPredictions) -> str:
     return f"the {len(predictions.keys):,} {prefix}{subset}samples"
 
 
-def require_targets(predictions: StoredPredictions) -> NDArray[Any]:
+def require_targets(predictions: StoredPredictions) -> Array:
     """Return the targets, or raise if there are none."""
     if predictions.targets is None:
         raise ValueError("there are no targets to compare with")
@@ -207,8 +205,8 @@ _Z = 1.645
 
 
 def class_warnings(
-    true: NDArray[Any],
-    preds: NDArray[Any],
+    true: Array,
+    preds: Array,
     names: Sequence[str],
     samples: str,
     who: str = "the model",
@@ -222,9 +220,9 @@ def class_warnings(
 
 
 def count_warnings(
-    are: NDArray[Any],
-    claimed: NDArray[Any],
-    hits: NDArray[Any],
+    are: Array,
+    claimed: Array,
+    hits: Array,
     names: Sequence[str],
     samples: str,
     *,

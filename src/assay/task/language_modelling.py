@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.figure import Array
     from assay.task.evaluator import Evaluator
     from assay.task.predictions import Kind, StoredPredictions
 
@@ -69,7 +70,7 @@ class TextPredictions(Predictions):
 
     sample_ndim: ClassVar[int] = 0
 
-    predictions: NDArray[Any]
+    predictions: Array
 
     @classmethod
     def of(cls, predictions: Sequence[TextPrediction]) -> Self:
@@ -254,7 +255,7 @@ class LanguageModelling(Task):
         return (*spec["input_shape"], num_outputs)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+    def typed(self, outputs: Array, kind: Kind, names: tuple[str, ...]) -> Predictions:
         raise ValueError("a language model predicts how a text continues, not its logits")
 
     @override

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure import Figure
+    from assay.figure import Array, Figure
     from assay.task.evaluator import Score
     from assay.task.predictions import Head, Kind, Predictions, StoredPredictions
 
@@ -86,7 +85,7 @@ class Regression(Task):
         )
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+    def typed(self, outputs: Array, kind: Kind, names: tuple[str, ...]) -> Predictions:
         if kind == "embeddings":
             return EmbeddingPredictions(outputs)
         return ValuePredictions(outputs, names)
@@ -187,7 +186,7 @@ class Multitask(Task):
         return len(spec["class_names"])
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+    def typed(self, outputs: Array, kind: Kind, names: tuple[str, ...]) -> Predictions:
         return MultitaskPredictions(outputs, names)
 
     @override
@@ -232,16 +231,18 @@ class Heads(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         shares = []
         for head, of_head in _split_by_head(predictions):
             error_scores = _task_of_head(head).error_scores(of_head)
             largest = np.nanmax(error_scores, initial=0.0)
-            shares.append(error_scores / largest if largest > 0 else error_scores)
+            if largest > 0:
+                error_scores = error_scores / largest
+            shares.append(error_scores)
         return np.asarray(np.max(shares, axis=0))
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
+    def is_right(self, predictions: StoredPredictions) -> Array | None:
         """Return whether all classes of a sample are right; None if there are only numbers."""
         by_head = [
             _task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)

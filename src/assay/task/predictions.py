@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from assay.figure import Array
+
+    Floats = NDArray[np.float32]
+
 
 Kind = Literal[
     "probabilities",
@@ -62,8 +66,8 @@ class StoredPredictions:
     task: str
     kind: Kind
     keys: tuple[str, ...]
-    outputs: NDArray[np.float32]
-    targets: NDArray[Any] | None
+    outputs: Floats
+    targets: Array | None
     class_names: tuple[str, ...]
     subset: str = "test"
     num_evaluated: int = 0
@@ -100,7 +104,7 @@ class StoredPredictions:
         return self
 
 
-def choose_classes(scores: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
+def choose_classes(scores: Floats, threshold: float) -> NDArray[np.int64]:
     """Return the index of the class with the highest score, or of two by the threshold."""
     if scores.shape[-1] == 2 and threshold != 0.5:
         return np.asarray(scores[..., 1] >= threshold, dtype=np.int64)
@@ -127,9 +131,9 @@ class Predictions(ABC):
     sample_ndim: ClassVar[int] = 1
 
     @property
-    def outputs(self) -> NDArray[np.float32]:
+    def outputs(self) -> Floats:
         """The array over all samples, `[N, …]`."""
-        outputs: NDArray[np.float32] = next(iter(vars(self).values()))
+        outputs: Floats = next(iter(vars(self).values()))
         return outputs
 
     @abstractmethod
@@ -175,7 +179,7 @@ class Predictions(ABC):
             several = self
         return pd.DataFrame(dict(several.columns(top_k)))
 
-    def _with_outputs(self, outputs: NDArray[np.float32]) -> Any:
+    def _with_outputs(self, outputs: Floats) -> Any:
         kind: Any = type(self)
         return kind(outputs, *list(vars(self).values())[1:])
 
@@ -194,21 +198,18 @@ class Predictions(ABC):
         if self.outputs.ndim == self.sample_ndim:
             return printable(self.in_words())
         rows = [f"{row}  {prediction}" for row, prediction in enumerate(self[:_SHOWN])]
+        footer = []
         if len(self) > _SHOWN:
             footer = [f"… {len(self):,} in all"]
-        else:
-            footer = []
         return "\n".join([*rows, *footer]) or "no predictions"
 
 
-def labels_on(probabilities: NDArray[Any]) -> NDArray[Any]:
+def labels_on(probabilities: Array) -> Array:
     """Return which labels are on: those with a probability above 0.5, as in torchmetrics."""
     return probabilities > 0.5
 
 
-def _score_columns(
-    word: str, names: Sequence[str], scores: NDArray[np.float32]
-) -> dict[str, Any]:
+def _score_columns(word: str, names: Sequence[str], scores: Floats) -> dict[str, Any]:
     if len(names) > MOST_COLUMNS:
         return {}
     return {f"{word} {name}": scores[:, index] for index, name in enumerate(names)}
@@ -228,12 +229,12 @@ class Scored(Predictions):
         kind: `probabilities`, or `scores`.
     """
 
-    scores: NDArray[np.float32]
+    scores: Floats
     class_names: tuple[str, ...]
     kind: Kind = "probabilities"
 
     @property
-    def probabilities(self) -> NDArray[np.float32]:
+    def probabilities(self) -> Floats:
         """The `scores`, if they are probabilities."""
         if self.kind != "probabilities":
             raise AttributeError("the run's loss defines no probabilities; use `scores`")
@@ -347,7 +348,7 @@ class ValuePredictions(Predictions):
         names: Of the T targets.
     """
 
-    values: NDArray[np.float32]
+    values: Floats
     names: tuple[str, ...]
 
     @property
@@ -381,7 +382,7 @@ class EmbeddingPredictions(Predictions):
         vectors: Float32 `[N, D]` or `[D]`.
     """
 
-    vectors: NDArray[np.float32]
+    vectors: Floats
 
     @override
     def in_words(self) -> str:
@@ -404,7 +405,7 @@ class ReconstructionPredictions(Predictions):
         shape: Of one sample, D values in all.
     """
 
-    rows: NDArray[np.float32]
+    rows: Floats
     shape: tuple[int, ...]
 
     @property
@@ -413,12 +414,12 @@ class ReconstructionPredictions(Predictions):
         return self.rows[..., 0]
 
     @property
-    def latents(self) -> NDArray[np.float32]:
+    def latents(self) -> Floats:
         """Float32 `[N, L]`; empty for a model without an `encode`."""
         return self.rows[..., 1 : self.rows.shape[-1] - math.prod(self.shape)]
 
     @property
-    def reconstructions(self) -> NDArray[np.float32]:
+    def reconstructions(self) -> Floats:
         """Float32 `[N, *shape]`, in the unit of the samples, bytes as 0 to 1."""
         flat = self.rows[..., self.rows.shape[-1] - math.prod(self.shape) :]
         return flat.reshape(*flat.shape[:-1], *self.shape)
@@ -507,7 +508,7 @@ class MultitaskPredictions(Predictions):
         names: One per output, `target=class` or `target`.
     """
 
-    values: NDArray[np.float32]
+    values: Floats
     names: tuple[str, ...]
 
     def of(self, target: str) -> ClassPredictions | ValuePredictions:
@@ -578,7 +579,7 @@ def swatch(label: int) -> bytes:
     return _encode_png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
 
 
-def side_by_side(picture: bytes, target: NDArray[Any], predicted: NDArray[Any]) -> bytes:
+def side_by_side(picture: bytes, target: Array, predicted: Array) -> bytes:
     """Encode a PNG file: a picture, then overlaid with its mask, and with the predicted mask."""
     with Image.open(io.BytesIO(picture), formats=("PNG",)) as opened:
         base = opened.convert("RGB")
@@ -591,7 +592,7 @@ def side_by_side(picture: bytes, target: NDArray[Any], predicted: NDArray[Any]) 
     return _encode_png(strip)
 
 
-def _overlay_mask(base: Image.Image, mask: NDArray[Any]) -> Image.Image:
+def _overlay_mask(base: Image.Image, mask: Array) -> Image.Image:
     small = Image.fromarray(mask.astype(np.uint8), "L").resize(
         base.size, Image.Resampling.NEAREST
     )

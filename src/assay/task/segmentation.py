@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
-    from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.figure import Array
     from assay.task.evaluator import Evaluator
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
@@ -148,7 +148,7 @@ class Segmentation(Task):
         return outputs
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+    def typed(self, outputs: Array, kind: Kind, names: tuple[str, ...]) -> Predictions:
         return MaskPredictions(outputs, names, kind)
 
     @override
@@ -174,8 +174,8 @@ class Segmentation(Task):
     def picture(
         self,
         picture: bytes | None,
-        targets: NDArray[Any],
-        labels: NDArray[Any],
+        targets: Array,
+        labels: Array,
         class_names: Sequence[str],
     ) -> bytes | None:
         if picture is None:

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import torch
-    from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from assay.figure import Figure
+    from assay.figure import Array, Figure
     from assay.task.evaluator import Evaluator, Score
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
@@ -249,7 +248,7 @@ class Task(ABC):
         return outputs
 
     @abstractmethod
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+    def typed(self, outputs: Array, kind: Kind, names: tuple[str, ...]) -> Predictions:
         """Wrap predictions for users, with the columns of their table.
 
         Args:
@@ -261,8 +260,8 @@ class Task(ABC):
     def picture(
         self,
         picture: bytes | None,
-        targets: NDArray[Any],
-        labels: NDArray[Any],
+        targets: Array,
+        labels: Array,
         class_names: Sequence[str],
     ) -> bytes | None:
         """Draw a sample with its target and prediction as a PNG file; None if it cannot be drawn.
@@ -337,11 +336,11 @@ class Task(ABC):
         """Return the figures of predictions; none if these cannot be evaluated."""
         return self.evaluator(predictions).figures(predictions)
 
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         """Return how wrong each prediction is, float `[N]`; NaN if undefined."""
         return self.evaluator(predictions).error_scores(predictions)
 
-    def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
+    def is_right(self, predictions: StoredPredictions) -> Array | None:
         """Return whether each prediction is right, bool `[N]`; None if that is not a yes-or-no question."""
         return self.evaluator(predictions).is_right(predictions)
 

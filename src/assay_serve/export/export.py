@@ -48,9 +48,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from assay.data.table.table_encoder import Column
+    from assay.figure import Array
 
-    Outputs = dict[str, NDArray[Any]]
-    _Run = Callable[[Mapping[str, NDArray[Any]]], Outputs]
+    Outputs = dict[str, Array]
+    _Run = Callable[[Mapping[str, Array]], Outputs]
 
 Format = Literal["onnx", "safetensors"]
 SUFFIXES: Mapping[str, str] = {"onnx": ".onnx", "safetensors": ".safetensors"}
@@ -143,10 +144,9 @@ def _check_replaced(path: Path, card: Path) -> None:
 def _write_checked(original: Original, path: Path) -> Exported:
     """Write an ONNX file and compare it; with the transforms inside, where that is possible and right."""
     samples = read_samples(original)
+    notes = []
     if samples.note:
         notes = [samples.note]
-    else:
-        notes = []
     widened = sorted(
         str(dtype).removeprefix("torch.") for dtype in original.dtypes - {torch.float32}
     )
@@ -483,7 +483,7 @@ def made_up(original: Original) -> list[Any]:
     return list(_cut(torch.randint(lowest, highest, shape, generator=draw).to(dtype)))
 
 
-def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, NDArray[Any]]:
+def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, Array]:
     """A batch as an exported file takes it."""
     if original.encoder is not None:
         return table_inputs(raw, original.encoder.columns)

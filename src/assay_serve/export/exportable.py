@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from assay.data.table.table_encoder import Column
+    from assay.figure import Array
     from assay.run.predictor import Predictor
 
 
@@ -87,20 +88,24 @@ class Original:
             self.by_class = isinstance(typed, ClassPredictions)
             self.gives_logits = isinstance(typed, Scored)
         preprocess = self.predictor.preprocess
-        encoder = None if preprocess is None else preprocess.encoder
-        self.encoder = encoder if isinstance(encoder, TableEncoder) else None
-        na_values: Any = (
-            () if preprocess is None else preprocess.file_options.get("na_values", ())
-        )
-        self.na_values: tuple[str, ...] = (
-            () if isinstance(na_values, str) else tuple(map(str, na_values))
-        )
-        self.texts = encoder if isinstance(encoder, TextEncoder) else None
+        self.encoder: TableEncoder | None = None
+        self.texts: TextEncoder | None = None
+        self.na_values: tuple[str, ...] = ()
         self.normalize = Normalize()
         self.transforms = Transforms()
-        if preprocess is not None and OmegaConf.select(self.config, "data._target_") == OUR_DATA:
-            self.normalize = preprocess.normalize
-            self.transforms = Transforms([*self._scaling(), *preprocess.transforms.transforms])
+        if preprocess is not None:
+            if isinstance(preprocess.encoder, TableEncoder):
+                self.encoder = preprocess.encoder
+            elif isinstance(preprocess.encoder, TextEncoder):
+                self.texts = preprocess.encoder
+            na_values: Any = preprocess.file_options.get("na_values", ())
+            if not isinstance(na_values, str):
+                self.na_values = tuple(map(str, na_values))
+            if OmegaConf.select(self.config, "data._target_") == OUR_DATA:
+                self.normalize = preprocess.normalize
+                self.transforms = Transforms(
+                    [*self._scaling(), *preprocess.transforms.transforms]
+                )
         first = next(iter(self.transforms.transforms), nn.Identity())
         self.takes_any_size = isinstance(traceable(first), _Resize)
 
@@ -127,7 +132,7 @@ class Original:
         """A batch after the transforms of evaluation."""
         return self.transforms.transform_inputs(raw)
 
-    def outputs(self, raw: Any) -> dict[str, NDArray[Any]]:
+    def outputs(self, raw: Any) -> dict[str, Array]:
         """Outputs of the run's own model by name, for a batch that is prepared as by `assay predict`."""
         if self.encoder is None:
             return self._outputs(self.transformed(raw))
@@ -145,7 +150,7 @@ class Original:
             whole[name][good] = values[: len(good)]
         return whole
 
-    def _outputs(self, samples: Tensor) -> dict[str, NDArray[Any]]:
+    def _outputs(self, samples: Tensor) -> dict[str, Array]:
         with torch.no_grad():
             inputs = self.normalize(samples, torch.float32)
             model_outputs = self.predictor.model_outputs(inputs)
@@ -174,7 +179,7 @@ class Original:
         return (self.kind,)
 
 
-def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
+def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Array]:
     """`numbers`, float64 `[B, N]`, and `categories`, text `[B, C]`."""
     judged = judge_rows(frame, columns).frame
     numbers: list[Any] = []
@@ -188,10 +193,9 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
             numbers.append(date_parts(days_since_1970(values), parts, column.start))
         else:
             texts.append(category_texts(values).reindex(values.index, fill_value=""))
+    inputs = {}
     if numbers:
         inputs = {"numbers": np.column_stack(numbers)}
-    else:
-        inputs = {}
     return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
 
 

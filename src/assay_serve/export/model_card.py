@@ -164,18 +164,17 @@ def example_code(exported: Exported) -> str:
 SCHEMA_VERSION = 1
 _ALL_CODES = 10_000
 _OF_RECORD = (
-    *(
-        "run_id",
-        "name",
-        "best",
-        "status",
-        "metrics",
-        "choices",
-        "overrides",
-        "seed",
-        "fingerprint",
-    ),
-    *("data_sha256", "started"),
+    "run_id",
+    "name",
+    "best",
+    "status",
+    "metrics",
+    "choices",
+    "overrides",
+    "seed",
+    "fingerprint",
+    "data_sha256",
+    "started",
 )
 _PACKAGES = ("assay", "torch", "torchvision", "lightning", "numpy")
 
@@ -226,31 +225,39 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
     """Inputs, outputs and record of an ONNX file that takes such batches; without one of bare weights."""
     record = original.record
     spec = original.spec
+    file_format = "safetensors"
     kind = "raw"
     steps = []
     if raw is not None:
+        file_format = "onnx"
         kind = original.kind
-        meanings = {
-            "probabilities": "probabilities",
-            "embeddings": "embeddings as the loss compares them",
-        }
-        steps = [
-            "imputation and one-hot columns" if original.encoder is not None else "",
-            ", ".join(type(transform).__name__ for transform in original.transforms.transforms)
-            if inside
-            else "",
-            "normalisation" if original.normalize.mean else "",
-            "the target's own unit" if spec.get("target_mean") else meanings.get(kind, ""),
-        ]
+        if original.encoder is not None:
+            steps.append("imputation and one-hot columns")
+        if inside:
+            names = (type(transform).__name__ for transform in original.transforms.transforms)
+            steps.append(", ".join(names))
+        if original.normalize.mean:
+            steps.append("normalisation")
+        if spec.get("target_mean"):
+            steps.append("the target's own unit")
+        elif kind == "probabilities":
+            steps.append("probabilities")
+        elif kind == "embeddings":
+            steps.append("embeddings as the loss compares them")
+    name = kind
+    outputs = list(original.output_names)
+    if kind == "raw":
+        name = "outputs"
+        outputs = ["outputs"]
     return {
         "schema_version": SCHEMA_VERSION,
-        "format": "safetensors" if raw is None else "onnx",
+        "format": file_format,
         "task": spec.get("task", ""),
         "one_of_classes": original.task is not None and original.task.by_class,
         "names": list(original.predictor.names),
         "inputs": _inputs(original, raw, inside=inside),
-        "output": {"name": "outputs" if kind == "raw" else kind, "kind": kind},
-        "outputs": ["outputs"] if kind == "raw" else list(original.output_names),
+        "output": {"name": name, "kind": kind},
+        "outputs": outputs,
         "threshold": dict(original.predictor.about_threshold),
         "inside": [step for step in steps if step],
         "preprocessing": {
@@ -275,7 +282,8 @@ def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any
     if raw is None:
         shape = list(spec.get("input_shape") or ())
         dtype = "float32"
-        dtype = spec["input_dtype"] if spec.get("vocab_size") else dtype
+        if spec.get("vocab_size"):
+            dtype = spec["input_dtype"]
         return [{"name": "inputs", "dtype": dtype, "shape": ["batch", *shape], "prepared": True}]
     if texts is not None:
         sizes = {"vocab_size": texts.vocab_size, "max_length": texts.max_length, "padding": PAD}
@@ -306,12 +314,15 @@ def describe_columns(
     entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:
         entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
-        entry |= {"marked": True} if column.marks_gaps else {}
-        entry |= {"unit": column.form[1:]} if column.kind == "number" and column.form[1:] else {}
+        if column.marks_gaps:
+            entry["marked"] = True
+        if column.kind == "number" and column.form[1:]:
+            entry["unit"] = column.form[1:]
         codes = {"number": missing_numbers(na_values), "category": list(na_values)}.get(
             column.kind
         )
-        entry |= {"missing_codes": codes} if codes else {}
+        if codes:
+            entry["missing_codes"] = codes
         if column.kind == "category":
             entry["categories"] = list(column.codes)[:_ALL_CODES]
             entry["unknown"] = (
@@ -322,7 +333,9 @@ def describe_columns(
             start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
             entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
             for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
-                missing = None if column.fill is None else fill
+                missing: float | None = fill
+                if column.fill is None:
+                    missing = None
                 name = f"{column.name} ({part})"
                 entries["numbers"].append(
                     {**entry, "name": name, "part": part, "missing": missing}
@@ -331,7 +344,9 @@ def describe_columns(
             entries["numbers"].append(entry)
     described = []
     for name, some in entries.items():
-        dtype = "string" if name == "categories" else "float64"
+        dtype = "float64"
+        if name == "categories":
+            dtype = "string"
         if some:
             described.append(
                 {"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some}

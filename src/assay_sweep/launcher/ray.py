@@ -105,8 +105,9 @@ class RayLauncher(Launcher):
         if self._jobs_at_once != "auto":
             return self._jobs_at_once
         room = self._total("CPU") // self._threads
-        gpus = self._total("GPU")
-        return max(1, int(min(room, gpus * self._jobs_per_gpu) if gpus else room))
+        if gpus := self._total("GPU"):
+            room = min(room, gpus * self._jobs_per_gpu)
+        return max(1, int(room))
 
     @property
     @override

@@ -139,17 +139,17 @@ _JOB_ID = re.compile(r"\d+(_\d+)?", re.ASCII)
 _NOT_IN_SCRIPT = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
 """In a path: what sbatch replaces, what ends a line of its options, and what has no encoding."""
 OVER = (
-    *(
-        "",
-        "BOOT_FAIL",
-        "CANCELLED",
-        "COMPLETED",
-        "DEADLINE",
-        "FAILED",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-    ),
-    *("PREEMPTED", "REVOKED", "TIMEOUT"),
+    "",
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REVOKED",
+    "TIMEOUT",
 )
 """States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
 NAME = "assay-"

@@ -259,9 +259,11 @@ def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
     assert sweep.start is not None  # noqa: S101 - the grammar asks for both
     assert sweep.end is not None  # noqa: S101 - as above
     integer = "int" in sweep.tags or isinstance(sweep.start, int)
-    low, high = (
-        (math.ceil(sweep.start), math.floor(sweep.end)) if integer else (sweep.start, sweep.end)
-    )
+    low = sweep.start
+    high = sweep.end
+    if integer:
+        low = math.ceil(low)
+        high = math.floor(high)
     log = "log" in sweep.tags
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
         raise ConfigError(f"there is no number from {sweep.start} to {sweep.end}", key=key)

@@ -109,10 +109,9 @@ class ForkServer:
         ended: dict[int, ExitStatus] = {}
         while True:
             running = {self._running[key].connection: key for key in keys if key in self._running}
+            server = []
             if self._process is not None:
                 server = [self._control]
-            else:
-                server = []
             for ready in wait([*running, *server], max(0.0, deadline - time.monotonic())):
                 if ready is self._control:
                     self._listen()
@@ -292,7 +291,9 @@ class CheckProcess:
 
 _OF_LAUNCHERS = (
     *(*WORLD_SIZES, "SLURM_STEP_ID"),
-    *("SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID"),
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
 )
 """By these a job would take itself for one rank of several, as in an allocation in which a cluster runs."""
 

@@ -39,7 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _GROUPS = (
-    *("augment", "callbacks", "data", "loss", "metrics", "model", "optimizer", "scheduler"),
+    "augment",
+    "callbacks",
+    "data",
+    "loss",
+    "metrics",
+    "model",
+    "optimizer",
+    "scheduler",
     "logger",
 )
 _MODULES = (

@@ -85,7 +85,9 @@ def run_here(job_spec: JobSpec) -> Outcome:
     try:
         result = _run(job_spec)
         if isinstance(result, int):  # another node's process tells how the job ended
-            return Outcome("failed" if result else "finished", "killed" if result else "")
+            if result:
+                return Outcome("failed", "killed")
+            return Outcome("finished")
         return RunRecord.load(run_dir).outcome
     except KeyboardInterrupt:
         return replace(_INTERRUPTED, seconds=time.perf_counter() - start)

@@ -25,8 +25,7 @@ from assay.task.predictions import choose_classes, labels_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from assay.figure import Array
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
 
@@ -45,13 +44,13 @@ _MOST_DECISIONS = 100_000
 class Ranking:
     """AUROC and average precision of one decision over weighted samples; sorts once."""
 
-    def __init__(self, scores: NDArray[Any], positive: NDArray[Any]) -> None:
+    def __init__(self, scores: Array, positive: Array) -> None:
         self._order = np.argsort(-scores, kind="stable")
         ranked = scores[self._order]
         self._positive = positive[self._order]
         self._ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of ties
 
-    def scores(self, weights: NDArray[Any]) -> tuple[float, float]:
+    def scores(self, weights: Array) -> tuple[float, float]:
         """Return AUROC and average precision as in scikit-learn; NaN without samples of both kinds."""
         ordered = weights[self._order]
         true, total = (np.cumsum(of)[self._ends] for of in (ordered * self._positive, ordered))
@@ -63,7 +62,7 @@ class Ranking:
             return float(area), float(new_true @ precision / true[-1])
 
 
-def mean_over_present(scores: NDArray[Any]) -> float:
+def mean_over_present(scores: Array) -> float:
     """Average the scores of the classes or labels that have samples, others being NaN; NaN without any."""
     present = np.isfinite(scores)
     if present.any():
@@ -71,13 +70,13 @@ def mean_over_present(scores: NDArray[Any]) -> float:
     return float("nan")
 
 
-def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
+def mean_auroc(scores: Array, positive: Array) -> Callable[[Array], float]:
     """Return a function of weights: the unweighted mean AUROC of several decisions."""
     kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
     rankings = [Ranking(scores[:, kind], positive[:, kind]) for kind in kinds]
     is_large = positive.size > _MOST_DECISIONS
 
-    def mean(weights: NDArray[Any]) -> float:
+    def mean(weights: Array) -> float:
         if not rankings or (is_large and (weights != 1).any()):
             return float("nan")
         return mean_over_present(np.array([ranking.scores(weights)[0] for ranking in rankings]))
@@ -87,9 +86,9 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
 
 def ranking_figures(
     names: Sequence[str],
-    truth: NDArray[Any],
-    scores: NDArray[Any],
-    worst: NDArray[Any],
+    truth: Array,
+    scores: Array,
+    worst: Array,
     unit: str,
 ) -> list[Figure]:
     """Draw ROC and precision-recall curves, by scikit-learn, of the first decisions in `worst`."""
@@ -108,10 +107,9 @@ def ranking_figures(
         precision, hit, _ = metrics.precision_recall_curve(is_true, score)
         legend = f"{name} ({metrics.average_precision_score(is_true, score):.3f})"
         recall.append(Line(legend, hit, precision, is_step=True))
+    captions = []
     if len(worst) > len(shown):
         captions = [f"Only the {unit} with the lowest F1 are shown."]
-    else:
-        captions = []
     if left_out := len(shown) - len(roc):
         captions.append(f"{left_out} without samples of both kinds are left out.")
     if not roc:
@@ -134,7 +132,7 @@ def ranking_figures(
     ]
 
 
-def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArray[Any]) -> float:
+def calibration_error(chances: Array, truth: Array, weights: Array) -> float:
     """Return the expected calibration error: mean distance of chance and frequency, weighted by bin."""
     bins = _bin_indices(chances)
     gap = np.bincount(bins, weights * (truth - chances), NUM_BINS)
@@ -142,7 +140,7 @@ def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArr
 
 
 def calibration_figures(
-    chances: NDArray[Any], truth: NDArray[Any], event: str, kinds: tuple[str, str]
+    chances: Array, truth: Array, event: str, kinds: tuple[str, str]
 ) -> list[Figure]:
     """Draw the reliability diagram and the confidence for true and false cases."""
     from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no stubs
@@ -180,7 +178,7 @@ def calibration_figures(
     ]
 
 
-def _bin_indices(chances: NDArray[Any]) -> NDArray[Any]:
+def _bin_indices(chances: Array) -> Array:
     return np.asarray(np.clip((chances * NUM_BINS).astype(int), 0, NUM_BINS - 1))
 
 
@@ -199,9 +197,7 @@ _MOST_CURVES = 10
 _MOST_CONFUSIONS = 10
 
 
-def _rates(
-    hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]
-) -> dict[str, NDArray[Any]]:
+def _rates(hits: Array, actual: Array, predicted: Array) -> dict[str, Array]:
     """Return the rates of each class or label, from counts of samples; NaN for those without samples.
 
     The precision of a class that is never predicted is 0, as in scikit-learn.
@@ -211,9 +207,7 @@ def _rates(
     return {name: hits / np.where(total > 0, total, 1) for name, total in totals.items()}
 
 
-def scores_at(
-    threshold: float, probabilities: NDArray[Any], is_second: NDArray[Any]
-) -> dict[str, float]:
+def scores_at(threshold: float, probabilities: Array, is_second: Array) -> dict[str, float]:
     """Return precision, recall and F1 of the second of two classes."""
     predicted = probabilities >= threshold
     rates = _rates(
@@ -224,11 +218,11 @@ def scores_at(
 
 def _rate_bars(
     kind: str,
-    hits: NDArray[Any],
-    actual: NDArray[Any],
-    predicted: NDArray[Any],
+    hits: Array,
+    actual: Array,
+    predicted: Array,
     names: Sequence[str],
-) -> tuple[Figure, NDArray[Any]]:
+) -> tuple[Figure, Array]:
     """Draw the rates of each class or label; also return their order, lowest F1 first."""
     scores = _rates(hits, actual, predicted)
     worst = np.argsort(scores["F1"], kind="stable")[: (actual > 0).sum()]  # NaN comes last
@@ -243,22 +237,20 @@ def _rate_bars(
 
 
 def confusion_figures(
-    matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples"
+    matrix: Array, names: tuple[str, ...], unit: str = "samples"
 ) -> list[Figure]:
     """Draw the confusion matrix, also as shares of each target, and the most frequent confusions."""
     return [*_matrix_figures(matrix, names), *_confusion_bars(matrix, names, unit)]
 
 
-def _confidence_and_truth(
-    outputs: NDArray[Any], targets: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _confidence_and_truth(outputs: Array, targets: Array) -> tuple[Array, Array]:
     """Return the probability of the second of two classes, else the predicted one, and whether it is true."""
     if outputs.shape[1] == 2:
         return outputs[:, 1], targets == 1
     return outputs.max(1), outputs.argmax(1) == targets
 
 
-def _matrix_figures(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
+def _matrix_figures(matrix: Array, names: tuple[str, ...]) -> list[Figure]:
     caption = "Rows: true class; columns: predicted class."
     shown = np.arange(len(names))
     if len(names) > _MOST_IN_MATRIX:
@@ -299,7 +291,7 @@ def _matrix_figures(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure
     ]
 
 
-def _confusion_bars(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list[Figure]:
+def _confusion_bars(matrix: Array, names: tuple[str, ...], unit: str) -> list[Figure]:
     """Draw the most frequent confusions, if there are more than two classes."""
     wrong = matrix * (1 - np.eye(len(names), dtype=matrix.dtype))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
@@ -321,11 +313,11 @@ def _confusion_bars(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> 
 def score_bars(
     name: str,
     title: str,
-    scores: Mapping[str, NDArray[Any]],
+    scores: Mapping[str, Array],
     names: Sequence[str],
-    worst: NDArray[Any],
+    worst: Array,
     *,
-    support: NDArray[Any],
+    support: Array,
     unit: str = "samples",
     caption: str = "",
 ) -> Figure:
@@ -389,14 +381,12 @@ class Classes(Evaluator):
         loss = -np.log(
             np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1)
         )
+        order = None
+        second = ""
         if num_classes == 2:
             order = Ranking(outputs[:, 1], targets == 1)
-        else:
-            order = None
-        auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
-        second = ""
-        if order is not None:
             second = f" of {predictions.class_names[1]}"
+        auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
         at = ""
         if predictions.threshold != 0.5:
             at = f" at {predictions.threshold:.4g}"
@@ -410,7 +400,7 @@ class Classes(Evaluator):
             f"recall{second}{at}": is_right[targets == 1],
         }
 
-        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+        def statistic(weights: Array) -> Mapping[str, float]:
             hits = np.bincount(targets[is_right], weights[is_right], num_classes)
             rates = _rates(
                 hits, *(np.bincount(of, weights, num_classes) for of in (targets, preds))
@@ -444,35 +434,30 @@ class Classes(Evaluator):
         matrix = cells.reshape(num_classes, num_classes)
         bars, worst = _rate_bars("class", matrix.diagonal(), matrix.sum(1), matrix.sum(0), names)
         truth = targets[:, None] == np.arange(num_classes)
-        is_binary = num_classes == 2
-        if is_binary:
+        shown = worst
+        event = "of the predicted class"
+        kinds = ("right", "wrong")
+        if num_classes == 2:
             shown = np.array([1])
-        else:
-            shown = worst
+            event = f"of {names[1]}"
+            kinds = (names[1], names[0])
         figures = [*confusion_figures(matrix, names), bars]
         figures += ranking_figures(names, truth, outputs, shown, "classes")
         if predictions.kind == "probabilities":
-            event = "of the predicted class"
-            if is_binary:
-                event = f"of {names[1]}"
-            if is_binary:
-                kinds = (names[1], names[0])
-            else:
-                kinds = ("right", "wrong")
             figures += calibration_figures(
                 *_confidence_and_truth(outputs.astype(float), targets), event, kinds
             )
         return figures
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         outputs = predictions.outputs
         targets = require_targets(predictions)
-        of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
+        of_target: Array = outputs[np.arange(len(targets)), targets]
         return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def is_right(self, predictions: StoredPredictions) -> Array:
         return np.asarray(predictions.classes == predictions.targets)
 
     @override
@@ -514,7 +499,7 @@ class Labels(Evaluator):
         of_labels = [of.astype(float) for of in (preds & targets, targets, preds)]
         auroc = mean_auroc(predictions.outputs, targets)
 
-        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+        def statistic(weights: Array) -> Mapping[str, float]:
             total = weights.sum()
             counts = [weights @ of for of in of_labels]
             rates = _rates(*counts)
@@ -548,11 +533,11 @@ class Labels(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         return np.asarray(np.abs(predictions.outputs - require_targets(predictions)).max(1))
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def is_right(self, predictions: StoredPredictions) -> Array:
         alike = labels_on(predictions.outputs) == (require_targets(predictions) > 0)
         return np.asarray(alike.all(1))
 
@@ -607,7 +592,7 @@ _MASK_METRICS = {
 """`Score.metric` of each score."""
 
 
-def class_iou(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
+def class_iou(confusions: Array, num_classes: int) -> Array:
     """Return the IoU of each class `[N, C]`, from confusions of N sets of pixels; NaN without a pixel."""
     matrices = confusions.reshape(-1, num_classes, num_classes).astype(float)
     hit = np.diagonal(matrices, axis1=1, axis2=2)
@@ -630,7 +615,7 @@ class Masks(Evaluator):
         confusions = predictions.outputs.astype(float)
         num_classes = len(predictions.class_names)
 
-        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+        def statistic(weights: Array) -> Mapping[str, float]:
             matrix = (weights @ confusions).reshape(num_classes, num_classes)
             iou = class_iou(matrix, num_classes)[0]
             total = matrix.sum()
@@ -668,12 +653,12 @@ class Masks(Evaluator):
         return [bars, *confusion_figures(matrix, names, "pixels")]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         """Return 1 - mean IoU of each sample, over the classes in its mask or prediction."""
         iou = class_iou(predictions.outputs, len(predictions.class_names))
         present = np.isfinite(iou)
         with np.errstate(invalid="ignore"):
-            mean: NDArray[Any] = np.where(present, iou, 0).sum(1) / present.sum(1)
+            mean: Array = np.where(present, iou, 0).sum(1) / present.sum(1)
         return 1 - mean
 
     @override

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from typing_extensions import override
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from assay.figure import Array
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
 
@@ -42,7 +43,7 @@ _METRICS = {"r2": "R2", "mae": "MeanAbsoluteError", "rmse": "MeanSquaredError ro
 def histogram(
     name: str,
     title: str,
-    values: NDArray[Any],
+    values: Array,
     label: str,
     unit: str = "samples",
     *,
@@ -72,7 +73,7 @@ def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
 
 
 def _target_figures(
-    number: str, name: str, preds: NDArray[Any], true: NDArray[Any], keys: tuple[str, ...]
+    number: str, name: str, preds: Array, true: Array, keys: tuple[str, ...]
 ) -> list[Figure]:
     finite = np.isfinite(preds)
     caption = ""
@@ -109,7 +110,7 @@ def _target_figures(
     ]
 
 
-def _outputs_and_targets(predictions: StoredPredictions) -> tuple[NDArray[Any], NDArray[Any]]:
+def _outputs_and_targets(predictions: StoredPredictions) -> tuple[Array, Array]:
     return predictions.outputs.astype(float), require_targets(predictions).astype(float)
 
 
@@ -127,10 +128,9 @@ class Values(Evaluator):
         error = np.abs(preds - true)
         squares = (preds - true) ** 2
         centred = np.where(np.ptp(true, axis=0) > 0, true - true.mean(0), 0)
+        prefixes = [""]
         if len(names) > 1:
             prefixes = [f"{key}/" for key in metric_keys(names)]
-        else:
-            prefixes = [""]
         metrics = {"r2 (mean)": "R2"}
         for name, prefix in zip(names, prefixes, strict=True):
             of = ""
@@ -138,7 +138,7 @@ class Values(Evaluator):
                 of = f" of {name}"
             metrics |= {f"{score}{of}": f"{prefix}{metric}" for score, metric in _METRICS.items()}
 
-        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+        def statistic(weights: Array) -> Mapping[str, float]:
             total = weights.sum()
             lost = weights @ squares
             second = weights @ centred**2
@@ -147,10 +147,9 @@ class Values(Evaluator):
             # Of a target that does not vary as in scikit-learn.
             r2 = np.where(varies, 1 - lost / np.where(varies, spread, 1), lost == 0)
             r2 = np.where(len(true) > 1, r2, np.nan)
+            scores = {}
             if len(names) != 1:
                 scores = {"r2 (mean)": float(np.mean(r2))}
-            else:
-                scores = {}
             for index, name in enumerate(names[:_MOST_TARGETS]):
                 of = ""
                 if len(names) > 1:
@@ -183,7 +182,7 @@ class Values(Evaluator):
         return figures
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         outputs, targets = _outputs_and_targets(predictions)
         error = np.abs(outputs - targets)
         if targets.shape[1] > 1:  # in standard deviations, as units may differ
@@ -257,7 +256,7 @@ class Tokens(Evaluator):
         """Return perplexity and bits; intervals resample windows, whose tokens are dependent."""
         bits = predictions.outputs.mean(1, dtype=float)
 
-        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+        def statistic(weights: Array) -> Mapping[str, float]:
             mean = float(weights @ bits / weights.sum())
             return {"perplexity": float(2**mean), "bits_per_token": mean}
 
@@ -278,7 +277,7 @@ class Tokens(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         return np.asarray(predictions.outputs.mean(1, dtype=float))
 
     @override
@@ -328,7 +327,7 @@ def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
 
 
 @functools.lru_cache(maxsize=1)  # called for each sample that is shown
-def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
+def nearest_neighbours(predictions: StoredPredictions) -> Array | None:
     """Return the index of each sample's nearest other sample, int64 `[N]`; None for one or too many."""
     from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # it has no stubs
 
@@ -336,13 +335,13 @@ def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
     if not 2 <= len(outputs) <= _MOST_NEIGHBOURS or not np.isfinite(outputs).all():
         return None
     # Without query points, each point is compared with all others.
-    indices: NDArray[Any] = (
+    indices: Array = (
         NearestNeighbors(n_neighbors=1).fit(outputs).kneighbors(return_distance=False)
     )
     return indices[:, 0]
 
 
-def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[Points]:
+def _class_points(places: Array, predictions: StoredPredictions) -> list[Points]:
     """Group points by class; only the most frequent classes have their own colour."""
     keys = predictions.keys
     targets = predictions.targets
@@ -391,7 +390,7 @@ class Embeddings(Evaluator):
             return []
         right = is_right.astype(float)
 
-        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+        def statistic(weights: Array) -> Mapping[str, float]:
             return {"recall@1": float(weights @ right / weights.sum())}
 
         return bootstrapped(
@@ -403,7 +402,7 @@ class Embeddings(Evaluator):
         return embedding_figures(predictions)
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         right = self.is_right(predictions)
         unknown = np.full(len(predictions.outputs), np.nan)
         if right is None:
@@ -411,7 +410,7 @@ class Embeddings(Evaluator):
         return np.where(right, np.nan, 1.0)
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
+    def is_right(self, predictions: StoredPredictions) -> Array | None:
         targets = predictions.targets
         nearest = nearest_neighbours(predictions)
         return None if targets is None or nearest is None else targets[nearest] == targets
@@ -463,7 +462,7 @@ class Reconstructions(Evaluator):
         order = np.argsort(errors)
         ranked = errors[order]
 
-        def statistic(weights: NDArray[Any]) -> dict[str, float]:
+        def statistic(weights: Array) -> dict[str, float]:
             share = np.cumsum(weights[order]) / weights.sum()
             quantiles = {
                 name: ranked[np.searchsorted(share, level)] for name, level in _QUANTILES.items()
@@ -491,7 +490,7 @@ class Reconstructions(Evaluator):
         return figures + [replace(figure, name="latent", title=title) for figure in latent]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> Array:
         error = predictions.outputs[:, 0].astype(float)
         return np.asarray(np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max))
 
