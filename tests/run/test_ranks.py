@@ -292,7 +292,7 @@ def test_ranks_with_fewer_validation_or_test_samples_than_others(
         *("data.batch_size=8", f"data.eval_batch_size={size}", "callbacks=[checkpoint]"),
     )
     with Forks() as forks:
-        ended = forks.command(*words, cwd=tmp_path)
+        ended = forks.command(*words, cwd=tmp_path, forked_children=devices)
     assert ended.code == 0, (tmp_path / "output.txt").read_text()
     [path] = tmp_path.rglob("record.json")
     predictions = predictions_file.read(path.parent / predictions_file.FILE)
