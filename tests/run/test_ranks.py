@@ -131,7 +131,7 @@ def finished(train: Train) -> Trained:
 @pytest.mark.always(
     "WORLD_SIZE-train",
     "OMPI_COMM_WORLD_SIZE-eval",
-    *(f"SLURM_STEP_NUM_TASKS-{verb}" for verb in ("check", "resume", "reproduce")),
+    *(f"SLURM_STEP_NUM_TASKS-{verb}" for verb in ("check", "resume")),
 )
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("word", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
