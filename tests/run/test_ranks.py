@@ -86,6 +86,7 @@ def test_a_signal_is_passed_on_and_the_launcher_waits(waiting: Forks, tmp_path: 
     assert (tmp_path / "output.txt").read_text().strip() == "SIGTERM"
 
 
+@pytest.mark.always("SIGINT")
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
 def test_a_second_signal_ends_ranks_that_hang(waiting: Forks, tmp_path: Path, number: str) -> None:
     launcher(waiting).terminate()
