@@ -173,7 +173,7 @@ PROJECT = Path(__file__).parents[1] / "training" / "project"
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`assay train device=ddp_cpu` once, whose ranks are started as its launcher starts them."""
+    """`assay train device=ddp_cpu` once; tests/sweep/test_poison.py starts interpreters for its ranks."""
     folder = tmp_path_factory.mktemp("ranks")
     words = (
         *("train", "--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]"),
@@ -182,7 +182,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("data.eval_batch_size=16", "seed=3"),
     )
     with Forks(PYTHONPATH=str(PROJECT)) as forks:
-        ended = forks.command(*words, cwd=folder)
+        ended = forks.command(*words, cwd=folder, forked_children=2)
     assert ended.code == 0, (folder / "output.txt").read_text()
     [record] = folder.rglob("record.json")
     return record.parent
