@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -200,9 +201,11 @@ def _shape(value: Any) -> str:
 
 def _describe_run(run: Path) -> Iterator[str]:
     yield "--- keys of its record.json"
+    words = []
     for key, value in json.loads(_read(run / "record.json")).items():
         keys = sorted(value) if isinstance(value, dict) and key not in ("packages", "files") else []
-        yield f"{key}: {' '.join(keys)}".removesuffix(": ")
+        words.append(f"{key}({' '.join(keys)})" if keys else key)
+    yield textwrap.fill(" ".join(words), 110, break_long_words=False, break_on_hyphens=False)
     if (run / "metrics.csv").is_file():
         yield "--- columns of its metrics.csv"
         yield _read(run / "metrics.csv").partition("\n")[0]
