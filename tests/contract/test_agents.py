@@ -54,7 +54,19 @@ TRIED = next(line for line in LINES if line.typed.startswith("assay try "))
 """Trains until it has a verdict."""
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line != TRIED], ids=str)
+MEASURES = re.compile(r"assay (tune|profile) ")
+"""Verbs that take seconds; tests/run tries them."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=[pytest.mark.long] * bool(MEASURES.match(line.typed)))
+        for line in LINES
+        if line != TRIED
+    ],
+    ids=str,
+)
 def test_works_as_it_stands(line: Line, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     check(line)
