@@ -47,11 +47,12 @@ ALWAYS = ("checkpoint", "batch_norm", "last_checkpoint", "lr_monitor", "non_fini
 """The callbacks that every run has unless told otherwise; without them a run is over sooner."""
 
 LONGEST = (
-    *("sweep/test_killed_sweeps.py", "sweep/launcher/test_ray.py", "goldens/test_mistakes.py"),
-    *("sweep/launcher/test_slurm.py", "sweep/launcher/test_local.py", "sweep/test_poison.py"),
-    *("sweep/test_full_disk.py", "training/test_killed_runs.py", "training/test_killed_ranks.py"),
-    *("run/test_reproduce.py", "contract/test_agents.py", "experiment/test_small_jobs.py"),
-    *("run/export/test_export.py", "check/hostile/test_hostile.py"),
+    *("contract/test_agents.py", "sweep/test_poison.py", "sweep/test_killed_sweeps.py"),
+    *("run/test_evaluate.py", "sweep/test_tries.py", "sweep/worker/test_worker.py", "sweep/test_session.py"),
+    *("data/test_table_formats.py", "training/test_callbacks.py", "training/test_trainer.py"),
+    *("sweep/launcher/test_local.py", "contract/test_scores.py", "run/export/test_export.py"),
+    *("training/test_killed_runs.py", "training/test_killed_ranks.py", "experiment/test_small_jobs.py"),
+    *("check/hostile/test_hostile.py", "sweep/test_full_disk.py"),
 )
 """Test files that are begun first: with one of these as the last, all other workers would wait for it."""
 

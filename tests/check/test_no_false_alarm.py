@@ -193,9 +193,8 @@ def test_experiment(hydra: Hydra, name: str, digits_run: Trained) -> None:
     prove_typed(hydra, typed)
 
 
-@pytest.mark.parametrize(
-    "part", [part if part == 0 else pytest.param(part, marks=pytest.mark.long) for part in range(40)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(40))
 def test_compatible_options(hydra: Hydra, part: int) -> None:
     for choice in jobs()[part::40]:
         prove_typed(hydra, overrides(choice))

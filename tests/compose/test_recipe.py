@@ -209,32 +209,30 @@ def test_a_value_of_what_the_task_chooses_can_be_typed(table: str, tmp_path: Pat
             composer.job(of_table(table, "null", "model.nothing=1"), 1)
 
 
-@pytest.mark.parametrize("in_folder", [True, False])
 @pytest.mark.parametrize(
-    ("targets", "more", "loss", "metric"),
+    ("targets", "loss", "metric"),
     [
-        (np.linspace(0, 9, 60), [], MSE, "r2"),
-        (np.linspace(0, 9, 60, dtype=np.float32).reshape(30, 2), [], MSE, "r2"),
-        (np.arange(60) % 3, [], CROSS_ENTROPY, "accuracy"),
-        ((np.arange(60) % 3).reshape(60, 1), [], CROSS_ENTROPY, "accuracy"),
-        ((np.arange(60) % 2).reshape(20, 3), [], BCE, "precision"),
-        (np.arange(60) % 2 == 0, [], BCE, "average_precision"),
+        (np.linspace(0, 9, 60), MSE, "r2"),
+        (np.linspace(0, 9, 60, dtype=np.float32).reshape(30, 2), MSE, "r2"),
+        (np.arange(60) % 3, CROSS_ENTROPY, "accuracy"),
+        ((np.arange(60) % 3).reshape(60, 1), CROSS_ENTROPY, "accuracy"),
+        ((np.arange(60) % 2).reshape(20, 3), BCE, "precision"),
+        (np.arange(60) % 2 == 0, BCE, "average_precision"),
     ],
     ids=lambda value: str(getattr(value, "dtype", value)),
 )
-def test_arrays(
-    tmp_path: Path, targets: Any, more: list[str], loss: str, metric: str, *, in_folder: bool
-) -> None:
+def test_arrays(tmp_path: Path, targets: Any, loss: str, metric: str) -> None:
+    """Of one target in a folder, of several in an archive."""
     inputs = np.zeros((len(targets), 4), np.float32)
     root = tmp_path / "own"
-    if in_folder:
+    if targets.ndim == 1:
         root.mkdir()
         np.save(root / "inputs.npy", inputs)
         np.save(root / "targets.npy", targets)
     else:
         root = tmp_path / "own.npz"
         np.savez(root, inputs=inputs, targets=targets)
-    found, _, metrics = chosen(["data=arrays", f"data.source.root='{root}'", *more])
+    found, _, metrics = chosen(["data=arrays", f"data.source.root='{root}'"])
     assert found == loss
     assert metric in metrics
 

@@ -50,9 +50,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("line", LINES, ids=str)
+TRIED = next(line for line in LINES if line.typed.startswith("assay try "))
+"""Trains until it has a verdict."""
+
+
+MEASURES = re.compile(r"assay (tune|profile) ")
+"""Verbs that take seconds; tests/run tries them."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=[pytest.mark.long] * bool(MEASURES.match(line.typed)))
+        for line in LINES
+        if line != TRIED
+    ],
+    ids=str,
+)
 def test_works_as_it_stands(line: Line, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    check(line)
+
+
+@pytest.mark.long
+def test_a_change_is_tried_as_it_stands(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(folder / "wine.csv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    check(next(line for line in LINES if "hydra.sweep.dir=tries/base" in line.typed))
+    check(TRIED)
+
+
+def check(line: Line) -> None:
     verb, *words = shlex.split(line.typed)[1:]
     result = CliRunner().invoke(app, [verb, *words])
     assert result.exit_code == line.code, result.stderr

@@ -26,9 +26,10 @@ BLOCK = re.compile(
 LINE = re.compile(r"assay (?P<typed>.*?)(?:  # exit code (?P<code>\d+))?")
 QUICK = {"trainer.max_epochs": "1", "device": "cpu", "baseline": "none", "hydra/launcher": "serial"}
 """What a training takes unless the page or `pytest -m long` says otherwise."""
-ALWAYS = {"start", "from_keras", "from_pytorch", "api"}
+ALWAYS = {"start", "from_pytorch", "api"}
 RUN = {
     *ALWAYS,
+    "from_keras",
     "from_module",
     "gan",
     "tutorial_table",

@@ -1,6 +1,7 @@
 """Commands of the site's reference pages run as they stand, in a folder that holds what the pages talk of.
 
-Pages for newcomers build their own folder (`test_pages`); a few have a test of their own (`ELSEWHERE`).
+Long proofs: every run of the tests only reads them (`test_readme`). Pages for newcomers build a folder of
+their own (`test_pages`); a few have a test of their own (`ELSEWHERE`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ RUNS = {
     "trainer.devices=4": "outputs/new",
 }
 """What `RUN` is on a page, or in a command with a word."""
-LONG = re.compile(r"assay (train|tune|profile|resume|reproduce)")
 SHELL = re.compile(r"[|>]|^(\w+=|eval|pip|export)")
 
 
@@ -153,13 +153,8 @@ def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return copy
 
 
-@pytest.mark.parametrize(
-    ("page", "text"),
-    [
-        pytest.param(*case, marks=[pytest.mark.long] if LONG.search(case[1]) else [], id=": ".join(case))
-        for case in CASES
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("page", "text"), CASES, ids=map(": ".join, CASES))
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 8 worker processes")
 def test_runs_as_it_stands(page: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +175,7 @@ def test_nothing_is_left_out_that_is_not_shown() -> None:
 PYTHON = ("data", "language_models", "objects", "predict", "results", "self_supervision", "train")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PYTHON)
 @pytest.mark.usefixtures("folder")
 def test_python_runs_as_it_stands(page: str) -> None:

@@ -406,32 +406,6 @@ def test_what_is_no_picture_by_its_name_is_said(tmp_path: Path) -> None:
     assert {"1 × .gif", "1 × .txt"} <= set(source.notes[0].partition("left out: ")[2].split(", "))
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("kind", ["RGB", "I;16"])
-def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int, kind: str) -> None:
-    (tmp_path / "a").mkdir()
-    color = pixels(6, 8)
-    image = Image.fromarray(color if kind == "RGB" else color[..., 0].astype(np.uint16) * 257)
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    image.save(tmp_path / "a" / "0.png", exif=exif)
-    # TIFF 6.0, "Orientation": which row and column of what is seen the first row and column of the file are.
-    upright = {
-        1: color,
-        2: color[:, ::-1],
-        3: color[::-1, ::-1],
-        4: color[::-1],
-        5: color.swapaxes(0, 1),
-        6: np.rot90(color, -1),
-        7: color[::-1, ::-1].swapaxes(0, 1),
-        8: np.rot90(color, 1),
-    }[orientation]
-    expected = torch.from_numpy(upright.copy()).permute(2, 0, 1)
-    data = ImageFolder(str(tmp_path), in_memory=True).read()["all"]
-    assert data.in_memory
-    assert torch.equal(data.inputs[0], expected if kind == "RGB" else expected[:1].expand(3, -1, -1))
-
-
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_changed_pixel_is_other_data(
     tmp_path: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch

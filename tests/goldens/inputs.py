@@ -1,4 +1,4 @@
-"""Files of users: a table with missing values and categories, pictures, masks, texts, and arrays."""
+"""Files of users: a table with missing values and categories, pictures, and texts."""
 
 from __future__ import annotations
 
@@ -60,17 +60,6 @@ def write_photos(folder: Path) -> None:
     (folder / "new_photos" / "broken.png").write_bytes(b"no picture")
 
 
-def write_scans(folder: Path) -> None:
-    """Write pictures with masks of two classes, and new pictures."""
-    for number in range(24):
-        picture = _draw(number, 8)
-        _write_picture(folder / "scans" / "images" / f"{number:02}.png", picture)
-        _write_picture(
-            folder / "scans" / "masks" / f"{number:02}.png", (picture[..., 0] > 100).astype(np.uint8)
-        )
-    _write_picture(folder / "new_scans" / "0.png", _draw(30, 8))
-
-
 def _draw(number: int, slope: int) -> np.ndarray:
     row, column = np.mgrid[:16, :16]
     grey = (slope * (row + column) + 17 * number) % 256
@@ -98,10 +87,3 @@ def write_texts(folder: Path) -> None:
     for at in range(12):
         lines = [f"The {word} no. {at} <ä> saw the {word}.\n" for words in _TOPICS.values() for word in words]
         (folder / "books" / f"{at}.txt").write_text("".join(lines * 3), encoding="utf-8")
-
-
-def write_arrays(folder: Path) -> None:
-    """Write an archive of inputs and classes, and new inputs."""
-    inputs = (np.arange(400, dtype=np.float32).reshape(100, 4) * 7) % 13
-    np.savez(folder / "arrays.npz", inputs=inputs, targets=(inputs[:, 0] > 6).astype(np.int64))
-    np.save(folder / "new_arrays.npy", inputs[:3])

@@ -13,22 +13,17 @@ _MASKS: Final = [
     for pattern, shown in (
         (r"[ \t]+$", ""),
         (r"\b[0-9a-f]{64}\b", "<sha256>"),
-        (r"\b[0-9a-f]{40}\b", "<commit>"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+\d\d:\d\d)?", "<time>"),
         (r"\d{4}-\d\d-\d\d/\d\d-\d\d-\d\d(-[0-9a-f]{6})?", "<date>/<time>"),
         (r"\d{4}-\d\d-\d\d[-T_]\d\d-\d\d-\d\d(-\d+(?=/))?", "<date>-<time>"),
         (r"(?<=SHA-256 )[0-9a-f]{12}\b", "<sha256>"),
         (r'(?<=", line )\d+(?=, in )', "<number>"),
-        (r"(?<=submitit/)[0-9a-f]{12}/\d+", "<array>/<job>"),
-        (r"(<folder>|<assay>/conf) {2,}", r"\1  "),  # a column as wide as the path was
         (r" {2,}\d+(\.\d+)? ?m?s\b", "  <seconds>"),
         (r"(?<=in )\d+(\.\d+)? ?m?s\b", "<seconds>"),
-        (r'("\w*seconds\w*": )[\d.e-]+', r"\1<seconds>"),
         (r'("(?:size|\w*bytes\w*)": )\d+', r"\1<bytes>"),
         (r"\d[\d.,]* ([KMG]i?)?B\b", "<bytes>"),
         (r"\b\d+\.\d+\.\d+\b", "<version>"),
         (r"(?<=\(commit )[0-9a-f]{12}(-dirty)?", "<commit>"),
-        (r"(?<=Available names are: )[\w, ]+", "<names>"),  # in the order of a set
         (r'(?<="lr_note": ")(the first [\d,]+ of [\d,]+ steps)?(?=")', "<how far in time>"),
         (r"(?<=CUDA )\d+\.\d+", "<version>"),
         (r"\d+ physical, \d+ usable", "<cores>"),

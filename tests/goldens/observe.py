@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import shlex
 import shutil
-import zlib
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,14 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HERE: Final = Path(__file__).parent
-BROKEN: Final = HERE.parent / "check" / "broken"
 MISTAKES: Final = "mistakes"
-_EVERY: Final = 7
-"""Of the configs in tests/check/broken, one in so many is typed here, too."""
-_SHOWN: Final = re.compile(r"(^|/)(results|out_of_fold|predictions)\w*\.(csv|jsonl)$|best\.yaml$")
-"""Files whose text is on the page, besides those of a run."""
-_LIST: Final = re.compile(r"\[\n([^\[\]{}]*)\]")
-"""In a JSON document, a list that is easier to read in one line."""
+_SHOWN: Final = re.compile(r"(^|/)(results|out_of_fold|predictions)\w*\.(csv|jsonl)$")
+"""Files of which the first lines are on the page."""
+_LINES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -70,17 +65,6 @@ def read_mistakes() -> list[str]:
     return typed
 
 
-def read_broken() -> list[str]:
-    """Some broken configs, as command lines: the same ones whatever is added beside them."""
-    broken = [
-        f"check {'' if 'device=' in case['typed'] else 'device=cpu '}{case['typed']}"
-        for path in sorted(BROKEN.glob("*.yaml"))
-        for case in yaml.safe_load(path.read_text(encoding="utf-8"))
-        if not case.get("files") and not case.get("without")
-    ]
-    return [typed for typed in broken if zlib.crc32(typed.encode()) % _EVERY == 0]
-
-
 def _mistakes() -> dict[str, Any]:
     mistakes: dict[str, Any] = yaml.safe_load((HERE / "mistakes.yaml").read_text(encoding="utf-8"))
     return mistakes
@@ -97,18 +81,26 @@ def observe(scenario: Scenario, folder: Path) -> Observed:
     lines = []
     with _fork(folder) as forks:
         for step in scenario.steps:
-            lines += [f"$ assay {step}".rstrip(), *_told(*_type(forks, shlex.split(step), folder), folder)]
+            lines += [
+                f"$ assay {step}".rstrip(),
+                *_told(*_type(forks, shlex.split(step), folder), folder),
+                "",
+            ]
     written = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     written = {name: written[name] for name in sorted(written) if name not in given and not _unstable(name)}
     if written:
-        lines += ["--- files", *(mask(name, folder) for name in written)]
+        lines += [
+            "--- files",
+            *dict.fromkeys(re.sub(r"\b\d+\b", "<n>", mask(name, folder)) for name in written),
+        ]
     for name, path in written.items():
         if _SHOWN.search(name):
-            lines += [f"--- {mask(name, folder)}", mask(_read(path), folder)]
+            lines += [f"--- {mask(name, folder)}", *mask(_read(path), folder).splitlines()[:_LINES]]
     runs = [path.parent for name, path in written.items() if Path(name).name == "record.json"]
+    if runs:
+        lines += _describe_run(runs[0])
     weights = {}
     for run in runs:
-        lines += _describe_run(run, runs[0], folder)
         name = mask(str(run.relative_to(folder)), folder)
         weights[name] = json.loads(_read(run / "record.json"))["weights_sha256"]
     return Observed("\n".join(lines), weights)
@@ -132,8 +124,7 @@ def observe_mistakes(folder: Path, typed: Sequence[str]) -> dict[str, str]:
             assert not code, stderr
     ends = json.loads(_read(lines))
     return {
-        line: "\n".join([f"$ assay {line}", *_told(end[0], end[1], end[2], folder)])
-        for line, end in zip(typed, ends, strict=True)
+        line: "\n".join(_told(end[0], end[1], end[2], folder)) for line, end in zip(typed, ends, strict=True)
     }
 
 
@@ -150,7 +141,7 @@ def _prepare(folder: Path, functions: Sequence[str], files: dict[str, str], copy
 
 def _unstable(name: str) -> bool:
     """Whether a file is there by chance: how git stands, or what an interpreter keeps."""
-    return name.endswith("code.patch") or "__pycache__" in name or "/.submitit/" in name
+    return name.endswith("code.patch") or "__pycache__" in name
 
 
 def _fork(folder: Path) -> Forks:
@@ -166,34 +157,58 @@ def _type(forks: Forks, words: Sequence[str], folder: Path) -> tuple[int, str, s
 
 
 def _told(code: int, stdout: str, stderr: str, folder: Path) -> Iterator[str]:
-    yield f"exit code {code}"
+    if code:
+        yield f"exit code {code}"
     if stdout.startswith("{"):
-        stdout = json.dumps(json.loads(stdout), indent=1, ensure_ascii=False)
-        stdout = _LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", stdout)
-    for name, text in (("stdout", stdout), ("stderr", stderr)):
-        if text.strip():
-            yield f"--- {name}"
-            yield mask(text.rstrip("\n"), folder)
-    yield ""
+        stdout = _outline(json.loads(stdout))
+    if stdout.strip():
+        yield mask(stdout.rstrip("\n"), folder)
+    if stderr.strip():
+        yield "--- stderr"
+        yield mask(stderr.rstrip("\n"), folder)
 
 
-def _describe_run(run: Path, first: Path, folder: Path) -> Iterator[str]:
-    name = mask(str(run.relative_to(folder)), folder)
-    yield f"--- {name}: keys of record.json"
+def _outline(value: Any, indent: str = "") -> str:
+    """A JSON document without its fractions, and without entries of the same shape as one before them."""
+    if isinstance(value, float):
+        return "<float>"
+    if not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    entries = (
+        [(f'"{key}": ', one) for key, one in value.items()]
+        if isinstance(value, dict)
+        else [("", one) for one in value]
+    )
+    flat = not any(isinstance(one, dict | list) for _, one in entries)
+    shapes = set()
+    lines = []
+    for name, one in entries:
+        shape = _shape(one)
+        lines.append(name + ("…" if shape in shapes else _outline(one, indent + " ")))
+        if isinstance(one, dict):
+            shapes.add(shape)
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    if flat:
+        return begin + ", ".join(lines) + end
+    return f"{begin}\n" + "".join(f"{indent} {line}\n" for line in lines) + indent + end
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_shape(one)}" for key, one in value.items()) + "}"
+    return type(value).__name__
+
+
+def _describe_run(run: Path) -> Iterator[str]:
+    yield "--- keys of its record.json"
+    words = []
     for key, value in json.loads(_read(run / "record.json")).items():
         keys = sorted(value) if isinstance(value, dict) and key not in ("packages", "files") else []
-        yield f"{key}: {' '.join(keys)}".removesuffix(": ")
+        words.append(f"{key}({' '.join(keys)})" if keys else key)
+    yield textwrap.fill(" ".join(words), 110, break_long_words=False, break_on_hyphens=False)
     if (run / "metrics.csv").is_file():
-        yield f"--- {name}: metrics.csv"
-        yield _read(run / "metrics.csv").rstrip("\n")
-    config = mask(_read(run / "config.yaml"), folder).splitlines()
-    if run == first:
-        yield f"--- {name}: config.yaml"
-        yield from config
-    else:
-        yield f"--- {name}: config.yaml, where it differs from the first one"
-        other = mask(_read(first / "config.yaml"), folder).splitlines()
-        yield from list(difflib.unified_diff(other, config, n=0, lineterm=""))[2:]
+        yield "--- columns of its metrics.csv"
+        yield _read(run / "metrics.csv").partition("\n")[0]
 
 
 def _read(path: Path) -> str:

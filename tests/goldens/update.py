@@ -12,7 +12,6 @@ from tests.goldens.observe import (
     MISTAKES,
     observe,
     observe_mistakes,
-    read_broken,
     read_mistakes,
     read_scenarios,
 )
@@ -45,7 +44,7 @@ def main(wanted: list[str]) -> None:
     if not wanted or MISTAKES in wanted:
         with tempfile.TemporaryDirectory() as folder:
             (inner := Path(folder) / "folder").mkdir()
-            golden.write_family(MISTAKES, observe_mistakes(inner, [*read_mistakes(), *read_broken()]))
+            golden.write_family(MISTAKES, observe_mistakes(inner, read_mistakes()))
     warm_process.stop()
 
 

@@ -62,6 +62,7 @@ def rows(run_dir: Path) -> list[dict[str, str]]:
     return [row for row in every if not any(name.startswith(("val/", "test/")) for name in row)]
 
 
+@pytest.mark.always("accumulating", "validations")
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_steps_end_as_a_run_of_that_length(train: Train, kind: str) -> None:
     """An epoch has seven batches."""

@@ -177,6 +177,7 @@ def train_wide() -> None:
     print(json.dumps([module.faults, module.resident]))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_memory_of_a_step_is_reused_by_the_next_one() -> None:
     """In a process of its own: what others have allocated and freed changes where tensors go."""

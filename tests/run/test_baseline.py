@@ -107,6 +107,11 @@ def test_there_may_be_none(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     assert not [name for name in result.metrics if name.startswith("baseline/")]
 
 
+@pytest.mark.always(
+    "overrides0-majority, linear, gradient_boosting",
+    "overrides3-mean, last_value, linear",
+    "overrides7-there are no test samples",
+)
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [

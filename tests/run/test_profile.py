@@ -52,6 +52,7 @@ SLOW = {
 }
 
 
+@pytest.mark.always("forward", "data")
 @pytest.mark.parametrize("part", SLOW)
 def test_what_is_slow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     kind, name, replacement, says = SLOW[part]

@@ -86,6 +86,7 @@ def test_a_signal_is_passed_on_and_the_launcher_waits(waiting: Forks, tmp_path: 
     assert (tmp_path / "output.txt").read_text().strip() == "SIGTERM"
 
 
+@pytest.mark.always("SIGINT")
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
 def test_a_second_signal_ends_ranks_that_hang(waiting: Forks, tmp_path: Path, number: str) -> None:
     launcher(waiting).terminate()
@@ -131,7 +132,7 @@ def finished(train: Train) -> Trained:
 @pytest.mark.always(
     "WORLD_SIZE-train",
     "OMPI_COMM_WORLD_SIZE-eval",
-    *(f"SLURM_STEP_NUM_TASKS-{verb}" for verb in ("check", "resume", "reproduce")),
+    *(f"SLURM_STEP_NUM_TASKS-{verb}" for verb in ("check", "resume")),
 )
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("word", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
@@ -172,7 +173,7 @@ PROJECT = Path(__file__).parents[1] / "training" / "project"
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`assay train device=ddp_cpu` once, whose ranks are started as its launcher starts them."""
+    """`assay train device=ddp_cpu` once; tests/sweep/test_poison.py starts interpreters for its ranks."""
     folder = tmp_path_factory.mktemp("ranks")
     words = (
         *("train", "--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]"),
@@ -181,7 +182,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("data.eval_batch_size=16", "seed=3"),
     )
     with Forks(PYTHONPATH=str(PROJECT)) as forks:
-        ended = forks.command(*words, cwd=folder)
+        ended = forks.command(*words, cwd=folder, forked_children=2)
     assert ended.code == 0, (folder / "output.txt").read_text()
     [record] = folder.rglob("record.json")
     return record.parent
@@ -292,7 +293,7 @@ def test_ranks_with_fewer_validation_or_test_samples_than_others(
         *("data.batch_size=8", f"data.eval_batch_size={size}", "callbacks=[checkpoint]"),
     )
     with Forks() as forks:
-        ended = forks.command(*words, cwd=tmp_path)
+        ended = forks.command(*words, cwd=tmp_path, forked_children=devices)
     assert ended.code == 0, (tmp_path / "output.txt").read_text()
     [path] = tmp_path.rglob("record.json")
     predictions = predictions_file.read(path.parent / predictions_file.FILE)

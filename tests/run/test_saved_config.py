@@ -91,6 +91,9 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.always(
+    "data=table", "experiment=digits_image", "finetune=lora", "model=gpt", "scheduler=plateau"
+)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_of_every_option_the_run_directory_tells_the_fingerprint(option: str, tmp_path: Path) -> None:
     """What `resume` and `reproduce` ask of it, once the data has been read and all is resolved."""

@@ -207,15 +207,3 @@ def test_a_driver_ended_at_any_time(place: Path, kind: str, signals: str, count:
             check_study(sweep, JOBS)
         assert not ends(sweep, "failed")
     assert "Traceback" not in (place / "output").read_text()
-
-
-@pytest.mark.long
-def test_a_killed_study_ends_with_the_trials_it_was_to_have(place: Path, fork_server: ForkServer) -> None:
-    sweep = place / "study"
-    driver = begin(place, "train", "-m", *SWEEPS["study"], "hydra.sweep.dir=study")
-    until(lambda: len(ends(sweep, "finished", "pruned")) >= 2 or driver.poll() is not None)
-    driver.kill()
-    driver.wait()
-    with chdir(place):
-        assert resume_sweep(sweep).exit_code == 0
-    check_study(sweep, JOBS)

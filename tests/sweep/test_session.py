@@ -88,6 +88,7 @@ def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> N
     assert swept.fingerprint == alone.fingerprint
 
 
+@pytest.mark.always("optimizer.lr=0.1,fast", "hydra.launcher._target_=os.system")
 @pytest.mark.parametrize(
     "last",
     [

@@ -82,7 +82,7 @@ def test_pruning_takes_fewer_steps_to_the_same_best(fork_server: ForkServer) -> 
 def test_the_value_of_a_trial_is_the_mean_over_its_seeds_also_once_the_study_was_made_longer(
     fork_server: ForkServer,
 ) -> None:
-    start_sweep(search("study", 2, "none", "seed=1,2"))
+    start_sweep(search("study", 2, "none", "seed=1,2", "trainer.max_epochs=2"))
     assert len(trials_of("study")) == 2
     result = resume_sweep(Path("study"), ["hydra.sweeper.num_trials=3"])
     assert [entry.status for entry in result.jobs] == ["finished"] * 6

@@ -91,6 +91,12 @@ def test_too_little_time_is_no_verdict(folder: Path) -> None:
     assert "budget" in found["reason"]
 
 
+@pytest.mark.always(
+    "words1-options1-changes nothing",
+    "words5-options5-not the same quantity",
+    "words7-options7-changes the data or the split",
+    "words9-options9-stays sealed",
+)
 @pytest.mark.parametrize(
     ("words", "options", "said"),
     [

@@ -195,7 +195,7 @@ def kill(forks: Forks, kind: str, kills: int, folder: Path) -> Counter[str]:
 @pytest.mark.always("workers")
 @pytest.mark.parametrize("kind", JOBS)
 def test_killed_at_any_time_it_ends_the_same(forks: Forks, kind: str, tmp_path: Path) -> None:
-    assert kill(forks, kind, 3, tmp_path).total() >= 3
+    assert kill(forks, kind, 2, tmp_path).total() >= 2
 
 
 @pytest.mark.long

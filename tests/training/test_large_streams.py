@@ -58,8 +58,9 @@ def write_tar(path: Path, pictures: int) -> None:
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="holes, and the memory of a process, as Linux has them"
 )
+@pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("gigabytes", [0.1, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("gigabytes", [0.1, 20])
 def test_a_stream_takes_little_memory(tmp_path: Path, gigabytes: float) -> None:
     (tmp_path / "shards").mkdir()
     pictures, shards = int(gigabytes * 1e9 / (3 * SIDE * SIDE)), max(2, int(gigabytes / 2))

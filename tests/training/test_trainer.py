@@ -63,6 +63,7 @@ def test_channels_last(train: Train) -> None:
         torch.testing.assert_close(last.weights[name], value, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.always("eager-blocks")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo asks for it
 @pytest.mark.parametrize("how", ["true", "blocks", "reduce-overhead"])
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.long)])

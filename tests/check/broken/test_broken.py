@@ -70,7 +70,7 @@ def test_there_are_many() -> None:
 
 
 def some_always() -> list[ParameterSet]:
-    """The first case of each kind always, the others in the long proofs; the goldens type more of them."""
+    """The first case of each kind always, the others in the long proofs."""
     by_kind: dict[str, list[Broken]] = {}
     for case in cases():
         by_kind.setdefault(case.kind, []).append(case)

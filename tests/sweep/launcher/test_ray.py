@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from assay_sweep.job_spec import JobSpec
     from assay_sweep.worker.fork_client import ForkServer
 
-
+pytestmark = pytest.mark.long
+"""A cluster and each of its places import torch; every run of the tests tries a local launcher."""
 IN_THE_CLUSTER = "TORCH_OF_THE_CLUSTER"
 
 

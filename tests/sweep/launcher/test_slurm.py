@@ -308,6 +308,7 @@ def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, fork_se
         assert record["resumed"] == []
 
 
+@pytest.mark.long
 def test_a_job_that_loses_its_machine_goes_on_at_the_next(
     launcher: SlurmLauncher,
     programs: Path,

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
-import subprocess
-import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +13,6 @@ from tests.sweep.search.studies import (
     Killed,
     Line,
     check_whole,
-    counted,
     drive,
     ended,
     loss,
@@ -32,6 +26,7 @@ from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from assay.record.run_record import Status
 
@@ -254,72 +249,6 @@ def test_killed_between_any_two_calls(name: str, overrides: Sequence[str], tmp_p
 def test_killed_with_three_jobs_of_two_seeds_at_once(calls: int, tmp_path: Path) -> None:
     _, killed = kill_and_resume(tmp_path, calls, 3, overrides=["seed=0,1"], num_trials=3)
     assert killed
-
-
-DRIVER = """
-import json, os, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from assay.record.run_record import Outcome
-from studies import loss, search
-folder = Path(sys.argv[1])
-journal = folder / "journal.jsonl"
-lines = journal.read_text().split("\\n") if journal.exists() else []
-known = {}
-for line in lines[:-1]:
-    token, overrides, scores = json.loads(line)
-    known[token] = (overrides, scores)
-one = search(folder, num_trials=int(sys.argv[3]))
-one.restore([(t, Outcome("finished") if s else None, s) for t, (o, s) in known.items()])
-with journal.open("a") as file:
-    def write(*entry):
-        file.write(json.dumps(entry) + "\\n"); file.flush(); os.fsync(file.fileno())
-    if lines and lines[-1]:
-        file.write("\\n")
-    waiting = [(t, o) for t, (o, s) in known.items() if not s]
-    while True:
-        if not waiting:
-            proposal = one.next()
-            if proposal is None:
-                break
-            write(proposal.token, proposal.overrides, None)
-            waiting.append((proposal.token, proposal.overrides))
-        token, overrides = waiting.pop()
-        scores = [loss(overrides)]
-        write(token, overrides, scores)
-        one.tell(token, Outcome("finished"), scores)
-print("whole")
-"""
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [1, pytest.param(25, marks=pytest.mark.long)])
-def test_a_process_killed_anywhere_in_a_study(kills: int, tmp_path: Path) -> None:
-    """SIGKILL, also in the midst of Optuna's own writes."""
-    trials, moments = (12, random.Random(1)) if kills < 10 else (60, random.Random(2))
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), str(Path(__file__).parent), str(trials)]
-    said = ""
-
-    def written() -> list[str]:
-        path = tmp_path / "journal.jsonl"
-        return path.read_text().splitlines() if path.exists() else []
-
-    for attempt in range(kills + 1):
-        before = len(written())
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        if attempt < kills:
-            # First while the study is being made, then while it is used.
-            while process.poll() is None and not (
-                len(written()) > before + 2 if attempt else (tmp_path / "study.log").exists()
-            ):
-                time.sleep(0.005)
-            time.sleep(moments.uniform(0, 0.05))
-            process.kill()
-        said, _ = process.communicate(timeout=120)
-    assert "whole" in said
-    one = search(tmp_path, num_trials=trials)
-    assert len(counted(one.study)) == trials
-    assert len({line.split(",", 1)[0] for line in written()}) == trials
 
 
 def test_more_trials_on_resume_are_added_to_those_there_are(tmp_path: Path) -> None:

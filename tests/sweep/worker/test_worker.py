@@ -216,7 +216,7 @@ def test_a_job_that_took_too_long_and_did_not_save_has_timed_out(job_spec: JobSp
 
 
 def test_a_job_that_takes_too_long_saves(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec(*ENDLESS, timeout_min=0.25)
+    job_spec = make_job_spec(*ENDLESS, timeout_min=0.15)
     outcome = run(fork_server, job_spec)
     assert (outcome.cause, outcome.transient) == ("timed_out", True)
     assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
