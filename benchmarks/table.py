@@ -1,0 +1,174 @@
+"""A table of numbers, categories and a date: to the first step, memory and a step, beside a loop by hand.
+
+    uv run python benchmarks/table.py                   # 10,000, 100,000 and 1,000,000 rows
+    uv run python benchmarks/table.py --rows 1000000 --pairs 1
+
+Both sides train the same network on batches of 128, in a process each, interleaved, one thread. Seconds are
+those of the CPU beyond what a table of 200 rows takes, which leaves out imports, and in assay the check of
+the job; that is printed once. Memory is the peak of the whole process at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from assay.record.provenance import cpu_model
+
+FEW = 200
+STEPS = 300
+CATEGORIES = (5, 10, 25, 50, 80, 105)
+MEASURE = """
+import resource, sys, time, torch
+steps, clock = int(sys.argv[1]), []
+step = torch.optim.AdamW.step
+def timed(self, *given, **options):
+    clock.append(time.process_time())
+    done = step(self, *given, **options)
+    if len(clock) > steps:
+        import json, os
+        each = (clock[-1] - clock[len(clock) // 3]) / (len(clock) - 1 - len(clock) // 3)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        os.write(1, ("\\n" + json.dumps({"first": clock[0], "step": each, "peak": peak}) + "\\n").encode())
+        os._exit(0)
+    return done
+torch.optim.AdamW.step = timed
+"""
+ASSAY = (
+    MEASURE
+    + """
+from assay.cli.app import main
+sys.argv = ["assay", "train", *sys.argv[2:]]
+main()
+"""
+)
+HAND = (
+    MEASURE
+    + """
+import numpy as np, pandas as pd
+from assay.model.table_mlp import TableMLP
+path = sys.argv[2]
+frame = pd.read_parquet(path) if path.endswith("parquet") else pd.read_csv(path, parse_dates=["day"])
+target = torch.from_numpy(frame.pop("y").to_numpy("float32"))[:, None]
+day = frame.pop("day").dt
+parts = [day.year, day.month, day.dayofweek, (frame.index * 0) + day.dayofyear]
+texts = [name for name in frame if name.startswith("c")]
+codes, sizes = [], []
+for name in texts:
+    places, values = pd.factorize(frame[name])
+    codes.append(places)
+    sizes.append(len(values))
+numbers = [frame[name] for name in frame if name not in texts] + parts
+inputs = torch.from_numpy(np.column_stack([*numbers, *codes]).astype("float32"))
+del frame, numbers, codes
+order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0))
+train = order[: int(0.7 * len(order))]
+count = inputs.shape[1] - len(sizes)
+known = inputs[train, :count]
+inputs[:, :count] = (inputs[:, :count] - known.mean(0)) / known.std(0)
+target = (target - target[train].mean()) / target[train].std()
+network = TableMLP([inputs.shape[1]], 1, sizes, hidden=[256, 256], dropout=0.15, clip=4.0, waves=3)
+optimizer = torch.optim.AdamW(network.parameters(), 1e-3, fused=True)
+while True:
+    for rows in train[torch.randperm(len(train))].split(128):
+        loss = torch.nn.functional.mse_loss(network(inputs[rows]), target[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+)
+
+
+def make_table(rows: int) -> pd.DataFrame:
+    """Draw 20 numbers, 6 categories, a date, and a target that follows from some of them."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(rows, 20))
+    columns = {f"n{place}": np.round(values[:, place] * 10.0 ** (place % 4), 6) for place in range(20)}
+    effects = np.zeros(rows)
+    for place, size in enumerate(CATEGORIES):
+        codes = random.integers(0, size, rows)
+        columns[f"c{place}"] = np.char.add(f"v{place}_", codes.astype(str))
+        effects += np.sin(1.7 * codes + place)
+    days = pd.to_timedelta(random.integers(0, 4 * 365, rows), unit="D")
+    target = values[:, 0] + 1.5 * np.sin(2 * values[:, 1]) + values[:, 2] * values[:, 3] + effects / 2
+    noise = 0.3 * random.normal(size=rows)
+    return pd.DataFrame(columns).assign(day=pd.Timestamp("2020-01-01") + days, y=np.round(target + noise, 5))
+
+
+def measure(code: str, folder: str, words: list[str]) -> dict[str, float]:
+    """Run a side until it has taken its steps."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ASSAY_CACHE": f"{folder}/cache"}
+    command = [sys.executable, "-c", code, str(STEPS), *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - of this file
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    figures: dict[str, float] = json.loads(
+        next(line for line in done.stdout.splitlines() if line.startswith("{"))
+    )
+    return figures
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--pairs", type=int, default=3)
+    arguments = parser.parse_args()
+    print(f"{cpu_model()}, {os.cpu_count()} cores", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        floor: dict[str, float] = {}
+        for rows in (FEW, *arguments.rows):
+            table = make_table(rows)
+            table.to_csv(f"{folder}/table.csv", index=False)
+            table.to_parquet(f"{folder}/table.parquet", index=False)
+            del table
+            for kind in ("csv", "parquet"):
+                path = f"{folder}/table.{kind}"
+                options = [
+                    "device=cpu",
+                    "model.members=1",
+                    "data.batch_size=128",
+                    "trainer.max_epochs=1000",
+                    "callbacks=[default]",
+                ]
+                words = ["data=table", f"data.source.path={path}", "data.source.target=y", *options]
+                found: dict[str, list[dict[str, float]]] = {"hand": [], "assay": []}
+                for _ in range(arguments.pairs):
+                    found["hand"].append(measure(HAND, folder, [path]))
+                    found["assay"].append(measure(ASSAY, folder, words))
+                middle = {
+                    side: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+                    for side, runs in found.items()
+                }
+                report(kind, rows, middle, floor)
+                for run_dir in Path(folder).glob("outputs/*"):
+                    subprocess.run(["rm", "-r", str(run_dir)], check=True)  # noqa: S603, S607 - our own folder
+
+
+def report(kind: str, rows: int, middle: dict[str, dict[str, float]], floor: dict[str, float]) -> None:
+    """Print a line; of the smallest table what is subtracted from the others."""
+    hand, assay = middle["hand"], middle["assay"]
+    if rows == FEW:
+        floor |= {f"{side}/{kind}": middle[side]["first"] for side in middle}
+        print(f"{kind} {rows} rows: by hand {hand['first']:.2f} s, assay {assay['first']:.2f} s; subtracted")
+        return
+    first = {side: middle[side]["first"] - floor[f"{side}/{kind}"] for side in middle}
+    print(
+        f"{kind} {rows:,} rows: to the first step {first['assay']:.2f} s, {first['assay'] / first['hand']:.2f}"
+        f" of by hand; peak {assay['peak'] / 1e9:.2f} GB, {assay['peak'] / hand['peak']:.2f}; a step"
+        f" {assay['step'] * 1e3:.2f} ms, {assay['step'] / hand['step']:.2f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
