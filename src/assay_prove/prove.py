@@ -14,15 +14,17 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from assay.assemble.assembly import (
-    build_shared,
-    copy_optimization,
+    OBJECTIVE,
+    OPTIMIZATION,
+    build_objective,
+    build_optimization,
     custom_batches,
     notes_on_hyper_parameters,
     notes_on_parts,
     open_data,
     open_declared,
+    part_nodes,
     settle,
-    shared_nodes,
 )
 from assay.assemble.model import (
     check_fine_tuning,
@@ -31,7 +33,7 @@ from assay.assemble.model import (
     pretrained_inputs,
     warnings_of,
 )
-from assay.assemble.node import build, build_metrics, plain_node, score_directions
+from assay.assemble.node import plain_node, score_directions
 from assay.assemble.run_length import check_length, check_plateau, run_length
 from assay.assemble.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
 from assay.assemble.trainer_options import may_end_early, world_size
@@ -46,8 +48,7 @@ from assay.check.callbacks import (
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
 from assay.check.values import check_manual
-from assay.config.serialize import copy_of, value_of
-from assay.config.tree import walk
+from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import input_dtype
 from assay.errors import ConfigError
@@ -65,6 +66,7 @@ from assay_prove.step import (
     as_fake,
     batch_sizes,
     check_capacity,
+    copy_parts,
     model_on_meta,
     module_on_meta,
     prove_step,
@@ -161,8 +163,16 @@ class Prover:
         }
         _check_baseline(config)
         nodes = self._signatures(config)
-        tried_nodes = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
-        loss, trial, directions = self._memoize("trial", tried_nodes, lambda: _try_loss(config))
+        tried = self._parts(config, OBJECTIVE, build_objective)
+        loss = _check_loss(tried["loss"])
+        trial, directions = self._memoize(
+            "trial",
+            [*part_nodes(config, OBJECTIVE).values(), data],
+            lambda: (
+                try_parts(config, loss, tried["metrics"], tried["augment"]),
+                score_directions(config, tried["metrics"]),
+            ),
+        )
         check_monitors(config, trial.names)
         trainer, of_trainer = self._inspect_trainer(config)
         check_micro_batch(config, loss, trainer)
@@ -193,27 +203,25 @@ class Prover:
             nodes.get("param_groups"),
         ]
         proof_of += [str(batch), str(trainer.accelerator)]
-        made_from = shared_nodes(config)
-        shared = self._memoize("shared", made_from, lambda: build_shared(config))
-        self._made["shared"] = shared, made_from
-        tried_parts = copy_optimization(shared)
+        optimization = self._parts(config, ("metrics", *OPTIMIZATION), build_optimization)
+        followed_parts = copy_parts(optimization)
         fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
         with self._mode:
             seconds = _GLANCE_SECONDS
             if curve:
                 seconds = _CURVE_SECONDS
-            followed = follow_lr(config, tried_parts, fake, length, seconds)
-        parts = TriedParts(config, model, loss, shared, precision)
+            followed = follow_lr(config, followed_parts, fake, length, seconds)
+        parts = TriedParts(config, model, loss, tried["metrics"], optimization, precision)
         sizes = batch_sizes(config)
         sizes[True] = [size * trial.num_views for size in sizes[True]]
         proof_of.append(str(sizes))
         # The last tells memory and time: an augmentation may make images smaller for some epochs only.
         for shape in dict.fromkeys((trial.inputs, batch.inputs[1:])):
-            tried = replace(batch, inputs=(batch.inputs[0], *shape))
+            shaped = replace(batch, inputs=(batch.inputs[0], *shape))
             step, unproven = self._memoize(
                 "step",
                 [*proof_of, str(shape)],
-                partial(prove_step, parts, tried, sizes, self._mode),
+                partial(prove_step, parts, shaped, sizes, self._mode),
             )
         shards: list[str] = []
         if step is not None and in_shards(config):
@@ -244,6 +252,20 @@ class Prover:
             "lr_note": followed.note,
             "warnings": [*of_trainer, *doubts, *warned],
         }
+
+    def _parts(
+        self, config: DictConfig, names: Sequence[str], build_parts: Callable[[DictConfig], Any]
+    ) -> dict[str, Any]:
+        """Copies of parts to try; the parts themselves are for the run of this very job."""
+        nodes = part_nodes(config, names)
+
+        def build_and_copy() -> dict[str, Any]:
+            parts = build_parts(config)
+            judged, _ = self._made.setdefault("parts", ({}, part_nodes(config)))
+            judged.update(parts)
+            return copy_parts(parts)
+
+        return dict(self._memoize("parts", [*names, *nodes.values()], build_and_copy))
 
     def _prove_custom_module(self, config: DictConfig) -> dict[str, Any]:
         warned = []
@@ -347,25 +369,13 @@ def class_names(config: DictConfig) -> dict[str, str]:
     return classes
 
 
-def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, str]]:
-    """The loss, what a made-up batch shows of it and the metrics, and which way each score is better."""
-    loss = build(config, "loss")
+def _check_loss(loss: Any) -> nn.Module:
     if not isinstance(loss, nn.Module):
         message = f"expected a torch.nn.Module, got a {type(loss).__name__}"
         raise ConfigError(
             message, key="loss", hint="write a class, with the function in its forward"
         )
-    copied = copy_of(config)
-    for entry in list(walk(copied.metrics, "metrics")):
-        if entry.name == "validate_args":  # off in a run, where it would wait for the device
-            entry.parent["validate_args"] = True
-    OmegaConf.set_readonly(copied, True)
-    metrics = build_metrics(copied)
-    return (
-        loss,
-        try_parts(config, loss, metrics, build(config, "augment")),
-        score_directions(config, metrics),
-    )
+    return loss
 
 
 def _check_baseline(config: DictConfig) -> None:

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.assemble.assembly import assemble_module, copy_optimization
+from assay.assemble.assembly import assemble_module
 from assay.assemble.model import build_model
 from assay.assemble.node import build
 from assay.assemble.trainer_options import world_size
@@ -444,13 +444,19 @@ _LARGE = 4 << 30
 @final
 @dataclass(frozen=True)
 class TriedParts:
-    """The parts of a job with which steps are tried; `shared` are those of `build_shared`."""
+    """The parts of a job with which steps are tried."""
 
     config: DictConfig
     model: nn.Module
     loss: nn.Module
-    shared: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    optimization: Mapping[str, Any]
     precision: Precision
+
+
+def copy_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The same parts to try, so that what an object in them may count stays as it is."""
+    return {name: copy.deepcopy(part) for name, part in parts.items()}
 
 
 def prove_step(
@@ -530,9 +536,8 @@ def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> 
         scale = TargetScale([0.0] * numbers, [1.0] * numbers)
     else:
         scale = TargetScale()
-    return assemble_module(
-        config, model, loss, copy_optimization(parts.shared), target_scale=scale
-    )
+    others = {"loss": loss, "metrics": parts.metrics, **copy_parts(parts.optimization)}
+    return assemble_module(config, model, others, target_scale=scale)
 
 
 def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import tarfile
 from dataclasses import asdict, dataclass
@@ -45,7 +44,7 @@ from assay.targets.resolve import resolve_class
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from torch import nn
 
@@ -176,14 +175,19 @@ def build_module(
             custom: L.LightningModule = build(config, "module")
         custom_output_kind(custom)
         return custom
-    loss = build(config, "loss")
+    parts = dict(judged or {})
+    if "loss" not in parts:
+        parts |= build_objective(config)
+    if "optimizer" not in parts:
+        parts |= build_optimization(config)
+    # The weights must not depend on what a custom datamodule, callback, logger or part drew.
+    L.seed_everything(config.seed, workers=True, verbose=False)
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
-    augment = build(config, "augment")
     module = assemble_module(
         config,
-        *(model, loss, judged or build_shared(config)),
-        augment=augment,
+        model,
+        parts,
         channels_last=bool(config.trainer.get("channels_last")),
         target_scale=target_scale(config.spec),
         finetune=finetune,
@@ -197,33 +201,33 @@ def build_module(
 
 
 def assemble_module(
-    config: DictConfig, model: nn.Module, loss: nn.Module, shared: Mapping[str, Any], **more: Any
+    config: DictConfig, model: nn.Module, parts: Mapping[str, Any], **more: Any
 ) -> Module:
-    """Build assay's module from parts that are real or fake, and those of `build_shared`."""
+    """Build assay's module from a model and the other parts, real or fake."""
     task = task_of(config.spec.task)
-    module: Module = build(config, "module", model=model, loss=loss, task=task, **shared, **more)
+    module: Module = build(config, "module", model=model, task=task, **parts, **more)
     return module
 
 
-SHARED = ("metrics", "optimizer", "param_groups", "scheduler")
-"""Nodes whose objects hold neither weights nor results: those that were judged train."""
+OBJECTIVE = ("metrics", "loss", "augment")
+OPTIMIZATION = ("optimizer", "param_groups", "scheduler")
 
 
-def build_shared(config: DictConfig) -> dict[str, Any]:
-    """Metrics and the arguments of `assay.module.Module` for optimization."""
-    return {"metrics": build_metrics(config), **build_optimization(config)}
+def part_nodes(
+    config: DictConfig, names: Iterable[str] = (*OBJECTIVE, *OPTIMIZATION)
+) -> dict[str, Any]:
+    """What the parts of a job are made from, apart from the model: those that were judged train."""
+    return {name: plain_node(config, name) for name in names}
 
 
-def copy_optimization(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """The same to try, so that what an object in them may count stays as it is; metrics are cloned anyway."""
+def build_objective(config: DictConfig) -> dict[str, Any]:
+    """Arguments of `assay.module.Module` that say what is to be learnt."""
+    L.seed_everything(config.seed, workers=True, verbose=False)  # a custom part may draw
     return {
-        name: part if name == "metrics" else copy.deepcopy(part) for name, part in shared.items()
+        "metrics": build_metrics(config),
+        "loss": build(config, "loss"),
+        "augment": build(config, "augment"),
     }
-
-
-def shared_nodes(config: DictConfig) -> list[Any]:
-    """What the parts of `build_shared` are made from."""
-    return [plain_node(config, key) for key in SHARED]
 
 
 def notes_on_parts(
@@ -290,11 +294,11 @@ def assemble(
     prepare: bool = True,
     datamodule: L.LightningDataModule | None = None,
     trainer: tuple[L.Trainer, Any] | None = None,
-    shared: tuple[Mapping[str, Any], Any] | None = None,
+    parts: tuple[Mapping[str, Any], Any] | None = None,
 ) -> Assembly:
     """Build datamodule, module and trainer, or take those of the check; nothing is written.
 
-    Trainer and shared parts come with the nodes that they were made from.
+    Trainer and parts come with the nodes that they were made from.
     """
     # The data comes first, because the other parts ask for its `spec`.
     check_device(config.trainer)
@@ -309,9 +313,8 @@ def assemble(
     else:
         built = build_trainer(config)
     built.loggers = build_loggers(config)
-    # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)
     judged = None
-    if shared and shared[1] == shared_nodes(config):
-        judged = shared[0]
+    if parts and parts[1] == part_nodes(config):
+        judged = parts[0]
     return Assembly(build_module(config, built, judged), datamodule, built, config)

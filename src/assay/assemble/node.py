@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.omegaconf_internals import kept
 from assay.config.serialize import resolved, resolved_node
-from assay.config.tree import walk
+from assay.config.tree import walk, walk_plain
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError, describe_error, first_line, user_frame
 from assay.record.scores import is_better_low
@@ -148,14 +148,18 @@ def plain_node(config: DictConfig, key: str) -> Any:
         return OmegaConf.to_container(node, resolve=False)
 
 
-def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
-    """Build the object that a node of a config describes."""
+def build(
+    config: DictConfig, key: str, edit: Callable[[Any], None] | None = None, /, **objects: Any
+) -> Any:
+    """Build the object that a node of a config describes, or what `edit` makes of it."""
     try:
         node = OmegaConf.select(config, key)
         if not node:
             return None
         import_tasks(config)
         tree = resolve_node(config, key, node, NOT_ARGUMENTS.get(key, ()))
+        if edit is not None:
+            edit(tree)
         instance = instantiate(tree, key, read_trusted_packages(config), **objects)
         check_object(key, instance)
         return instance
@@ -168,7 +172,27 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
 @kept
 def build_metrics(config: DictConfig) -> dict[str, Any]:
     """The metrics of training and of evaluation; who uses them clones them."""
-    return {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    return {stage: _build_collection(config, f"metrics.{stage}") for stage in ("train", "eval")}
+
+
+def _build_collection(config: DictConfig, key: str) -> Any:
+    """Metrics whose constructors have verified their arguments, whatever `validate_args` says of batches."""
+    unvalidated = set[str]()
+
+    def validate(tree: Any) -> None:
+        for parts, value in walk_plain(tree):
+            if isinstance(value, dict) and value.get("validate_args") is False:
+                value["validate_args"] = True
+                unvalidated.update(map(str, parts))
+
+    collection = build(config, key, validate)
+    if unvalidated:
+        for name, metric in collection.items(keep_base=True, copy_state=False):
+            if str(name).rpartition("/")[2] in unvalidated:
+                for inner in metric.modules():
+                    if hasattr(inner, "validate_args"):
+                        inner.validate_args = False
+    return collection
 
 
 Mode = Literal["min", "max"]

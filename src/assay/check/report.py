@@ -120,8 +120,8 @@ class Proof:
     datamodule: L.LightningDataModule | None = None
     trainer: tuple[L.Trainer, Any] | None = None
     """With what it was made from: the run takes it where that is still so once its data was read."""
-    shared: tuple[Mapping[str, Any], Any] | None = None
-    """Metrics, optimizer and scheduler, likewise."""
+    parts: tuple[Mapping[str, Any], Any] | None = None
+    """All of the module's parts but the model, likewise."""
 
 
 _MOST_NAMED = 10

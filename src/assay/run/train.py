@@ -349,7 +349,7 @@ def run_parts(
         return result_of(run_dir)
     with silence_lightning():
         assembly = assemble_job(
-            config, datamodule=proof.datamodule, trainer=proof.trainer, shared=proof.shared
+            config, datamodule=proof.datamodule, trainer=proof.trainer, parts=proof.parts
         )
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
