@@ -36,6 +36,7 @@ Kind = Literal[
 
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "verbs": (
+        "assay_prove.verbs:VERBS",
         "assay_report.verbs:VERBS",
         "assay_explain.verbs:VERBS",
         "assay_lab.verbs:VERBS",

@@ -37,14 +37,6 @@ from assay.assemble.node import plain_node, score_directions
 from assay.assemble.run_length import check_length, check_plateau, run_length
 from assay.assemble.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
 from assay.assemble.trainer_options import may_end_early, world_size
-from assay.check.callbacks import (
-    check_callbacks,
-    check_checkpoint_names,
-    check_monitors,
-    check_processes,
-    check_whitening,
-    score_names,
-)
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
 from assay.check.values import check_manual
@@ -56,6 +48,14 @@ from assay.quoting import format_bytes
 from assay.targets.objects import name_of
 from assay.task.task_of import task_of
 from assay.torch_internals import FakeTensorMode
+from assay_prove.callbacks import (
+    check_callbacks,
+    check_checkpoint_names,
+    check_monitors,
+    check_processes,
+    check_whitening,
+    score_names,
+)
 from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
 from assay_prove.sharded import check_sharded, check_shares, in_shards, memory_in_shards
 from assay_prove.smoke_batch import SmokeResult, check_micro_batch, try_parts

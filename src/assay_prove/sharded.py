@@ -10,13 +10,13 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch.distributed.device_mesh import init_device_mesh
 
 from assay.assemble.trainer_options import is_sharded, world_size
-from assay.check.callbacks import classes_in
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.targets.optional_packages import require
 from assay.task.task_of import task_of
 from assay.torch_internals import begin_fake_world
+from assay_prove.callbacks import classes_in
 from assay_prove.step import StepError, build_fake_module, take_step
 
 if TYPE_CHECKING:

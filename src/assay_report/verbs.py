@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.follow import REWRITTEN_AFTER, Follow, check_form, follow, follow_text
 from assay.cli.verb import ConfigDir, Overrides, check_ending, show_loading
 from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import Console, print_lines, printable, single_line
+from assay_report.follow import REWRITTEN_AFTER, Follow, check_form, follow, follow_text
 
 if TYPE_CHECKING:
     from assay_analysis.comparison import Comparison, Ranking

@@ -40,7 +40,7 @@ def resume(
 
 def check(document: Document, overrides: Sequence[str], config_dir: Path | None) -> None:
     """Check each job of a sweep."""
-    from assay.check.report import show_sweep
+    from assay_prove.show import show_sweep
 
     reports = check_sweep(overrides, config_dir)
     document.say("check_sweep", {"jobs": reports})

@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from assay.cli.check import check
 from assay.cli.documents import Problem, print_problem
 from assay.cli.train import resume, train
 from assay.cli.verb import overrides_help, verb
@@ -38,7 +37,6 @@ Verbs = Mapping[str, Mapping[str, Callable[..., None]]]
 _TITLES = ("Train", "Look", "Compare", "Use", "Project")
 VERBS: Verbs = {
     "Train": {"train": train, "resume": resume},
-    "Look": {"check": check},
 }
 
 

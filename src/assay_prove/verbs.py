@@ -43,7 +43,7 @@ def check(
         entry("multirun", "--multirun", "a sweep").check(document, typed, config_dir)
         return
     with show_loading():
-        from assay.check.report import draw_curve, show_job
+        from assay_prove.show import draw_curve, show_job
 
         entries("prove")  # torch and Lightning, which take seconds
 
@@ -52,3 +52,6 @@ def check(
     show_job(document.console, report)
     if plot is not None:
         save_plot(draw_curve(report), plot)
+
+
+VERBS = {"Look": {"check": check}}
