@@ -15,7 +15,6 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
 
 from assay.assemble.node import monitors
-from assay.assemble.run_length import why_no_validation
 from assay.assemble.trainer_options import is_rank, num_local_processes, requested_devices
 from assay.callbacks.whitening import Whitening
 from assay.check.values import is_lbfgs
@@ -23,6 +22,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.targets.resolve import resolve_class
+from assay_prove.fit import why_no_validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

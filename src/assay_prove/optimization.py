@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from assay.assemble.run_length import RunLength
+    from assay.assemble.recipe import RunLength
 
 
 _UNBOUNDED_EPOCHS = 10

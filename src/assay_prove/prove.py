@@ -26,20 +26,13 @@ from assay.assemble.assembly import (
     part_nodes,
     settle,
 )
-from assay.assemble.model import (
-    check_fine_tuning,
-    check_model,
-    check_outputs,
-    pretrained_inputs,
-    warnings_of,
-)
+from assay.assemble.model import pretrained_inputs
 from assay.assemble.node import plain_node, score_directions
-from assay.assemble.run_length import check_length, check_plateau, run_length
+from assay.assemble.recipe import run_length
 from assay.assemble.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
 from assay.assemble.trainer_options import may_end_early, world_size
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
-from assay.check.values import check_manual
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import input_dtype
@@ -55,6 +48,15 @@ from assay_prove.callbacks import (
     check_processes,
     check_whitening,
     score_names,
+)
+from assay_prove.fit import (
+    check_fine_tuning,
+    check_length,
+    check_manual,
+    check_model,
+    check_outputs,
+    check_plateau,
+    warnings_of,
 )
 from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
 from assay_prove.sharded import check_sharded, check_shares, in_shards, memory_in_shards

@@ -60,8 +60,6 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
     live = Live()
     time_of = SimpleNamespace(sleep=live.sleep, monotonic=time.monotonic)
     monkeypatch.setattr("assay_report.follow.time", time_of)
-        "assay_report.follow.time", SimpleNamespace(sleep=live.sleep, monotonic=time.monotonic)
-    )
     yield live
     live.lock.close()
 

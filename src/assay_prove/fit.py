@@ -1,130 +1,99 @@
-"""How long a run will be, as Lightning will count it."""
+"""Refuse parts, lengths and schedules of a run that do not go together once they are built."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
-from assay.assemble.trainer_options import is_unbounded, world_size
-from assay.config.omegaconf_internals import kept
+from assay.assemble.model import REAL_VALUED, equal_blocks, finetune_option
+from assay.assemble.recipe import RunLength, apply_limit, ends_in_first_epoch, run_length
+from assay.assemble.trainer_options import world_size
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
-from assay.data.core.batch_order import should_drop_last
 from assay.errors import ConfigError
+from assay.finetune.gradual import Gradual
 from assay.quoting import pluralize
+from assay.task.task import LOGIT_KINDS
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from omegaconf import DictConfig
+    from torch import nn
+
+    from assay.finetune.interface import FineTuning
 
 
-_LIGHTNING_MAX_EPOCHS = 1000
+def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
+    """Refuse options that would silently undo a fine-tuning."""
+    message = ""
+    if finetune is not None and config.trainer.get("sync_batchnorm"):
+        message = "replaces batch norms by others that do not keep their statistics while they are frozen"
+        key = "trainer.sync_batchnorm"
+        hint = "trainer.sync_batchnorm=false, or finetune=none"
+    elif isinstance(finetune, Gradual) and world_size(config) > 1:
+        message = "several processes only exchange gradients of parameters that are trained from the start"
+        key = "finetune"
+        hint = "finetune=full (deeper layers learn more slowly), or device=cpu or gpu"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
+
+
+def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
+    """Warn about probable mistakes in fine-tuning."""
+    messages: list[str] = []
+    if finetune is None:
+        return messages
+    option = finetune_option(config)
+    parameters = list(model.parameters())
+    trained = [p for p in parameters if p.requires_grad]
+    target = str(config.model.get("_target_"))  # a custom model may start from any weights
+    is_random = target.startswith(("assay.model.", "torch.", "torchvision."))
+    is_random = is_random and config.model.get("weights") is None
+    if is_random and (len(trained) < len(parameters) or isinstance(finetune, Gradual)):
+        better = "model=timm, torchvision or resnet18 take weights"
+        if "weights" in config.model:
+            better = "model.weights=FILE or a run directory starts from trained weights"
+        messages.append(
+            f"{option} keeps weights that were never trained: the model starts from random ones; {better}"
+        )
+    return messages
+
+
+def check_model(config: DictConfig, model: nn.Module) -> None:
+    """Refuse a model with which the data's task would learn nothing."""
+    if problem := task_of(config.spec.task).model_problem(model):
+        raise ConfigError(problem[0], key="model", hint=problem[1])
+    if config.trainer.get("compile") == "blocks" and not equal_blocks(model):
+        raise ConfigError(
+            "this model repeats no block", key="trainer.compile", hint="trainer.compile=true"
+        )
+
+
+def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
+    """Refuse a model whose outputs do not have the shape that the loss needs."""
+    task = task_of(config.spec.task)
+    kind = getattr(loss, "kind", None)
+    if not (kind in LOGIT_KINDS or isinstance(loss, REAL_VALUED) or task.reconstructs):
+        return  # an embedding, or a custom loss, takes any width
+    spec = config.spec
+    expected = task.output_shape(spec, int(spec.num_outputs))
+    if tuple(outputs[1:]) == expected:
+        return
+    hint = "let the model's last layer have ${spec.num_outputs} outputs"
+    raise ConfigError(
+        f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
+        f"{task.in_words(spec)}",
+        key="model",
+        hint="model=autoencoder returns as many values as it takes"
+        if task.reconstructs
+        else hint,
+    )
+
+
 _OF_TOTAL = "spec.total_steps"
 _OF_EPOCH = "spec.steps_per_epoch"
-
-
-@final
-@dataclass(frozen=True)
-class RunLength:
-    """Batches, epochs and steps of a run."""
-
-    batches: int
-    used_batches: int
-    accumulated: int
-    epochs: int | None
-    total_steps: int | None
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimizer steps of an epoch; the last one may have fewer batches."""
-        return max(1, -(-self.used_batches // self.accumulated))
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the number of batches is known."""
-        return self.used_batches > 0
-
-    @property
-    def total_batches(self) -> int | None:
-        """Training batches of the run; None for no bound."""
-        if self.total_steps is None:
-            return None
-        epochs, steps = divmod(self.total_steps, self.steps_per_epoch)
-        return epochs * self.used_batches + steps * self.accumulated
-
-    def batch_of(self, step: int) -> int:
-        """How many batches of its epoch are done after an optimizer step."""
-        return min(((step - 1) % self.steps_per_epoch + 1) * self.accumulated, self.used_batches)
-
-
-@kept
-def run_length(config: DictConfig) -> RunLength:
-    """Count the batches and steps of a job whose `spec` is complete."""
-    batches = count_batches(config, int(config.data.get("batch_size", 1)))
-    return count_steps(config, batches, config.trainer.get("max_epochs"))
-
-
-def count_steps(
-    config: DictConfig, batches: int, epochs: int | None, *, whole: bool = False
-) -> RunLength:
-    """The length of a run with so many batches an epoch; `whole` leaves their limit out of account."""
-    trainer = config.trainer
-    used = batches
-    if not whole:
-        used = _apply_limit(batches, trainer.get("limit_train_batches"))
-    accumulated = int(trainer.get("accumulate_grad_batches") or 1)
-    most = trainer.get("max_steps", -1)
-    limits = {"max_epochs": epochs, "max_steps": most, "max_time": trainer.get("max_time")}
-    if (
-        is_unbounded(limits)
-        or epochs == -1
-        or (epochs is None and most is not None and most >= 0)
-    ):
-        epochs = None
-    elif epochs is None:
-        epochs = _LIGHTNING_MAX_EPOCHS
-    in_epochs = []
-    if epochs is not None:
-        in_epochs = [max(1, -(-used // accumulated)) * epochs]
-    in_steps = []
-    if most is not None and most >= 0:
-        in_steps = [most]
-    total = None
-    if in_epochs or in_steps:
-        total = max(1, min(in_epochs + in_steps))
-    if epochs is not None and not used and config.data.get("_target_") != OUR_DATA:
-        total = None
-    return RunLength(batches, used, accumulated, epochs, total)
-
-
-def count_batches(config: DictConfig, batch_size: int) -> int:
-    """Training batches of an epoch and process; 0 where the data does not tell."""
-    num_train = int(config.spec.get("num_train") or 0)
-    if config.data.get("_target_") != OUR_DATA:
-        stated = config.spec.get("train_batches")
-        limit = config.trainer.get("limit_train_batches")
-        # Lightning takes a limit for the number, too
-        return int(stated or (limit if is_whole(limit) else 0))
-    processes = world_size(config)
-    drops = should_drop_last(
-        config.data.get("drop_last", "auto"), num_train, batch_size, processes
-    )
-    size = batch_size * processes
-    if drops:
-        return num_train // size
-    return -(-num_train // size)
-
-
-def _apply_limit(batches: int, limit: Any) -> int:
-    """Apply Lightning's limit to a number of batches: a fraction up to 1.0, or a count."""
-    if limit is None:
-        return batches
-    share = isinstance(limit, float) and limit <= 1
-    if share:
-        return int(batches * limit)
-    return min(batches, int(limit))
 
 
 def check_length(config: DictConfig) -> list[str]:
@@ -141,7 +110,7 @@ def check_length(config: DictConfig) -> list[str]:
     for name, count in batches.items():
         key = f"trainer.limit_{name}_batches"
         limit = value_of(config, key)
-        if isinstance(limit, float) and limit != 0 and not _apply_limit(count, limit):
+        if isinstance(limit, float) and limit != 0 and not apply_limit(count, limit):
             message = f"{limit:g} of {_batches(count)} is less than one batch"
             raise ConfigError(message, key=key, hint=f"{key}=1 for one batch, or {key}=1.0")
     interval = value_of(config, "trainer.val_check_interval")
@@ -241,7 +210,7 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     epochs = config.trainer.get("check_val_every_n_epoch", 1)
     if isinstance(within, str | dict):
         return None
-    if _ends_in_first_epoch(config, length):
+    if ends_in_first_epoch(config, length):
         return length.total_batches
     first = length.used_batches
     if is_whole(within):
@@ -251,26 +220,6 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     if epochs is None:
         return first
     return int(epochs - 1) * length.used_batches + first
-
-
-def _ends_in_first_epoch(config: DictConfig, length: RunLength) -> bool:
-    """Whether the run is over before the end of the epoch after which it would be validated first."""
-    total = length.total_batches
-    interval = value_of(config, "trainer.val_check_interval")
-    at_end = interval is None or (isinstance(interval, float) and interval == 1.0)
-    every_epoch = config.trainer.get("check_val_every_n_epoch", 1) == 1
-    return at_end and every_epoch and total is not None and total < length.used_batches
-
-
-def early_validation(config: DictConfig) -> dict[str, int]:
-    """The trainer's argument with which a run shorter than an epoch is validated at its end."""
-    spec = config.get("spec") or {}
-    if not (spec.get("num_train") or spec.get("train_batches")):
-        return {}
-    length = run_length(config)
-    if not _ends_in_first_epoch(config, length) or length.total_batches is None:
-        return {}
-    return {"val_check_interval": length.total_batches}
 
 
 def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
@@ -286,3 +235,20 @@ def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
 
 def _batches(count: int) -> str:
     return pluralize(count, "batch", "batches")
+
+
+def check_manual(config: DictConfig, module: Any) -> None:
+    """Refuse what Lightning does not do for a module that steps its optimizers by hand."""
+    if getattr(module, "automatic_optimization", True):
+        return
+    for name, nothing, instead in (
+        ("accumulate_grad_batches", 1, "let training_step count batches"),
+        ("gradient_clip_val", 0, "let training_step call self.clip_gradients(optimizer, …)"),
+    ):
+        if (value := value_of(config, f"trainer.{name}")) not in (None, nothing):
+            raise ConfigError(
+                f"got {value}, but {type(module).__name__} steps its optimizers by hand, where "
+                "Lightning leaves this to the module",
+                key=f"trainer.{name}",
+                hint=f"leave it out, and {instead}",
+            )
