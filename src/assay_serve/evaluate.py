@@ -31,13 +31,11 @@ from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
 from assay.loop.lightning_internals import leave_signals
 from assay.quoting import format_number
-from assay.record import predictions_file
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now, to_json_numbers
 from assay.record.secrets import redact_tree
 from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
-from assay.run.kept_predictions import collect_predictions, predictions_of, warnings_of
 from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, source_info
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
@@ -46,6 +44,8 @@ from assay.targets.external_values import check_addresses
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
 from assay.task.task_of import task_of
+from assay_analysis import predictions_file
+from assay_serve.kept_predictions import collect_predictions, predictions_of, warnings_of
 from assay_serve.threshold import describe_scores
 
 if TYPE_CHECKING:

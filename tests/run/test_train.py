@@ -18,13 +18,13 @@ from tests.conftest import unchanged_process
 import assay
 from assay.check.checker import Checker
 from assay.errors import AssayError, ConfigError
-from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.run import execute
 from assay.run.result import print_run
 from assay.run.train import run_job, train
 from assay.task.task_of import task_of
 from assay.terminal import Console
+from assay_analysis import predictions_file
 from assay_report.page import Note
 from assay_report.run_page import run_page
 from assay_serve.evaluate import evaluate

@@ -11,6 +11,7 @@ import lightning as L
 import msgspec
 import torch
 from lightning.fabric.utilities.data import sized_len
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -281,6 +282,11 @@ class Assembly:
     def callbacks(self) -> list[L.Callback]:
         """The trainer's own list."""
         return self.trainer.callbacks  # type: ignore[attr-defined, no-any-return]  # a plain attribute
+
+    @property
+    def holds_whole_model(self) -> bool:
+        """Whether this process alone can run the module; other strategies hold shards of it."""
+        return isinstance(self.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
 
     @functools.cached_property
     def plain(self) -> dict[str, Any]:
