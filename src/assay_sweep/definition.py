@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from assay.compose.compose import JobComposer, compose_sweep, job_config
-from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import to_raw_dict
 from assay.errors import ConfigError
@@ -19,6 +18,7 @@ from assay.targets.resolve import construct, custom_class
 from assay.targets.trust import is_within, trust_for
 from assay_analysis.objective import check_scores_exist, read_objectives
 from assay_analysis.run import find_unlike_losses, loss_terms
+from assay_sweep.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay_sweep.launcher.launcher import Launcher
 from assay_sweep.search.search import Search
 

@@ -12,7 +12,6 @@ from omegaconf import OmegaConf
 from optuna.samplers import BaseSampler
 
 from assay.assemble.node import build
-from assay.compose.hydra_node import SWEEP_PARTS
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
@@ -30,6 +29,7 @@ from assay.targets.trust import KEY
 from assay.task.task import Task
 from assay.task.task_of import task_of
 from assay_sweep.definition import find_class, make_part
+from assay_sweep.hydra_node import SWEEP_PARTS
 from assay_sweep.launcher.launcher import Launcher
 from assay_sweep.search.search import Search
 

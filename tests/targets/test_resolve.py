@@ -232,7 +232,7 @@ def shipped() -> list[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
         header = re.match(r"# @package (\S+)", text)
         group = path.relative_to(CONF_DIR).parts[0]
-        if group == "hydra":  # no part of a job; `assay.compose.hydra_node` judges these
+        if group == "hydra":  # no part of a job; `assay_sweep.hydra_node` judges these
             continue
         prefix = group if header is None else "" if header[1] == "_global_" else header[1]
         for entry in walk(OmegaConf.create(text), prefix):

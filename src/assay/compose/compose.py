@@ -23,7 +23,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.compose.hydra_node import check_hydra
 from assay.compose.recipe import (
     DECIDE,
     RECIPE,
@@ -182,7 +181,8 @@ def complete(
     """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock."""
     settle_trust(config, trusted)
     settle_custom_parts(config, hydra_node, typed)
-    check_hydra(hydra_node, trusted)
+    for check_hydra in entries("hydra_node"):
+        check_hydra(hydra_node, trusted)
     if "run_dir" in config:
         raise ConfigError(
             "is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…"
@@ -198,9 +198,9 @@ def complete(
     if run_dir is None:
         check_place("hydra.run.dir", config.run_dir, trusted)
     check_external_values(config, trusted)
-    entries = places(config)
+    found_places = places(config)
     thaw(config)
-    _resolve_calls(entries)
+    _resolve_calls(found_places)
 
 
 def settle_custom_parts(
@@ -518,7 +518,8 @@ def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> Dic
         first = _first_options(hydra, overrides)
         with translate_errors(hydra, first):
             composed = compose_raw(hydra, [*first, *task_defaults(overrides)], RunMode.MULTIRUN)
-        check_hydra(composed.hydra, trusted)
+        for check_hydra in entries("hydra_node"):
+            check_hydra(composed.hydra, trusted)
         HydraConfig.instance().set_config(composed)
         directory = str(composed.hydra.sweep.dir)
         check_place("hydra.sweep.dir", directory, trusted)
