@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, final
 from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
-from assay.process import run_children
 from assay.quoting import join_first
 from assay.record.provenance import (
     ask_git,
@@ -37,6 +36,7 @@ from assay.targets.objects import missing_object_error
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
 from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
+from assay_cluster.children import run_children
 from assay_lab.run_again import CODE, REFUSED
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from assay.assemble.trainer_options import is_sharded, world_size
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
-from assay.targets.optional_packages import require
+from assay.targets.resolve import require
 from assay.task.task_of import task_of
 from assay.torch_internals import begin_fake_world
 from assay_prove.callbacks import classes_in

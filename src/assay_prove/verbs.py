@@ -7,8 +7,14 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
+from assay.cli.verb import (
+    ConfigDir,
+    Document,
+    Overrides,
+    check_ending,
+    save_plot,
+    show_loading,
+)
 from assay.errors import ConfigError
 from assay.rooms import entries, entry
 

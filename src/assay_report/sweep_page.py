@@ -18,9 +18,7 @@ from assay.errors import AssayError
 from assay.figure import Bars, Figure, Line, Points
 from assay.files.symlinks import check_inside, read_tail
 from assay.quoting import command, format_duration, join_first, pluralize, reads_as_number
-from assay.record.log_file import FILE as LOG
-from assay.record.log_file import log_candidates
-from assay.record.run_directory import JOURNAL
+from assay.record.run_directory import JOURNAL, LOG, log_candidates
 from assay.record.run_lock import is_written
 from assay.record.scores import format_score, is_share
 from assay.record.secrets import redact

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, show_loading
+from assay.cli.verb import (
+    ConfigDir,
+    Document,
+    Overrides,
+    check_ending,
+    show_loading,
+)
 from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import Console, print_lines, printable, single_line

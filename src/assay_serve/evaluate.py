@@ -40,9 +40,8 @@ from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, s
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
-from assay.targets.external_values import check_addresses
 from assay.targets.trust import KEY as TRUSTED
-from assay.targets.trust import trust, typed_packages
+from assay.targets.trust import check_addresses, trust, typed_packages
 from assay.task.task_of import task_of
 from assay_analysis import predictions_file
 from assay_serve.kept_predictions import collect_predictions, predictions_of, warnings_of

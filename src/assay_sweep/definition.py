@@ -14,7 +14,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import to_raw_dict
 from assay.errors import ConfigError
 from assay.targets.annotation import accepts, check_value, resolve_annotation
-from assay.targets.resolve import construct, custom_class
+from assay.targets.resolve import call, custom_class
 from assay.targets.trust import is_within, trust_for
 from assay_analysis.objective import check_scores_exist, read_objectives
 from assay_analysis.run import find_unlike_losses, loss_terms
@@ -57,7 +57,7 @@ def make_part(
         annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
             check_value(full, value, annotation)
-    return construct(key, kind, **values, **arguments)
+    return call(key, kind, **values, **arguments)
 
 
 def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:

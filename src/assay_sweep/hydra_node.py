@@ -13,8 +13,7 @@ from assay.config.tree import follow, split_key
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.quoting import format_override, is_dotted_path
-from assay.targets.external_values import CONTROL, refuse_untyped
-from assay.targets.trust import KEY, is_library, is_within
+from assay.targets.trust import CONTROL, KEY, is_library, is_within, refuse_untyped
 from assay_explain.composition_error import instead_of_plugin
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.cli.documents import Document
+    from assay.cli.verb import Document
     from assay_sweep.summary import SweepResult
 
 __all__ = ["check", "plan_sweep", "resume", "train"]

@@ -19,7 +19,7 @@ from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.symlinks import open_append, read_tail
 from assay.quoting import command, format_duration, repeat_command
-from assay.record.log_file import FILE, log_candidates
+from assay.record.run_directory import LOG, log_candidates
 from assay.record.run_record import now
 from assay.record.scores import format_score
 from assay.run.result import label_commands, read_shares
@@ -441,7 +441,7 @@ def _print_failures(console: Console, result: SweepResult) -> None:
 
 
 def _find_log(result: SweepResult, job: JobRecord) -> Path:
-    log = result.run_dir(job) / FILE
+    log = result.run_dir(job) / LOG
     printed = result.directory / "logs" / f"{job.number}.txt"
     died = job.outcome is not None and job.outcome.cause == "killed"
     return next((path for path in log_candidates(log, printed, died=died) if path.is_file()), log)

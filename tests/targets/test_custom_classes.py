@@ -15,14 +15,16 @@ from assay.assemble.node import build
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
-from assay.targets.optional_packages import check_installed, install_command, require
 from assay.targets.resolve import (
     _ANY_CALL,
     _resolve_custom,
+    check_installed,
     check_tasks,
     custom_class,
     import_task,
     import_tasks,
+    install_command,
+    require,
     resolve,
 )
 from assay.targets.trust import KEY

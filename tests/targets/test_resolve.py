@@ -21,9 +21,16 @@ from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.targets.allowed_targets import FUNCTIONS, check_targets
-from assay.targets.external_values import check_external_values, collect_texts, may_reach_out
 from assay.targets.resolve import resolve, resolve_node, resolve_targets
-from assay.targets.trust import Trust, project_packages, trust, typed_keys
+from assay.targets.trust import (
+    Trust,
+    check_external_values,
+    collect_texts,
+    may_reach_out,
+    project_packages,
+    trust,
+    typed_keys,
+)
 from assay_sweep.session import plan_sweep
 
 if TYPE_CHECKING:

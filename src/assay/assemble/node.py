@@ -18,11 +18,11 @@ from assay.errors import AssayError, ConfigError, describe_error, first_line, us
 from assay.record.scores import is_better_low
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of, example_hint
-from assay.targets.optional_packages import install_command
 from assay.targets.resolve import (
     CallError,
     check_object,
     import_tasks,
+    install_command,
     instantiate,
     resolve_class,
     resolve_node,

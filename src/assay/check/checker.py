@@ -26,8 +26,7 @@ from assay.record.secrets import STRUCK, holds_secret, remember_secrets
 from assay.rooms import entries, name_source
 from assay.targets.allowed_targets import check_targets
 from assay.targets.annotation import check_value
-from assay.targets.optional_packages import check_installed
-from assay.targets.resolve import check_tasks
+from assay.targets.resolve import check_installed, check_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,9 +14,8 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from assay.cli.documents import Problem, print_problem
 from assay.cli.train import resume, train
-from assay.cli.verb import overrides_help, verb
+from assay.cli.verb import Problem, overrides_help, print_problem, verb
 from assay.process import COLLECT
 from assay.rooms import entries, entry
 from assay.terminal import make_printable

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, show_loading
+from assay.cli.verb import (
+    ConfigDir,
+    Document,
+    Overrides,
+    show_loading,
+)
 from assay.errors import ConfigError
 from assay.quoting import command
 from assay.record.run_directory import JOURNAL

@@ -65,14 +65,17 @@ from assay.errors import ConfigError, first_line
 from assay.paths import COMMAND_LINE, CONF_DIR, PROJECT, config_folders
 from assay.quoting import command
 from assay.rooms import entries
-from assay.targets.external_values import (
+from assay.targets.objects import TARGET, name_of
+from assay.targets.trust import (
+    KEY,
+    Trust,
     check_external_values,
     check_name,
     check_place,
     may_reach_out,
+    settle_trust,
+    trust_for,
 )
-from assay.targets.objects import TARGET, name_of
-from assay.targets.trust import KEY, Trust, settle_trust, trust_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

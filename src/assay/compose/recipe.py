@@ -16,7 +16,7 @@ from assay.config.unread_keys import OUR_MODULE, SHARDED
 from assay.data.core.source_info import are_vectors, info_of
 from assay.errors import ConfigError
 from assay.model.hf_folder import read_network_settings
-from assay.targets.external_values import ADDRESS, refuse_untyped
+from assay.targets.trust import ADDRESS, refuse_untyped
 from assay.task.classification import Binary
 from assay.task.task_of import TASKS
 

@@ -35,8 +35,7 @@ from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.process import Stopped
-from assay.record.log_file import FILE, log_file
-from assay.record.run_directory import hash_files
+from assay.record.run_directory import LOG, hash_files, log_file
 from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
 from assay.rooms import entries
@@ -80,7 +79,7 @@ def execute(
     start = time.perf_counter()
     seconds_before = record.seconds
     known_before = record.checkpoints
-    with log_file(run_dir / FILE):
+    with log_file(run_dir / LOG):
         try:
             record.model = _parameters(assembly.module)
             record.data_sha256 = verify_data_hash(assembly, record)

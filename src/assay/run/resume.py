@@ -35,9 +35,8 @@ from assay.record.run_record import RunRecord, now
 from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
 from assay.run.train import begin_segment, prove, result_of, run_parts, write_run
-from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
-from assay.targets.trust import trust, typed_packages
+from assay.targets.trust import check_external_values, trust, typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:

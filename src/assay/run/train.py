@@ -36,9 +36,9 @@ from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
 from assay.files.symlinks import open_append
 from assay.quoting import quote_letters
-from assay.record.log_file import FILE
 from assay.record.provenance import describe_segment
 from assay.record.run_directory import (
+    LOG,
     create_run_directory,
     refuse_existing,
     remove_unfinished_files,
@@ -308,7 +308,7 @@ def run_job(
                 run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE"
             )
             # messages name it, however early a process of the run dies
-            os.close(open_append(run_dir / FILE))
+            os.close(open_append(run_dir / LOG))
             yield record
 
     return run_parts(

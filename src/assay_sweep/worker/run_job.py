@@ -182,7 +182,7 @@ def _begin(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> R
 def _resume(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> RunResult:
     from assay.run.resume import resume
     from assay.targets.allowed_targets import read_trusted_packages
-    from assay.targets.external_values import collect_texts
+    from assay.targets.trust import collect_texts
 
     trusted = read_trusted_packages(config)
     said = collect_texts(config)
