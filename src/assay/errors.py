@@ -232,7 +232,11 @@ def definition_place(function: Any) -> str:
 def describe_error(error: BaseException) -> str:
     """Type and first line of the message of an exception, and where in the user's own code it came from."""
     name = type(error).__name__
-    text = first_line(error.msg if isinstance(error, SyntaxError) else str(error))
+    if isinstance(error, SyntaxError):
+        said = error.msg
+    else:
+        said = str(error)
+    text = first_line(said)
     # the message is that of torch; the last line of it is what was raised
     if match := _WORKER.match(text):
         said = str(error).strip().splitlines()[-1]

@@ -68,7 +68,9 @@ def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 def pluralize(number: int, thing: str, things: str = "") -> str:
     """A number of things, in words."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+    if number != 1:
+        thing = things or f"{thing}s"
+    return f"{number:,} {thing}"
 
 
 def join_first(things: Sequence[Any], most: int = 5) -> str:

@@ -154,13 +154,19 @@ def score_names(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[
     tested = []
     if is_tested:
         tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]]
-    return [*names["train"], *(() if why_no_validation(config)[0] else names["val"]), *tested]
+    validated = names["val"]
+    if why_no_validation(config)[0]:
+        validated = ()
+    return [*names["train"], *validated, *tested]
 
 
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
     """Refuse to monitor a metric that will not be logged."""
     without, instead = why_no_validation(config)
-    logged = [*names["train"], *(() if without else names["val"])]
+    validated = names["val"]
+    if without:
+        validated = ()
+    logged = [*names["train"], *validated]
     for node, monitor in monitors(config):
         key = f"{node}.monitor"
         if monitor in logged or monitor in _COUNTS or monitor.startswith("lr-"):

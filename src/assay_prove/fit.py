@@ -82,13 +82,14 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     if tuple(outputs[1:]) == expected:
         return
     hint = "let the model's last layer have ${spec.num_outputs} outputs"
+    suggestion = hint
+    if task.reconstructs:
+        suggestion = "model=autoencoder returns as many values as it takes"
     raise ConfigError(
         f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
         f"{task.in_words(spec)}",
         key="model",
-        hint="model=autoencoder returns as many values as it takes"
-        if task.reconstructs
-        else hint,
+        hint=suggestion,
     )
 
 
@@ -178,10 +179,17 @@ def check_plateau(config: DictConfig) -> None:
     if first is None or first <= due:
         return
     epochs = -(-first // an_epoch)
+    key = "scheduler.frequency"
+    if in_steps:
+        key = "scheduler.interval"
+    if in_steps:
+        suggestion = "scheduler.interval=epoch"
+    else:
+        suggestion = f"scheduler.frequency={epochs}"
     raise ConfigError(
         f"{monitor} is first known after {_batches(first)}, but the scheduler needs it after {due:,}",
-        key="scheduler.interval" if in_steps else "scheduler.frequency",
-        hint="scheduler.interval=epoch" if in_steps else f"scheduler.frequency={epochs}",
+        key=key,
+        hint=suggestion,
     )
 
 

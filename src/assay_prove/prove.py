@@ -108,7 +108,10 @@ class Prover:
         # which samples are copies is not stated
         stated = stated and not value_of(job, "data.split.dedup")
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
-        nodes = self._signatures(job, ("data", "trainer") if stated else ())
+        known_before: tuple[str, ...] = ()
+        if stated:
+            known_before = ("data", "trainer")
+        nodes = self._signatures(job, known_before)
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             spec, batches, data_notes = self._spec(job, nodes["data"], stated)
@@ -243,6 +246,9 @@ class Prover:
                 whole=config.trainer.get("micro_batch") is None,
             )
         warned += [*followed.warnings(), *unfinished_schedule_warnings(config, length)]
+        rates: Sequence[float] = ()
+        if curve:
+            rates = followed.rates
         return {
             **_count(model),
             "notes": [*notes_on_parts(config, model, finetune), *shards],
@@ -250,7 +256,7 @@ class Prover:
             "unproven": unproven,
             "scores": scores,
             "directions": directions,
-            "lr": followed.rates if curve else (),
+            "lr": rates,
             "lr_note": followed.note,
             "warnings": [*of_trainer, *doubts, *warned],
         }
@@ -387,8 +393,12 @@ def _check_baseline(config: DictConfig) -> None:
         return
     task = task_of(config.spec.task)
     spec = config.spec
-    constants = ("mean", "last_value") if task.has_real_targets else ("majority",)
-    fitted = ("tfidf",) if spec.get("vocab_size") else ("linear", "gradient_boosting")
+    constants: tuple[str, ...] = ("majority",)
+    if task.has_real_targets:
+        constants = ("mean", "last_value")
+    fitted: tuple[str, ...] = ("linear", "gradient_boosting")
+    if spec.get("vocab_size"):
+        fitted = ("tfidf",)
     suitable: tuple[str, ...] = (*constants, *fitted)
     if task.has_masks:
         suitable = ("majority",)

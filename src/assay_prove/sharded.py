@@ -101,11 +101,18 @@ def check_shares(config: DictConfig) -> None:
         fewest = samples // processes
         most = -(-samples // (size * processes))
         if samples and fewest < most:
+            key = "trainer.devices"
+            if fewest:
+                key = "data.eval_batch_size"
+            if fewest:
+                suggestion = "data.eval_batch_size=2"
+            else:
+                suggestion = f"trainer.devices={samples}"
             raise ConfigError(
                 f"{processes} processes cannot share {samples:,} {subset} samples so that each has as many "
                 "batches, which a custom LightningModule needs",
-                key="data.eval_batch_size" if fewest else "trainer.devices",
-                hint="data.eval_batch_size=2" if fewest else f"trainer.devices={samples}",
+                key=key,
+                hint=suggestion,
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 from rich.table import Table
@@ -28,7 +28,10 @@ def show_job(console: Console, report: Report) -> None:
     """Print what is known of one job."""
     rows = [("data", _data(report))]
     if distribution := _distribution(report):
-        rows.append(("classes" if report.spec.get("class_counts") else "targets", distribution))
+        title = "targets"
+        if report.spec.get("class_counts"):
+            title = "classes"
+        rows.append((title, distribution))
     rows.append(("model", _model(report)))
     if report.step is not None:
         rows += [("step", _step(report, report.step)), ("memory", _memory(report.step))]
@@ -41,7 +44,10 @@ def show_job(console: Console, report: Report) -> None:
         total = report.spec["total_steps"]
         in_all = "until time or a callback ends the run"
         if total is not None:
-            in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
+            bound = ""
+            if report.may_end_early:
+                bound = "at most "
+            in_all = f"{bound}{total:,} in all"
         each = "an unknown number per epoch"
         if an_epoch is not None:
             each = f"{an_epoch:,} per epoch"
@@ -66,18 +72,25 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     common = set(reports[0].overrides).intersection(*(report.overrides for report in reports))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("job", "overrides", "parameters", "a step", "memory", "steps"):
-        table.add_column(
-            column, justify="left" if column == "overrides" else "right", overflow="fold"
-        )
+        side: Literal["left", "right"] = "right"
+        if column == "overrides":
+            side = "left"
+        table.add_column(column, justify=side, overflow="fold")
     for number, report in enumerate(reports):
         overrides = " ".join(override for override in report.overrides if override not in common)
         step = report.step
+        flops = "unproven"
+        if step:
+            flops = format_flops(step.flops)
+        peak = ""
+        if step:
+            peak = format_bytes(step.memory.peak)
         table.add_row(
             str(number),
             Text(overrides),
             _number(report.parameters),
-            format_flops(step.flops) if step else "unproven",
-            format_bytes(step.memory.peak) if step else "",
+            flops,
+            peak,
             _number(report.spec.get("total_steps")),
         )
     wide = 1000

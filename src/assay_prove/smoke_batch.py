@@ -48,7 +48,10 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
         if getattr(callback, "weighs_classes", False)
     ]
     if weighing or not is_mean_over_samples(loss):
-        name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
+        weigher = ""
+        if weighing:
+            weigher = f" with {weighing[0]}"
+        name = type(loss).__name__ + weigher
         raise ConfigError(
             f"{name} is not known to be a mean over samples, so micro-batches could change the loss",
             key=MICRO_BATCH,

@@ -195,7 +195,10 @@ def build_module(
     )
     how = config.trainer.get("compile")
     for part in equal_blocks(model) if how == "blocks" else [model] * bool(how):
-        part.compile(mode=None if how in (True, "blocks") else how)
+        mode = how
+        if how in (True, "blocks"):
+            mode = None
+        part.compile(mode=mode)
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted
@@ -250,8 +253,11 @@ def notes_on_hyper_parameters(
     _, dropped = serializable_part(hyper_parameters)
     if not dropped:
         return []
+    noun = "hyper-parameters"
+    if len(dropped) == 1:
+        noun = "hyper-parameter"
     return [
-        f"checkpoints leave out the {'hyper-parameter' if len(dropped) == 1 else 'hyper-parameters'} "
+        f"checkpoints leave out the {noun} "
         f"{', '.join(dropped)}: they are not plain data, and a run is loaded from its config"
     ]
 

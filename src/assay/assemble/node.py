@@ -63,9 +63,10 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         text = f"cannot be built with these values: {describe_error(cause)}"
     elif frame := user_frame(cause):
         text = f"{text} ({frame})"
-    return ConfigError(
-        text, key="" if text.startswith(f"{fault}=") else fault, hint=_hint(config, fault)
-    )
+    shown = fault
+    if text.startswith(f"{fault}="):
+        shown = ""
+    return ConfigError(text, key=shown, hint=_hint(config, fault))
 
 
 def _hint(config: DictConfig, key: str) -> str:

@@ -64,6 +64,9 @@ def choose_recipe(config: DictConfig) -> Recipe:
         epochs = chosen_epochs
     length = count_steps(config, batches, epochs)
     together = used_size * world_size(config) * length.accumulated
+    steps_per_epoch = None
+    if length.is_known:
+        steps_per_epoch = length.steps_per_epoch
     return Recipe(
         batch_size=size,
         max_epochs=chosen_epochs,
@@ -71,7 +74,7 @@ def choose_recipe(config: DictConfig) -> Recipe:
         lr=_choose_lr(config, together / suited),
         weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
         patience=max(10, -(-(length.epochs or 0) // 4)),
-        steps_per_epoch=length.steps_per_epoch if length.is_known else None,
+        steps_per_epoch=steps_per_epoch,
         total_steps=length.total_steps,
     )
 
@@ -307,7 +310,10 @@ def count_batches(config: DictConfig, batch_size: int) -> int:
         stated = config.spec.get("train_batches")
         limit = config.trainer.get("limit_train_batches")
         # Lightning takes a limit for the number, too
-        return int(stated or (limit if is_whole(limit) else 0))
+        limited = 0
+        if is_whole(limit):
+            limited = limit
+        return int(stated or limited)
     processes = world_size(config)
     drops = should_drop_last(
         config.data.get("drop_last", "auto"), num_train, batch_size, processes

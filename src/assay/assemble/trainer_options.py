@@ -35,8 +35,9 @@ def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
         return int(devices)
     if isinstance(devices, int):
         return devices
-    parts = devices.split(",") if isinstance(devices, str) else map(str, devices)
-    return [int(part) for part in parts if part.strip()]
+    if isinstance(devices, str):
+        devices = devices.split(",")
+    return [int(part) for part in devices if str(part).strip()]
 
 
 def num_devices(trainer: Mapping[str, Any], available: int) -> int:
@@ -72,7 +73,11 @@ def num_local_processes(config: DictConfig) -> int:
     import torch
 
     on_cpu = config.trainer.get("accelerator") == "cpu"
-    return num_processes(config.trainer, 1 if on_cpu else torch.cuda.device_count())
+    if on_cpu:
+        available = 1
+    else:
+        available = torch.cuda.device_count()
+    return num_processes(config.trainer, available)
 
 
 def world_size(config: DictConfig) -> int:

@@ -205,8 +205,11 @@ def check_job(config: DictConfig) -> None:
     refuse_foreign_ranks()
     entries = [entry for entry in places(config) if not entry.is_followed]
     if missing := sorted(entry.key for entry in entries if entry.is_missing):
+        message = "each of these must be given"
+        if len(missing) == 1:
+            message = "this must be given"
         raise ConfigError(
-            "this must be given" if len(missing) == 1 else "each of these must be given",
+            message,
             key=", ".join(missing),
             hint=f"add {' '.join(f'{key}=…' for key in missing)}",
         )
@@ -240,9 +243,12 @@ def _check_secrets(entries: list[Entry]) -> None:
                 hint=f"{entry.key}=${{oc.env:NAME}}, with the secret in the environment variable NAME",
             )
         if entry.name in _NAMES_OF_FILES and holds_secret(text):
+            key = entry.key
+            if entry.key == "run_dir":
+                key = "hydra.run.dir"
             raise ConfigError(
                 "the name of a file or folder would contain a secret",
-                key="hydra.run.dir" if entry.key == "run_dir" else entry.key,
+                key=key,
                 hint="remove the secret from the name",
             )
 

@@ -315,9 +315,10 @@ def check_folder(key: str, path: str) -> None:
     if path:
         why = _why_unwritable(path)
     if why:
-        raise ConfigError(
-            f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE"
-        )
+        message = why
+        if path:
+            message = f"{path!r}: {why}"
+        raise ConfigError(message, key=key, hint=f"{key}=SOMEWHERE/ELSE")
 
 
 def _why_unwritable(path: str) -> str:

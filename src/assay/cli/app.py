@@ -57,7 +57,10 @@ class _Verbs(TyperGroup):
 
     @override
     def main(self, args: Any = None, *rest: Any, **more: Any) -> Any:
-        self._words = list(sys.argv[1:] if args is None else args)
+        words = args
+        if args is None:
+            words = sys.argv[1:]
+        self._words = list(words)
         return super().main(args, *rest, **more)
 
     @override
@@ -144,7 +147,10 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         complete = entry("completion", "-sc", "completion in the shell")
-        complete(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
+        shell = "install=bash"
+        if len(arguments) > 1:
+            shell = arguments[1]
+        complete(shell, _flags())
         return
     try:
         app()

@@ -150,9 +150,12 @@ def resume(
     if world is None:
         RunRecord.load(run)  # a mistyped directory costs no wait
     if config_dir is not None or failed:
+        option = "--config-dir"
+        if failed:
+            option = "--failed"
         raise ConfigError(
             f"only valid for a sweep; {run} is a single run, which keeps its whole config",
-            key="--failed" if failed else "--config-dir",
+            key=option,
             hint=command("resume", run),
         )
     with show_loading():

@@ -110,8 +110,11 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         search_path = create_config_search_path(str(CONF_DIR))
         for folder in config_folders(config_dir):
             # Before the schema, which must stay the last.
+            origin = PROJECT
+            if folder == config_dir:
+                origin = COMMAND_LINE
             search_path.prepend(
-                COMMAND_LINE if folder == config_dir else PROJECT,
+                origin,
                 f"file://{folder.resolve()}",
                 anchor=SearchPathQuery(provider="schema"),
             )
@@ -455,7 +458,10 @@ class JobComposer:
         self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]
     ) -> _Template:
         swept = any(option.is_sweep_override() for option in options)
-        composed = compose_raw(self._hydra, key, RunMode.MULTIRUN if swept else RunMode.RUN)
+        mode = RunMode.RUN
+        if swept:
+            mode = RunMode.MULTIRUN
+        composed = compose_raw(self._hydra, key, mode)
         if swept and not is_multirun(composed):
             compose_raw(self._hydra, key)  # raises what Hydra says of several values
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
@@ -541,7 +547,10 @@ def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
         option = ""
         if swept:
             option = next(override.sweep_string_iterator(), "")
-        first.append(f"{override.get_key_element()}={option}" if option else text)
+        typed_option = text
+        if option:
+            typed_option = f"{override.get_key_element()}={option}"
+        first.append(typed_option)
     return first
 
 

@@ -213,8 +213,10 @@ class FitLoop(LightningFitLoop):
         is_known = self.trainer.validating or (
             phase is Phase.EPOCH_END and self.trainer.check_val_every_n_epoch == 1
         )
-        scores = self.trainer.callback_metrics.items() if is_known else ()
-        return {name: float(score) for name, score in scores if name.startswith("val")}
+        scores: dict[str, Any] = {}
+        if is_known:
+            scores = self.trainer.callback_metrics
+        return {name: float(score) for name, score in scores.items() if name.startswith("val")}
 
     # -- and out of one ------------------------------------------------------------------------------------
 

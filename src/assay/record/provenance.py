@@ -193,11 +193,12 @@ _FIELDS = ("git", "patch_sha256", "packages", "machine")
 def describe_segment(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
     """What a segment that begins now runs with."""
     git, patch = git_state(Path.cwd())
+    digest = ""
+    if patch:
+        digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
     return {
         "git": git,
-        "patch_sha256": hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
-        if patch
-        else "",
+        "patch_sha256": digest,
         "packages": packages(),
         "machine": machine(gpus, threads),
     }, patch

@@ -62,7 +62,7 @@ def end_wandb(record: RunRecord) -> None:
     """End the Weights & Biases run that this run has begun; what is trained next would go into it."""
     wandb = sys.modules.get("wandb")
     if wandb is not None and wandb.run is not None and wandb.run.id in record.loggers.values():
-        wandb.finish(exit_code=0 if record.status == "finished" else 1)
+        wandb.finish(exit_code=int(record.status != "finished"))
 
 
 def execute(
@@ -170,7 +170,10 @@ def note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
     """Say in a record that a run was stopped, or what has ended its process."""
     # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
     if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
-        record.interrupted_by(stop.name if isinstance(stop, Stopped) else "SIGINT")
+        name = "SIGINT"
+        if isinstance(stop, Stopped):
+            name = stop.name
+        record.interrupted_by(name)
     elif isinstance(stop.__context__, BrokenPipeError):
         record.status = "interrupted"
         record.reason = "its output was closed"
@@ -383,7 +386,11 @@ def _directions(assembly: Assembly) -> dict[str, str]:
     else:
         kept_by = {}
     metrics = _metrics(assembly.module)
-    return {**kept_by, **(score_directions(assembly.config, metrics) if metrics else {})}
+    if metrics:
+        known = score_directions(assembly.config, metrics)
+    else:
+        known = {}
+    return {**kept_by, **known}
 
 
 def _metrics(module: L.LightningModule) -> dict[str, MetricCollection]:
@@ -488,7 +495,10 @@ def reattach_loggers(config: DictConfig, record: RunRecord) -> None:
 def threads_of(record: RunRecord) -> AbstractContextManager[None]:
     """Compute with as many threads as the run began with: sums depend on how they are divided."""
     then = record.machine.get("threads")
-    return use_threads(then if isinstance(then, int) and 0 < then <= MOST_THREADS else None)
+    threads = None
+    if isinstance(then, int) and 0 < then <= MOST_THREADS:
+        threads = then
+    return use_threads(threads)
 
 
 _SMALL_STEP = (32e6, 8 << 20)

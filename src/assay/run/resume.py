@@ -322,7 +322,8 @@ def _continue_run(
     # `code.patch` stays what the run began with.
     earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed)]
     patches = {f"code.{len(record.resumed) + 2}.patch": patch}
-    patches = patches if entry.get("patch_sha256") not in earlier else {}
+    if entry.get("patch_sha256") in earlier:
+        patches = {}
     config = job.config
     record = _restart_record(record, entry)
     proof = prove(config, entry["overrides"])
@@ -387,10 +388,13 @@ def _resume_entry(
             )
         notes.append(f"resuming from step {newest.step}: {newest.path}")
     notes += job.notes
+    checkpoint = ""
+    if newest.path is not None:
+        checkpoint = newest.path.name
     return {
         "at": now(),
         "from_step": newest.step,
-        "checkpoint": newest.path.name if newest.path is not None else "",
+        "checkpoint": checkpoint,
         "overrides": overrides,
         "changed": {key: list(values) for key, values in job.changed.items()},
         "stop": job.stop_holds,

@@ -52,7 +52,9 @@ def resolve_annotation(
     function: Any, name: str, annotation: Any, names: Mapping[str, Any]
 ) -> Any:
     """The annotation of one parameter; Any where it cannot be known."""
-    function = inspect.unwrap(function.__init__ if inspect.isclass(function) else function)
+    if inspect.isclass(function):
+        function = function.__init__
+    function = inspect.unwrap(function)
     stand_in = types.SimpleNamespace(__annotations__={name: annotation})
     # What a module imports for the type checker alone is not among its names.
     namespace = {

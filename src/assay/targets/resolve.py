@@ -75,7 +75,10 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
             return _resolve_library(target, slot)
         return _resolve_custom(target, slot, tuple(packages))
     except ConfigError as error:
-        raise _add_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
+        target_key = "_target_"
+        if key:
+            target_key = f"{key}._target_"
+        raise _add_key(error, target_key) from error.__cause__
 
 
 def resolve_class(key: str, node: DictConfig) -> Any:
@@ -188,7 +191,9 @@ def _check_object(target: str, obj: Any, slot: str) -> None:
 
 
 def _slot_by_name(slot: str) -> Slot:
-    return slot_of(slot if slot not in ("callbacks", "logger", "metrics") else f"{slot}.x")[1]
+    if slot in ("callbacks", "logger", "metrics"):
+        slot = f"{slot}.x"
+    return slot_of(slot)[1]
 
 
 def check_object(key: str, instance: Any) -> None:
@@ -341,13 +346,14 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
         raise ConfigError(
             f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}", key=key, hint=hint
         )
+    typed_too = ""
+    if key != "spec.task":
+        typed_too = f", or type {KEY}=[{root}]"
     raise ConfigError(
         f"{name!r} is a task in a package that is not trusted here",
         key=key,
         hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml"
-        + (
-            f", or type {KEY}=[{root}]" if key != "spec.task" else ""
-        ),  # a run's, which a report is made of
+        + typed_too,  # a run's, which a report is made of
     )
 
 
@@ -471,10 +477,14 @@ def check_words(key: str, node: Mapping[str, Any]) -> None:
             if key:
                 full_key = f"{key}.{name}"
             text = f"expected {format_annotation(expected)}, got {as_typed(value)}"
+            if "[" in full_key:
+                hint = "leave it out"
+            else:
+                hint = f"leave it out: ~{full_key}"
             raise ConfigError(
                 text,
                 key=full_key,
-                hint="leave it out" if "[" in full_key else f"leave it out: ~{full_key}",
+                hint=hint,
             )
 
 
