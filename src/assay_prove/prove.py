@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
+import lightning as L
+import msgspec
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from assay.assemble.assembly import (
@@ -22,40 +24,38 @@ from assay.assemble.assembly import (
     notes_on_hyper_parameters,
     notes_on_parts,
     open_data,
-    open_declared,
     part_nodes,
     settle,
 )
 from assay.assemble.model import pretrained_inputs
-from assay.assemble.node import plain_node, score_directions
+from assay.assemble.node import build, plain_node, score_directions
 from assay.assemble.recipe import run_length
 from assay.assemble.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
 from assay.assemble.trainer_options import may_end_early, world_size
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
-from assay.config.serialize import value_of
+from assay.config.serialize import copy_of, value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import input_dtype
-from assay.errors import ConfigError
+from assay.data.core.spec import StaticSpec
+from assay.errors import ConfigError, first_line
 from assay.quoting import format_bytes
 from assay.targets.objects import name_of
 from assay.task.task_of import task_of
 from assay.torch_internals import FakeTensorMode
-from assay_prove.callbacks import (
+from assay_prove.fit import (
     check_callbacks,
     check_checkpoint_names,
-    check_monitors,
-    check_processes,
-    check_whitening,
-    score_names,
-)
-from assay_prove.fit import (
     check_fine_tuning,
     check_length,
     check_manual,
     check_model,
+    check_monitors,
     check_outputs,
     check_plateau,
+    check_processes,
+    check_whitening,
+    score_names,
     warnings_of,
 )
 from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
@@ -448,3 +448,19 @@ def _count(model: nn.Module) -> dict[str, int | None]:
         "parameters": sum(p.numel() for p in parameters),
         "trainable": sum(p.numel() for p in parameters if p.requires_grad),
     }
+
+
+def open_declared(config: DictConfig) -> L.LightningDataModule:
+    """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
+    config = copy_of(config)
+    try:
+        source = msgspec.convert(plain_node(config, "data.spec"), StaticSpec)
+    except msgspec.ValidationError as error:
+        raise ConfigError(first_line(error), key="data.spec") from error
+    with open_dict(config):
+        if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
+            config.data.transform.normalize = None  # there are no values to take a mean of
+        config.data.standardize_targets = False
+    datamodule: L.LightningDataModule = build(config, "data", source=source)
+    datamodule.setup("fit")
+    return datamodule

@@ -16,7 +16,7 @@ from assay.errors import ConfigError
 from assay.targets.resolve import require
 from assay.task.task_of import task_of
 from assay.torch_internals import begin_fake_world
-from assay_prove.callbacks import classes_in
+from assay_prove.fit import classes_in
 from assay_prove.step import StepError, build_fake_module, take_step
 
 if TYPE_CHECKING:

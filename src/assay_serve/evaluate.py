@@ -22,6 +22,7 @@ from assay.assemble.trainer import check_device, silence_lightning
 from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
+from assay.config.tree import places
 from assay.config.unread_keys import OUR_DATA
 from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import sample_names
@@ -40,8 +41,8 @@ from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, s
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
+from assay.targets.trust import ADDRESS, Trust, refuse_untyped, trust, typed_packages
 from assay.targets.trust import KEY as TRUSTED
-from assay.targets.trust import check_addresses, trust, typed_packages
 from assay.task.task_of import task_of
 from assay_analysis import predictions_file
 from assay_serve.kept_predictions import collect_predictions, predictions_of, warnings_of
@@ -408,3 +409,14 @@ def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -
                 folder.rmdir()
         raise AssayError(f"{found.run_dir} cannot be written: {first_line(error)}") from error
     return found
+
+
+def check_addresses(config: DictConfig, person: Trust) -> None:
+    """Refuse data behind an address that a run's config names and nobody has typed."""
+    for entry in places(config):
+        if (
+            entry.key.startswith("data.")
+            and isinstance(entry.value, str)
+            and "://" in entry.value
+        ):
+            refuse_untyped(entry.key, entry.value, ADDRESS, person)

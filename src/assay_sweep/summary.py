@@ -18,17 +18,19 @@ from rich.text import Text
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.symlinks import open_append, read_tail
+from assay.paths import project_conf
 from assay.quoting import command, format_duration, repeat_command
-from assay.record.run_directory import LOG, log_candidates
+from assay.record.run_directory import LOG
 from assay.record.run_record import now
 from assay.record.scores import format_score
 from assay.run.result import label_commands, read_shares
-from assay.targets.resolve import import_trusted_tasks
+from assay.targets.resolve import import_task
+from assay.targets.trust import is_within, project_packages
 from assay.terminal import print_lines
 from assay_analysis import out_of_fold
 from assay_analysis.comparison import compare, groups_csv, results_csv
 from assay_analysis.objective import score_text
-from assay_analysis.read_runs import read_runs
+from assay_analysis.read_runs import log_candidates, read_runs
 from assay_analysis.run import format_values, shorten_values, varying_overrides
 
 if TYPE_CHECKING:
@@ -479,3 +481,11 @@ def next_commands(result: SweepResult) -> list[str]:
         *report,
         repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir),
     ]
+
+
+def import_trusted_tasks(names: Iterable[str]) -> None:
+    """Let `task_of` know the tasks in packages that the project in the current directory trusts."""
+    packages = project_packages(project_conf())
+    for name in {*names}:
+        if is_within(name, packages):
+            import_task("spec.task", name, packages)

@@ -17,7 +17,7 @@ from assay.check.checker import Checker, check_job
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError
-from assay_prove.callbacks import check_processes
+from assay_prove.fit import check_processes
 from assay_prove.sharded import check_shares
 
 if TYPE_CHECKING:

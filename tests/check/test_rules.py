@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay.check.signature import check_signatures
 from assay.check.values import check_data_root, check_numbers
 from assay.errors import ConfigError
-from assay_prove.callbacks import check_callbacks, check_checkpoint_names, check_monitors
+from assay_prove.fit import check_callbacks, check_checkpoint_names, check_monitors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ from assay.compose.compose import compose, job_config
 from assay.config import tree
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import find_targets
-from assay_prove.callbacks import check_checkpoint_names
+from assay_prove.fit import check_checkpoint_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

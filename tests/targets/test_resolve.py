@@ -25,13 +25,13 @@ from assay.targets.resolve import resolve, resolve_node, resolve_targets
 from assay.targets.trust import (
     Trust,
     check_external_values,
-    collect_texts,
     may_reach_out,
     project_packages,
     trust,
     typed_keys,
 )
 from assay_sweep.session import plan_sweep
+from assay_sweep.worker.run_job import collect_texts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
-import msgspec
 import torch
 from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
@@ -39,8 +38,7 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.data_module import DataModule
 from assay.data.core.normalize import target_scale
 from assay.data.core.seeded_loader import seed_loaders
-from assay.data.core.spec import StaticSpec
-from assay.errors import AssayError, ConfigError, DataError, describe_error, first_line
+from assay.errors import AssayError, ConfigError, DataError, describe_error
 from assay.targets.resolve import resolve_class
 from assay.task.task_of import custom_output_kind, task_of
 
@@ -79,22 +77,6 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
             f"data: cannot be read: {describe_error(error)}",
             hint="the same command with --debug shows the traceback",
         ) from error
-    return datamodule
-
-
-def open_declared(config: DictConfig) -> L.LightningDataModule:
-    """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
-    config = copy_of(config)
-    try:
-        source = msgspec.convert(plain_node(config, "data.spec"), StaticSpec)
-    except msgspec.ValidationError as error:
-        raise ConfigError(first_line(error), key="data.spec") from error
-    with open_dict(config):
-        if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
-            config.data.transform.normalize = None  # there are no values to take a mean of
-        config.data.standardize_targets = False
-    datamodule: L.LightningDataModule = build(config, "data", source=source)
-    datamodule.setup("fit")
     return datamodule
 
 

@@ -30,7 +30,7 @@ from assay.targets.resolve import (
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from torchmetrics import MetricCollection
 
@@ -202,17 +202,6 @@ FORCED = ("force_min", "force_max")
 WRITTEN = (AUTO, "min", "max", *FORCED)
 """What a `mode` may say."""
 _WORDS = {"min": "lower", "max": "higher"}
-
-
-def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """Key of each node that follows a metric, and the metric."""
-    for key in [*(f"callbacks.{name}" for name in config.get("callbacks") or {}), "scheduler"]:
-        node = OmegaConf.select(config, key)
-        monitor = None
-        if isinstance(node, DictConfig):
-            monitor = node.get("monitor")
-        if isinstance(monitor, str):
-            yield key, monitor
 
 
 def score_directions(

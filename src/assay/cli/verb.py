@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, TextIO, 
 
 import typer
 
-from assay.errors import AssayError, ConfigError, describe_error, explain_write_errors
+from assay.errors import AssayError, ConfigError, describe_error
 from assay.paths import CONF_DIR
 from assay.process import Stopped, raise_on_signals
 from assay.quoting import quote_letters
 from assay.record.run_record import exit_code_of, stop_reason, to_json_numbers
 from assay.record.secrets import redact, redact_tree, remember_secrets
-from assay.rooms import entry, name_source
+from assay.rooms import name_source
 from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from assay.figure import Figure
 
 
 _OVERRIDES = """\b
@@ -84,23 +82,6 @@ def overrides_help() -> str:
     names = sorted({path.parent.name for path in CONF_DIR.glob("*/*.yaml")})
     groups = textwrap.fill("  ".join(names), 76, initial_indent="  ", subsequent_indent="  ")
     return _OVERRIDES.format(groups=groups)
-
-
-def save_plot(figure: Figure, path: Path) -> None:
-    """Draw a figure into the file of `--plot`."""
-    from assay.files.atomic import write_bytes
-
-    draw = entry("draw", "--plot", "a picture")
-    image = draw(figure, path.suffix.lstrip("."))
-    with explain_write_errors(path, "--plot FILE writes it somewhere else"):
-        write_bytes(path, image)
-
-
-def check_ending(option: str, path: Path | None, *endings: str) -> None:
-    """Refuse an output file whose name says another format."""
-    if path is not None and path.suffix.lower() not in endings:
-        expected = f"expected a name that ends in {', '.join(endings)}, got {path.name}"
-        raise ConfigError(expected, key=option, hint=f"{option} {path.with_suffix(endings[0])}")
 
 
 @contextmanager

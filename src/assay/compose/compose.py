@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, final
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -258,13 +257,6 @@ def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
         if name in config:
             del config[name]
             chosen[name] = None
-
-
-def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """Overrides that the task of the data adds to the typed ones, such as `task=binary`."""
-    # `${…}` as typed
-    composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
-    return [override for override in composed if override not in overrides]
 
 
 def _resolve_calls(entries: Iterable[Entry]) -> None:
@@ -519,39 +511,6 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
 def is_multirun(config: DictConfig) -> bool:
     """Whether a config asks for a sweep by `hydra.mode: MULTIRUN`; none of assay's own does."""
     return bool(config.hydra.mode == RunMode.MULTIRUN)
-
-
-def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
-    """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
-    with translate_errors(hydra, overrides):
-        first = _first_options(hydra, overrides)
-        with translate_errors(hydra, first):
-            composed = compose_raw(hydra, [*first, *task_defaults(overrides)], RunMode.MULTIRUN)
-        for check_hydra in entries("hydra_node"):
-            check_hydra(composed.hydra, trusted)
-        HydraConfig.instance().set_config(composed)
-        directory = str(composed.hydra.sweep.dir)
-        check_place("hydra.sweep.dir", directory, trusted)
-        with read_write(composed.hydra), open_dict(composed.hydra):
-            composed.hydra.sweep.dir = directory  # the clock is asked once
-    return composed
-
-
-def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
-    """A sweep's overrides with the first of each group's swept options, which Hydra would leave out."""
-    loader = hydra.config_loader
-    first = []
-    for text in overrides:
-        (override,) = OverridesParser.create(loader).parse_overrides([text])
-        swept = override.is_sweep_override() and loader.get_group_options(override.key_or_group)
-        option = ""
-        if swept:
-            option = next(override.sweep_string_iterator(), "")
-        typed_option = text
-        if option:
-            typed_option = f"{override.get_key_element()}={option}"
-        first.append(typed_option)
-    return first
 
 
 def _calls(composed: DictConfig) -> Iterator[str]:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shlex
-import shutil
-import socket
 import sys
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from assay.errors import AssayError, explain_write_errors
-from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
+from assay.files.atomic import remove_unfinished
 from assay.files.checksum import digest_of, is_yaml_intact, sha256
-from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, open_append, read_whole
-from assay.record.run_lock import is_written, lock_error, lock_run
-from assay.record.run_record import FILE, RunRecord
+from assay.files.symlinks import RESULTS, TEXTS, check_links, open_append, read_whole
+from assay.record.run_record import FILE
 from assay.record.secrets import redact
 from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 JOURNAL = "journal.jsonl"
@@ -87,116 +82,7 @@ def refuse_existing(path: Path) -> None:
         )
 
 
-def find_runs(
-    root: Path, *, broken: bool = False, sweeps: list[Path] | None = None
-) -> Iterator[Path]:
-    """Every run directory below a folder, by name; a directory with a record is not searched further."""
-    if not root.is_dir():
-        if root.exists():
-            message = f"{root} is a file"
-        else:
-            message = f"there is no folder {root}"
-        raise AssayError(message, hint="name the folder that holds the runs, such as outputs/")
-    pending = [str(root)]
-    while pending:
-        folder = pending.pop()
-        # Asking for the one name is several times as fast as listing a run's files.
-        if os.path.isfile(f"{folder}{os.sep}{FILE}") or (broken and _lacks_record(folder)):  # noqa: PTH113 - pathlib is slow here
-            yield Path(folder)
-        else:
-            if sweeps is not None and os.path.isfile(f"{folder}{os.sep}{JOURNAL}"):  # noqa: PTH113 - as above
-                sweeps.append(Path(folder))
-            pending += sorted(_folders(folder), reverse=True)
-
-
-def _lacks_record(folder: str) -> bool:
-    """Whether a run has begun here, of whose record nothing is left."""
-    config = Path(folder, "config.yaml")
-    try:
-        return os.path.isfile(config) and is_yaml_intact(read_whole(config, 8 << 20)) is True  # noqa: PTH113 - as above
-    except OSError:
-        return False
-
-
-def _folders(folder: str) -> list[str]:
-    """Folders in a folder, without half-removed runs. Links are not followed: there are no circles."""
-    try:
-        with os.scandir(folder) as entries:
-            return [
-                entry.path
-                for entry in entries
-                if entry.is_dir(follow_symlinks=False) and not is_temporary(entry.name)
-            ]
-    except OSError as error:  # gone in the meantime, or somebody else's
-        log.warning("%s cannot be searched for runs: %s", folder, error.strerror)
-        return []
-
-
-_REMOVABLE = (
-    *("checkpoints", "evaluations", "export", "figures", "tensorboard", "wandb"),
-    *(*OWN_FILES, ".lock", "report.html", ".assay_figures"),
-)
-_OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
-"""These and temporary files are what a run, and the verbs that take one, write into its directory."""
-
-
-def check_removable(path: Path) -> Path:
-    """Make sure that a directory can be removed."""
-    if path.is_symlink():
-        raise AssayError(
-            f"{path} is a link; links are not followed",
-            hint=f"name its target: {os.path.realpath(path)}",
-        )
-    if not path.is_dir():
-        raise AssayError(f"there is no run directory {path}", hint="assay ls lists them")
-    if (path / "journal.jsonl").exists():
-        raise AssayError(
-            f"{path} is a sweep, and assay rm removes runs",
-            hint=f"assay rm {shlex.quote(str(path))}/NUMBER",
-        )
-    record = RunRecord.load(path)
-    others = (entry.name for entry in path.iterdir() if entry.name not in _REMOVABLE)
-    if foreign := sorted(
-        name for name in others if not (is_temporary(name) or _OTHERS.fullmatch(name))
-    ):
-        shown = ", ".join(foreign[:5]) + ", …" * (len(foreign) > 5)
-        raise AssayError(
-            f"{path} contains files that assay did not write: {shown}",
-            hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
-        )
-    if is_written(path):
-        raise lock_error(path)
-    host = record.machine.get("hostname")
-    if record.status == "running" and host not in (None, socket.gethostname()):
-        raise AssayError(
-            f"{path} may still be running on {host}, which cannot be seen from here",
-            hint=f"remove it on {host}",
-        )
-    return path.resolve()
-
-
-def remove_run(path: Path) -> None:
-    """Remove a run directory, and what a killed removal beside it has left."""
-    remove_unfinished(path.parent)
-    with lock_run(path):
-        gone = temporary_name(path)
-        try:
-            path.rename(gone)
-            shutil.rmtree(gone)  # removes links, and follows none
-        except OSError as error:
-            raise AssayError(
-                f"{path} cannot be removed: {error.strerror}: {error.filename}"
-            ) from error
-
-
 LOG = "log.txt"
-
-
-def log_candidates(run_log: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
-    """Where the last words of a job may stand, the likelier place first."""
-    return [
-        path for path in ((printed, run_log) if died else (run_log, printed)) if path is not None
-    ]
 
 
 class _Formatter(logging.Formatter):

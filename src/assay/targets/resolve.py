@@ -21,7 +21,6 @@ from assay.config.serialize import resolved_node
 from assay.config.tree import join_key, places, split_key, walk_plain
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import AssayError, ConfigError, describe_error
-from assay.paths import project_conf
 from assay.quoting import is_dotted_path
 from assay.targets.allowed_targets import (
     FUNCTIONS,
@@ -36,12 +35,12 @@ from assay.targets.allowed_targets import (
     slot_of,
 )
 from assay.targets.annotation import accepts, as_typed, format_annotation
-from assay.targets.trust import KEY, is_library, is_within, make_importable, project_packages
+from assay.targets.trust import KEY, is_library, is_within, make_importable
 from assay.task.task import Task
 from assay.task.task_of import TASKS, check_interface, find_task, register_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 Kind = TypeVar("Kind")
@@ -372,14 +371,6 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     check_interface(task, key)
     register_task(task)
     return task
-
-
-def import_trusted_tasks(names: Iterable[str]) -> None:
-    """Let `task_of` know the tasks in packages that the project in the current directory trusts."""
-    packages = project_packages(project_conf())
-    for name in {*names}:
-        if is_within(name, packages):
-            import_task("spec.task", name, packages)
 
 
 def _task_names(config: DictConfig) -> Iterator[tuple[str, str]]:

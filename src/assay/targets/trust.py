@@ -337,17 +337,6 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
             refuse_untyped(entry.key, value, why, person)
 
 
-def check_addresses(config: DictConfig, person: Trust) -> None:
-    """Refuse data behind an address that a run's config names and nobody has typed."""
-    for entry in places(config):
-        if (
-            entry.key.startswith("data.")
-            and isinstance(entry.value, str)
-            and "://" in entry.value
-        ):
-            refuse_untyped(entry.key, entry.value, ADDRESS, person)
-
-
 def check_name(config: DictConfig) -> None:
     """Refuse a name that would lead elsewhere as a part of a path."""
     name = config.get("name")
@@ -363,13 +352,6 @@ def is_path(name: str) -> bool:
     (True, False)
     """
     return _PATH.fullmatch(name) is not None
-
-
-def collect_texts(config: DictConfig) -> frozenset[tuple[str, str]]:
-    """Key and text of every value in a job that was checked already, for `Trust.said`."""
-    return frozenset(
-        (entry.key, entry.value) for entry in places(config) if isinstance(entry.value, str)
-    )
 
 
 def may_reach_out(key: str, value: Any) -> bool:

@@ -26,7 +26,8 @@ from assay.errors import AssayError, ConfigError, explain_write_errors, first_li
 from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.targets.resolve import require
-from assay.targets.trust import check_addresses, trust
+from assay.targets.trust import trust
+from assay_serve.evaluate import check_addresses
 from assay_serve.export.exportable import (
     Original,
     missing_numbers,

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
-from assay.config.serialize import from_text
 from assay.errors import AssayError, describe_error
 from assay.process import COLLECT
 from assay.record.run_record import Outcome
@@ -34,6 +33,7 @@ from assay_cluster.children import (
 )
 from assay_sweep.job_spec import ExitStatus
 from assay_sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
+from assay_sweep.worker.run_job import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
