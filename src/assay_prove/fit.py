@@ -151,10 +151,9 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     if not config.spec.num_val:
         share = value_of(config, "data.split.val")
         why = "there is no validation subset"
-        return (
-            why if share is None else f"{why}, with data.split.val={share}",
-            "data.split.val=0.1",
-        )
+        if share is not None:
+            why = f"{why}, with data.split.val={share}"
+        return why, "data.split.val=0.1"
     if config.trainer.get("limit_val_batches") == 0:
         return "trainer.limit_val_batches=0", "trainer.limit_val_batches=1.0"
     if value_of(config, "data._target_") != OUR_DATA:

@@ -174,7 +174,7 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
 
 def _key_of_layer(name: str, node: Any, key: str) -> str:
     """Full config key of the node that a layer was built from, as far as names tell."""
-    for part in name.split(".") if name else ():
+    for part in filter(None, name.split(".")):
         arguments = None
         if isinstance(node, DictConfig):
             arguments = node.get("_args_")
@@ -636,7 +636,7 @@ def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -
     """Of the batches that `assay.data.core.loaders.BatchOrder` cuts without leaving any out."""
     if processes == 1:
         full, last = divmod(samples, batch_size)
-        return ({batch_size} if full else set()) | ({last} if last else set())
+        return {size for size, count in ((batch_size, full), (last, last)) if count}
     count = max(1, -(-samples // (batch_size * processes)))
     if even:
         per_process = {-(-samples // processes)}

@@ -176,11 +176,13 @@ def build_module(
         finetune=finetune,
     )
     how = config.trainer.get("compile")
-    for part in equal_blocks(model) if how == "blocks" else [model] * bool(how):
-        mode = how
-        if how in (True, "blocks"):
-            mode = None
-        part.compile(mode=mode)
+    if how == "blocks":
+        for block in equal_blocks(model):
+            block.compile()
+    elif how is True:
+        model.compile()
+    elif how:
+        model.compile(mode=how)
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted

@@ -204,7 +204,9 @@ def equal_blocks(model: nn.Module) -> list[nn.Module]:
 
 def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
     """Refuse data that differs from what its YAML states."""
-    for name in _STATED if stated else ():
+    if not stated:
+        return
+    for name in _STATED:
         if name == "class_counts" and not task_of(stated["task"]).by_class:
             continue  # how often each label is on is not stated
         expected = stated.get(name)

@@ -43,9 +43,11 @@ def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
 def num_devices(trainer: Mapping[str, Any], available: int) -> int:
     """How many devices `trainer.devices` asks for."""
     devices = requested_devices(trainer)
-    return max(
-        1, available if devices is None else devices if isinstance(devices, int) else len(devices)
-    )
+    if isinstance(devices, list):
+        return max(1, len(devices))
+    if devices is None:
+        devices = available
+    return max(1, devices)
 
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
@@ -94,8 +96,10 @@ def is_rank() -> bool:
 
 def refuse_foreign_ranks() -> None:
     """Refuse to run as one of several processes of another launcher, each of which would do the whole job."""
+    if is_rank():
+        return
     in_step = "SLURM_STEP_ID" in os.environ  # a shell of salloc has the number of tasks, too
-    for name in () if is_rank() else WORLD_SIZES:
+    for name in WORLD_SIZES:
         if name.startswith("SLURM_") and not in_step:
             continue
         if name == "SLURM_NTASKS" and "SLURM_STEP_NUM_TASKS" in os.environ:

@@ -102,7 +102,9 @@ class Checker:
                 failures.append((number, job.overrides, error))
         if failures:
             first = failures[0][2]
-            raise first if len(jobs) == 1 else summarize_failures(failures, len(jobs)) from first
+            if len(jobs) == 1:
+                raise first
+            raise summarize_failures(failures, len(jobs)) from first
         return reports
 
     def report(self, job: Job) -> Report:

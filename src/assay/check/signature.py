@@ -167,10 +167,8 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     reserved = ("_target_", *WORDS, *NOT_ARGUMENTS.get(key, ()))
     names = [name for name in map(str, node) if name not in reserved]
     positional = node.get("_args_") or []
-    passed = 0
-    if later:
-        passed = later.by_position
-    count = len(positional) + passed
+    injected = later or InjectedArguments()
+    count = len(positional) + injected.by_position
     by_position = call.by_position
     if positional and count > len(by_position) and call.many is None:
         message = f"{call.name} takes {len(by_position)} positional arguments, got {count}"
@@ -178,7 +176,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     ours = f"assay itself passes {{!r}} to {call.name}"
     twice = {
         **dict.fromkeys(by_position[len(positional) : count], (ours, "leave it out")),
-        **{name: (ours, instead) for name, instead in (later.names if later else {}).items()},
+        **{name: (ours, instead) for name, instead in injected.names.items()},
         **dict.fromkeys(
             by_position[: len(positional)],
             ("given twice: also by position, in _args_", "leave one out"),
@@ -260,7 +258,7 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
             return shlex.quote(f'{key}="{value}"')  # a column named 2015
         # 32 for an image's height and width, but no 3 for betas
         pair = not isinstance(default, list | tuple)
-        for several in ([value], [value, value] if pair else []):
+        for several in ([value], [value, value])[: 1 + pair]:
             if accepts(expected, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
     meant = []

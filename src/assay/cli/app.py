@@ -137,7 +137,10 @@ for _named in _GROUPS.values():
         _takes_overrides = (
             "overrides" in inspect.signature(_verb).parameters and _name != "explain"
         )
-        app.command(_name, epilog=overrides_help() if _takes_overrides else None)(verb(_verb))
+        _epilog = None
+        if _takes_overrides:
+            _epilog = overrides_help()
+        app.command(_name, epilog=_epilog)(verb(_verb))
 
 
 def main() -> None:

@@ -210,9 +210,9 @@ class Problem:
         """The problem that an exception describes."""
         if isinstance(error, typer.Exit):
             problem = cls(f"the exit code is {error.exit_code}")
-            return replace(
-                cls.of(error.__cause__) if error.__cause__ else problem, code=error.exit_code
-            )
+            if error.__cause__:
+                problem = cls.of(error.__cause__)
+            return replace(problem, code=error.exit_code)
         if isinstance(error, AssayError):
             if isinstance(error, ConfigError):
                 key, file = (error.key, error.file)

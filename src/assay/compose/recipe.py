@@ -204,12 +204,12 @@ def task_to_choose(
         return []
     if name in ("auto", None):
         find = info_of(str(source.get("_target_"))).find_task
-        # before anything is looked at
-        for key, value in source.items() if find is not None else ():
-            if isinstance(value, str) and "://" in value:
-                refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
         name = ""
         if find is not None:
+            # before anything is looked at
+            for key, value in source.items():
+                if isinstance(value, str) and "://" in value:
+                    refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
             name = find(source)
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []

@@ -198,14 +198,16 @@ class FitLoop(LightningFitLoop):
             log = None
         if log is not None and phase in (Phase.EPOCH_START, Phase.BATCH_START):
             log |= self._mark
-        half_done = phase in HALF_DONE
+        position = None
+        carried = {}
+        if phase not in HALF_DONE:
+            position = {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)}
+            carried = resume_extras(trainer, phase)
         return {
-            KEY: None
-            if half_done
-            else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
+            KEY: position,
             "epoch_lost": resumes_at_epochs_only(trainer) and begun and batch > 0,
             "log": log,
-            "carried": {} if half_done else resume_extras(trainer, phase),
+            "carried": carried,
         }
 
     def _validation_scores(self, phase: Phase) -> dict[str, float]:

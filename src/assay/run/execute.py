@@ -92,8 +92,9 @@ def execute(
             if callbacks:
                 names = ", ".join(type(one).__name__ for one in callbacks)
                 log.info("callbacks given as objects, which no config names: %s", names)
-            for note in record.resumed[-1]["notes"] if record.resumed else ():
-                log.warning("%s", note)
+            for segment in record.resumed[-1:]:
+                for note in segment["notes"]:
+                    log.warning("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
             record.notes = [*warnings, *_notes(assembly)]

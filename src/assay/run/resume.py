@@ -149,7 +149,10 @@ def set_value(config: DictConfig, override: Override, *, within: str) -> None:
     except OmegaConfBaseException:  # it is there, and asks for the data, which was not read yet
         absent = False
     if absent and not override.is_add():
-        keys = [entry.key for entry in walk(config[within] if within else config, within)]
+        node = config
+        if within:
+            node = config[within]
+        keys = [entry.key for entry in walk(node, within)]
         raise ConfigError(f"the run has no such key{did_you_mean(key, keys, '; ')}", key=key)
     try:
         with open_dict(config):

@@ -224,7 +224,9 @@ def choices_of(annotation: Any) -> list[str]:
 def example_of(annotation: Any, default: Any) -> str:
     """A value that would be taken, as it would be typed: the default where it tells something."""
     if isinstance(default, bool | int | float | str | list | tuple):
-        return as_typed(list(default) if isinstance(default, tuple) else default)
+        if isinstance(default, tuple):
+            default = list(default)
+        return as_typed(default)
     if literals := _literals(annotation):
         return str(literals[-1])
     for part in _parts(annotation):

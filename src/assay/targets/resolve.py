@@ -309,7 +309,10 @@ def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
         lacking = None
         if isinstance(error, ModuleNotFoundError):
             lacking = error.name
-        hint = f"{f'install {lacking}' if lacking else 'fix the module'}; --debug shows the traceback"
+        remedy = "fix the module"
+        if lacking:
+            remedy = f"install {lacking}"
+        hint = f"{remedy}; --debug shows the traceback"
         return f"cannot be imported: {describe_error(error)}", hint
     parent, _, part = name.rpartition(".")
     if not parent:
@@ -375,11 +378,10 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
 
 def _task_names(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Full key and value of each place where a job names a task."""
-    ours = OmegaConf.select(config, "data._target_") == OUR_DATA
-    for key in (
-        *(("data.task", "data.source.task", "data.spec.task") if ours else ()),
-        "spec.task",
-    ):
+    keys = ["spec.task"]
+    if OmegaConf.select(config, "data._target_") == OUR_DATA:
+        keys = ["data.task", "data.source.task", "data.spec.task", *keys]
+    for key in keys:
         try:
             name: Any = OmegaConf.select(config, key)
         except OmegaConfBaseException:  # reported where values are checked
