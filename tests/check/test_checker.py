@@ -21,6 +21,7 @@ from assay.check.checker import Checker
 from assay.compose.compose import compose, compose_job, job_config
 from assay.config.serialize import copy_of
 from assay.errors import AssayError, ConfigError
+from assay.loss.cross_entropy import CrossEntropy
 from assay_prove.prove import Prover, mask_rates
 from assay_prove.step import copy_parts, take_step
 from assay_sweep.session import check_sweep
@@ -211,3 +212,18 @@ def test_metrics_are_judged_as_if_they_validated_and_train_as_written() -> None:
     assert not metrics["train"]["accuracy"].validate_args
     assert not metrics["eval"]["recall"].validate_args
     assert metrics["eval"]["f1"].validate_args
+
+
+def test_weights_do_not_depend_on_what_a_loss_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose_job(["data=iris", "model=mlp", "device=cpu"]).view()
+    before = assemble(config).module.state_dict()
+    genuine = CrossEntropy.__init__
+
+    def draw(self: CrossEntropy, *arguments: Any, **named: Any) -> None:
+        torch.rand(3)
+        genuine(self, *arguments, **named)
+
+    monkeypatch.setattr(CrossEntropy, "__init__", draw)
+    after = assemble(config).module.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
