@@ -42,8 +42,8 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from assay.assemble.assembly import open_data
 from assay.data.core.rendering import sample_names
 from assay.data.core.transforms import stack
-from assay.record import predictions_file
 from assay.run.saved_config import read_config
+from assay_analysis import predictions_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

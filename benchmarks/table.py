@@ -163,8 +163,8 @@ def report(kind: str, rows: int, middle: dict[str, dict[str, float]], floor: dic
         return
     first = {side: middle[side]["first"] - floor[f"{side}/{kind}"] for side in middle}
     print(
-        f"{kind} {rows:,} rows: to the first step {first['assay']:.2f} s, {first['assay'] / first['hand']:.2f}"
-        f" of by hand; peak {assay['peak'] / 1e9:.2f} GB, {assay['peak'] / hand['peak']:.2f}; a step"
+        f"{kind} {rows:,} rows: to the first step {first['assay']:.2f} s, "
+        f"{first['assay'] / first['hand']:.2f} of by hand; peak {assay['peak'] / 1e9:.2f} GB, {assay['peak'] / hand['peak']:.2f}; a step"
         f" {assay['step'] * 1e3:.2f} ms, {assay['step'] / hand['step']:.2f}",
         flush=True,
     )

@@ -95,7 +95,9 @@ def test_in_a_collate(theirs: ModuleType, workers: int) -> None:
 
 
 def test_what_is_not_theirs_names_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.errors._is_own", lambda file: "/json/" not in file and "/tests/" not in file)
+    monkeypatch.setattr(
+        "assay.errors.is_users_own", lambda file: "/json/" not in file and "/tests/" not in file
+    )
     error = raised(lambda: json.loads("{"))
     assert user_frame(error) == ""
     assert describe_error(error).startswith("JSONDecodeError: Expecting property name")

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.cli.app import main
-from assay.record.log_file import log_file
+from assay.record.run_directory import log_file
 from assay.terminal import Console, escape_markdown, make_printable, print_lines, printable
 
 OSC = "\x1b]0;owned\x07"

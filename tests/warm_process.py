@@ -189,8 +189,8 @@ def _end_with(work: Any) -> None:
 
 
 def _run(request: dict[str, Any]) -> None:
-    from assay import process as children
     from assay.checkpoint import checkpoint_file
+    from assay_cluster import children
 
     os.setsid()  # of its own, as a shell's command is
     os.chdir(request["cwd"])
@@ -216,7 +216,7 @@ def _run(request: dict[str, Any]) -> None:
 class _WaitingChild:
     """A process that waits to be told what to do, forked before its parent computed anything.
 
-    To `assay.process` it is what it needs of a `subprocess.Popen`.
+    To `assay_cluster.children` it is what it needs of a `subprocess.Popen`.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import inspect
 import math
 import re
 import sqlite3
@@ -197,7 +196,7 @@ _WORKER = re.compile(r"^Caught (\w+) in DataLoader worker process \d+\.$")
 
 def user_frame(error: BaseException) -> str:
     """The innermost line of the user's own code that an exception went through, or that cannot be parsed."""
-    if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
+    if isinstance(error, SyntaxError) and error.filename and is_users_own(error.filename):
         return f"{display_path(error.filename)}:{error.lineno}"
     for one in reversed([*causes(error, context=True)]):
         at = traceback.walk_tb(one.__traceback__)
@@ -205,7 +204,7 @@ def user_frame(error: BaseException) -> str:
         if _WORKER.match(first_line(one)):
             frames += [(file, int(line), name) for file, line, name in _FRAME.findall(str(one))]
         for file, line, name in reversed(frames):
-            if _is_own(file):
+            if is_users_own(file):
                 return f"{display_path(file)}:{line}, in {name}"
     return ""
 
@@ -218,21 +217,14 @@ def display_path(file: str) -> Path:
     return here
 
 
-def definition_place(function: Any) -> str:
-    """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
-    if callable(function):
-        code = getattr(inspect.unwrap(function), "__code__", None)
-    else:
-        code = None
-    if code is None or not _is_own(code.co_filename):
-        return ""
-    return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
-
-
 def describe_error(error: BaseException) -> str:
     """Type and first line of the message of an exception, and where in the user's own code it came from."""
     name = type(error).__name__
-    text = first_line(error.msg if isinstance(error, SyntaxError) else str(error))
+    if isinstance(error, SyntaxError):
+        said = error.msg
+    else:
+        said = str(error)
+    text = first_line(said)
     # the message is that of torch; the last line of it is what was raised
     if match := _WORKER.match(text):
         said = str(error).strip().splitlines()[-1]
@@ -262,7 +254,8 @@ def _installed() -> tuple[Path, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_own(file: str) -> bool:
+def is_users_own(file: str) -> bool:
+    """Whether a file is code of the user, neither assay nor an installed package."""
     path = Path(file)
     return path.is_file() and not any(
         path.resolve().is_relative_to(place) for place in _installed()

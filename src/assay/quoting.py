@@ -11,13 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    import pandas as pd
-
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
 _DOTTED_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
-_UNQUOTED = re.compile(r"""[\w./\\$%*@?|:+,=~(){}\[\]"' -]*""")
-"""Values that Hydra takes without quotes, or that bring their own."""
 _FUNCTION = re.compile(r"[a-z_]+\(")
 _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
@@ -57,18 +53,11 @@ def spreadsheet_cell(value: Any) -> Any:
     return value
 
 
-def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table whose texts and names of columns are as `spreadsheet_cell` writes them."""
-    cells: pd.DataFrame = frame.apply(
-        lambda one: one if one.dtype.kind in "biufc" else one.map(spreadsheet_cell)
-    )
-    cells.columns = [spreadsheet_cell(name) for name in frame.columns]
-    return cells
-
-
 def pluralize(number: int, thing: str, things: str = "") -> str:
     """A number of things, in words."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+    if number != 1:
+        thing = things or f"{thing}s"
+    return f"{number:,} {thing}"
 
 
 def join_first(things: Sequence[Any], most: int = 5) -> str:
@@ -112,13 +101,6 @@ def format_override(key: str, value: str | Sequence[str]) -> str:
     if isinstance(value, str):
         return shlex.quote(f"{key}={_format_value(value)}")
     return shlex.quote(f"{key}=[{','.join(map(_format_value, value))}]")
-
-
-def format_typed(key: str, text: str) -> str:
-    """An override whose value was read from one that was typed, as it is typed again."""
-    if _UNQUOTED.fullmatch(text):
-        return shlex.quote(f"{key}={text}")
-    return format_override(key, text)
 
 
 def command(*words: object, config_dir: str | Path | None = None) -> str:

@@ -26,7 +26,9 @@ Kind = Literal[
     "composition_help",
     "draw",
     "error_help",
+    "hydra_node",
     "multirun",
+    "predictions",
     "processes",
     "prove",
     "shards",
@@ -36,6 +38,7 @@ Kind = Literal[
 
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "verbs": (
+        "assay_prove.verbs:VERBS",
         "assay_report.verbs:VERBS",
         "assay_explain.verbs:VERBS",
         "assay_lab.verbs:VERBS",
@@ -45,13 +48,17 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "after_test": (
         "assay_serve.threshold:choose_threshold",
         "assay_lab.baseline:score_baseline",
+        "assay_serve.kept_predictions:warn_of_useless_model",
+        "assay_serve.kept_predictions:log_results",
     ),
     "callbacks": ("assay_sweep.pruning:make_pruning",),
     "completion": ("assay_explain.listing:shell_completion",),
     "composition_help": ("assay_explain.composition_error:composition_error",),
     "draw": ("assay_report.draw:to_png",),
     "error_help": ("assay_explain.origin:locate",),
+    "hydra_node": ("assay_sweep.hydra_node:check_hydra",),
     "multirun": ("assay_sweep.multirun",),
+    "predictions": ("assay_serve.kept_predictions",),
     "prove": ("assay_prove.prove:Prover",),
     "processes": ("assay_cluster.processes",),
     "shards": ("assay_cluster.shards",),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.errors import AssayError, ConfigError
-from assay.quoting import pluralize, spreadsheet_frame
+from assay.quoting import pluralize, spreadsheet_cell
 from assay.record.run_directory import JOURNAL
 from assay.record.run_record import Outcome
 from assay.record.scores import is_better_low
@@ -676,3 +676,12 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
 def csv_text(frame: pd.DataFrame) -> str:
     """A table as CSV; no cell is a formula to a spreadsheet."""
     return printable(spreadsheet_frame(frame).to_csv(index=False, lineterminator="\n"))
+
+
+def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table whose texts and names of columns are as `spreadsheet_cell` writes them."""
+    cells: pd.DataFrame = frame.apply(
+        lambda one: one if one.dtype.kind in "biufc" else one.map(spreadsheet_cell)
+    )
+    cells.columns = [spreadsheet_cell(name) for name in frame.columns]
+    return cells

@@ -12,9 +12,9 @@ import numpy as np
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
-from assay.record import predictions_file
 from assay.record.run_record import reason_of
 from assay.task.task_of import TASKS, find_task
+from assay_analysis import predictions_file
 from assay_analysis.statistics import mean_of
 
 if TYPE_CHECKING:

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
+from assay.files.atomic import is_temporary
+from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import read_whole
-from assay.record.run_directory import find_runs
+from assay.record.run_directory import JOURNAL, log
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, Outcome, RunRecord
 from assay_analysis.journal import Journal
 from assay_analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pandas as pd
 
@@ -320,3 +322,55 @@ def _as_list(path: str | Path | Iterable[str | Path]) -> list[str | Path]:
     if isinstance(path, str | Path):
         return [path]
     return list(path)
+
+
+def find_runs(
+    root: Path, *, broken: bool = False, sweeps: list[Path] | None = None
+) -> Iterator[Path]:
+    """Every run directory below a folder, by name; a directory with a record is not searched further."""
+    if not root.is_dir():
+        if root.exists():
+            message = f"{root} is a file"
+        else:
+            message = f"there is no folder {root}"
+        raise AssayError(message, hint="name the folder that holds the runs, such as outputs/")
+    pending = [str(root)]
+    while pending:
+        folder = pending.pop()
+        # Asking for the one name is several times as fast as listing a run's files.
+        if os.path.isfile(f"{folder}{os.sep}{FILE}") or (broken and _lacks_record(folder)):  # noqa: PTH113 - pathlib is slow here
+            yield Path(folder)
+        else:
+            if sweeps is not None and os.path.isfile(f"{folder}{os.sep}{JOURNAL}"):  # noqa: PTH113 - as above
+                sweeps.append(Path(folder))
+            pending += sorted(_folders(folder), reverse=True)
+
+
+def log_candidates(run_log: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
+    """Where the last words of a job may stand, the likelier place first."""
+    return [
+        path for path in ((printed, run_log) if died else (run_log, printed)) if path is not None
+    ]
+
+
+def _lacks_record(folder: str) -> bool:
+    """Whether a run has begun here, of whose record nothing is left."""
+    config = Path(folder, "config.yaml")
+    try:
+        return os.path.isfile(config) and is_yaml_intact(read_whole(config, 8 << 20)) is True  # noqa: PTH113 - as above
+    except OSError:
+        return False
+
+
+def _folders(folder: str) -> list[str]:
+    """Folders in a folder, without half-removed runs. Links are not followed: there are no circles."""
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                entry.path
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not is_temporary(entry.name)
+            ]
+    except OSError as error:  # gone in the meantime, or somebody else's
+        log.warning("%s cannot be searched for runs: %s", folder, error.strerror)
+        return []

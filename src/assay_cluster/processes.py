@@ -18,8 +18,7 @@ from assay.assemble.trainer import silence_lightning
 from assay.assemble.trainer_options import RUN_ID, num_local_processes
 from assay.errors import AssayError, Pruned
 from assay.loop.stop_on_signal import StoppedBySignal
-from assay.process import run_children
-from assay.record.log_file import FILE, log_file
+from assay.record.run_directory import LOG, log_file
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, signal_name
 from assay.run.execute import execute, fit_and_test, note_exit, stop_on_signals
@@ -27,6 +26,7 @@ from assay.run.resume import read_job, resume
 from assay.run.saved_config import read_config
 from assay.run.train import assemble_job, train_job, write_run
 from assay.targets.allowed_targets import read_trusted_packages
+from assay_cluster.children import run_children
 from assay_cluster.gang import Failure, Gang, Plan, run_together
 from assay_cluster.world import GANG, QUIET, World, find_world, interface_towards
 
@@ -97,7 +97,7 @@ def train_in_gang(config: DictConfig, gang: Gang | None, warnings: Sequence[str]
             train_in_gang(config, gang_here, warnings)
         return
     run_dir = Path(config.run_dir)
-    with log_file(run_dir / FILE):
+    with log_file(run_dir / LOG):
         for warning in warnings:
             log.warning("%s", warning)
     error: BaseException | None

@@ -6,7 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
-from assay.process import STOP_SIGNALS, end_with_parent
+from assay.process import STOP_SIGNALS
+from assay_cluster.children import end_with_parent
 
 
 def run_rank(run_dir: str, *trusted: str) -> None:

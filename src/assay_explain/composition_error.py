@@ -14,7 +14,6 @@ from hydra.errors import (
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.compose.hydra_node import instead_of_plugin
 from assay.config.did_you_mean import did_you_mean, guess_key, list_names
 from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
@@ -290,3 +289,23 @@ def _keys(beside: str, overrides: Sequence[str], loader: ConfigLoader) -> list[s
         return []  # a second mistake in the same line; the first is reported without a guess
     keys = [entry.key for entry in walk(config) if "[" not in entry.key]
     return [key for key in keys if key.startswith("hydra.") == beside.startswith("hydra.")]
+
+
+_INSTEAD = {
+    "submitit_local": "hydra/launcher=local",
+    "submitit": "hydra/launcher=slurm",
+    "joblib": "hydra/launcher=local hydra.launcher.jobs_at_once=4",
+    "ray": "hydra/launcher=ray",
+    "rq": "hydra/launcher=local",
+    "optuna": "hydra/sweeper=optuna",
+    **dict.fromkeys(("ax", "nevergrad"), "hydra/sweeper=optuna"),
+}
+"""Words in the names of Hydra's launchers and sweepers, and what does the same; see docs/convert.md."""
+
+
+def instead_of_plugin(name: str) -> str:
+    """What does the same as a launcher or sweeper of Hydra's, by its option or class; else empty."""
+    if name.endswith("submitit_launcher.LocalLauncher"):
+        return _INSTEAD["submitit_local"]
+    words = re.split(r"[._]", name)
+    return next((_INSTEAD[word] for word in _INSTEAD if word in (name, *words)), "")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import yaml
 from hydra.core.default_element import GroupDefault
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.text import Text
 
-from assay.compose.compose import PRIMARY, compose_with, implied_overrides, loader
+from assay.compose.compose import PRIMARY, compose_with, loader
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import config_file, load_defaults
 from assay.config.tree import join_key, split_key, walk, walk_plain
-from assay.config.yaml_file import display_path, read_defaults, yaml_entries
+from assay.config.yaml_file import display_path
 from assay.errors import ConfigError
 from assay.targets.trust import trust_for, user_folders
 from assay.terminal import print_rows, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from hydra.core.override_parser.types import Override
@@ -454,3 +456,73 @@ def _keys_below(node: _Parts, origins: Origins, entries: _Entries) -> list[Key]:
             value, _ = _raw_and_resolved(entry, chain)
             keys.append(Key(entry.key, value, chain[-1].where if chain else ""))
     return keys
+
+
+def yaml_entries(path: Path, package: tuple[str, ...] = ()) -> list[YamlEntry]:
+    """Every key of a config file, a mapping before what is in it; the defaults list is left out."""
+    node = _read(path)
+    if node is None:
+        if package:
+            return [(package, "mapping", "{}", 1)]
+        return []
+    entries = list(_walk(node, package, node.start_mark.line + 1))
+    entries = [
+        entry for entry in entries if entry[0][: len(package) + 1] != (*package, "defaults")
+    ]
+    if package:
+        return entries
+    return entries[1:]
+
+
+def read_defaults(path: Path) -> list[tuple[str, int]]:
+    """The items of a file's defaults list as written, each with its line."""
+    node = _read(path)
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.value == "defaults" and isinstance(value, yaml.SequenceNode):
+            return [(_text(item).strip("{}"), item.start_mark.line + 1) for item in value.value]
+    return []
+
+
+def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """Overrides that the task of the data adds to the typed ones, such as `task=binary`."""
+    # `${…}` as typed
+    composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    return [override for override in composed if override not in overrides]
+
+
+YamlEntry = tuple[tuple[str, ...], Literal["mapping", "list", "value"], str, int]
+"""Names and indices of a key, what stands there, its text in a line, and the number of its line."""
+
+
+def _read(path: Path) -> yaml.Node | None:
+    content = path.read_text(encoding="utf-8")
+    node: yaml.Node | None = yaml.compose(
+        content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
+    return node
+
+
+def _walk(node: yaml.Node, key: tuple[str, ...], line: int) -> Iterator[YamlEntry]:
+    if isinstance(node, yaml.MappingNode):
+        yield key, "mapping", _text(node), line
+        for name, value in node.value:
+            yield from _walk(value, (*key, str(name.value)), name.start_mark.line + 1)
+    elif isinstance(node, yaml.SequenceNode):
+        yield key, "list", _text(node), line
+        for index, value in enumerate(node.value):
+            yield from _walk(value, (*key, str(index)), value.start_mark.line + 1)
+    else:
+        yield key, "value", _text(node), line
+
+
+def _text(node: yaml.Node) -> str:
+    """A node as one line of YAML."""
+    if isinstance(node, yaml.MappingNode):
+        return "{" + ", ".join(f"{_text(key)}: {_text(value)}" for key, value in node.value) + "}"
+    if isinstance(node, yaml.SequenceNode):
+        return "[" + ", ".join(map(_text, node.value)) + "]"
+    value = str(node.value)
+    # With a style it stands in quotes, or in a block of several lines.
+    if getattr(node, "style", None):
+        return json.dumps(value, ensure_ascii=False)
+    return value or "null"

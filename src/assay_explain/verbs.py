@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides  # noqa: TC001 - as above
+from assay.cli.verb import (  # noqa: TC001 - as above
+    ConfigDir,
+    Document,
+    Overrides,
+)
 
 
 def configs(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from assay.config.serialize import drop_override, value_of
+from assay.config.serialize import value_of
 from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import KeyedDataset
 from assay.data.core.normalize import expand_categories, stored_shape
@@ -345,3 +345,8 @@ def advise(config: DictConfig, record: RunRecord) -> str:
     rates = f"optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
     typed = drop_override(record.overrides, "optimizer.lr")
     return f"search for a learning rate: {repeat_command(typed, rates, config_dir=record.config_dir)}"
+
+
+def drop_override(overrides: Sequence[str], key: str) -> list[str]:
+    """What was typed, without what sets a key."""
+    return [override for override in overrides if not override.lstrip("+").startswith(f"{key}=")]

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, final
 from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
-from assay.process import run_children
 from assay.quoting import join_first
 from assay.record.provenance import (
-    checkout_code,
-    differences_within,
+    ask_git,
+    differences_between,
+    git_environment,
     git_state,
     machine_changes,
     package_changes,
     packages,
-    patched_files,
+    run_git,
     segments,
 )
 from assay.record.run_directory import find_changed_files
@@ -36,6 +36,7 @@ from assay.targets.objects import missing_object_error
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
 from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
+from assay_cluster.children import run_children
 from assay_lab.run_again import CODE, REFUSED
 
 if TYPE_CHECKING:
@@ -382,3 +383,55 @@ def causes(then: RunRecord, now: RunRecord) -> list[str]:
         "nothing in the records differs: an operation that is not deterministic (trainer.deterministic=true "
         "names it), or a record that was changed"
     ]
+
+
+def patched_files(patch: str) -> list[str]:
+    """Names of the files that a patch of ours touches."""
+    return re.findall(r'^diff --git "?a/(.+?)"? "?b/', patch, re.MULTILINE)
+
+
+def differences_within(record: RunRecord) -> list[str]:
+    """What was not the same in all segments of a run, and from which step on."""
+    every = segments(record)
+    steps = [entry.get("from_step") for entry in record.resumed if "machine" in entry]
+    return [
+        f"the run was resumed at step {step} with different {change}"
+        for step, before, now in zip(steps, every, every[1:], strict=False)
+        for change in differences_between(before, now)
+    ]
+
+
+def checkout_code(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
+    """Write the files of a commit into a folder, and apply a patch to them."""
+    safe = git_environment(repository)
+    # The hash comes from a file: nothing else may be asked of git with it.
+    is_hash = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", commit)
+    if commit and not (is_hash and ask_git(repository, "cat-file", "-t", f"{commit}^{{commit}}")):
+        raise AssayError(
+            f"{_NOT_RESTORED}commit {commit[:12]} is not in {repository}",
+            hint="git fetch, or reproduce the run in a clone that has it",
+        )
+    if not commit and patch is None:
+        raise AssayError(f"{_NOT_RESTORED}it has neither a commit nor a patch")
+    folder.mkdir(parents=True)
+    if commit:
+        index = {**safe, "GIT_INDEX_FILE": str(folder.parent / "index")}
+        run_git(repository, "read-tree", commit, environment=index, problem=_NOT_RESTORED)
+        target = f"--prefix={folder}{os.sep}"
+        run_git(
+            repository,
+            "checkout-index",
+            "--all",
+            target,
+            environment=index,
+            problem=_NOT_RESTORED,
+        )
+    if patch is not None:
+        # As if there were no repository around: the folder may lie in one.
+        alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+        problem = f"{_NOT_RESTORED}code.patch does not apply to commit {commit[:12]}: "
+        options = ("--binary", "--whitespace=nowarn", str(patch.resolve()))
+        run_git(folder, "apply", *options, environment=alone, problem=problem)
+
+
+_NOT_RESTORED = "the run's code cannot be restored: "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
-from assay.process import end_with_parent
+from assay_cluster.children import end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +37,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from assay.run.resume import change
     from assay.run.saved_config import read_config
     from assay.run.train import prove, run_job
-    from assay.targets.external_values import check_external_values
-    from assay.targets.trust import trust
+    from assay.targets.trust import check_external_values, trust
 
     record = RunRecord.load(run_dir)
     config = change(

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
+from assay.cli.verb import (
+    ConfigDir,
+    Document,
+    Overrides,
+    RunDir,
+    show_loading,
+)
 from assay.errors import ConfigError
 from assay.quoting import command, format_duration, pluralize
 from assay.terminal import make_table, print_lines

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import show_loading
+from assay.cli.verb import (
+    Document,
+    show_loading,
+)
 from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import print_lines, print_rows

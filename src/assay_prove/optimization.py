@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from assay.assemble.run_length import RunLength
+    from assay.assemble.recipe import RunLength
 
 
 _UNBOUNDED_EPOCHS = 10
@@ -176,7 +176,10 @@ def unfinished_schedule_warnings(config: DictConfig, length: RunLength) -> list[
     if not isinstance(node, DictConfig) or length.total_steps is None:
         return []
     an_epoch = node.get("interval", "epoch") == "epoch"
-    interval = (length.steps_per_epoch if an_epoch else 1) * int(node.get("frequency") or 1)
+    steps_between = 1
+    if an_epoch:
+        steps_between = length.steps_per_epoch
+    interval = steps_between * int(node.get("frequency") or 1)
     steps = length.total_steps // interval
     unit = "steps"
     if an_epoch:

@@ -9,53 +9,55 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
+import lightning as L
+import msgspec
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from assay.assemble.assembly import (
-    build_shared,
-    copy_optimization,
+    OBJECTIVE,
+    OPTIMIZATION,
+    build_objective,
+    build_optimization,
     custom_batches,
     notes_on_hyper_parameters,
     notes_on_parts,
     open_data,
-    open_declared,
+    part_nodes,
     settle,
-    shared_nodes,
 )
-from assay.assemble.model import (
-    check_fine_tuning,
-    check_model,
-    check_outputs,
-    pretrained_inputs,
-    takes_codes,
-    warnings_of,
-)
-from assay.assemble.node import build, build_metrics, plain_node, score_directions
-from assay.assemble.run_length import check_length, check_plateau, run_length
+from assay.assemble.model import pretrained_inputs, takes_codes
+from assay.assemble.node import build, plain_node, score_directions
+from assay.assemble.recipe import run_length
 from assay.assemble.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
 from assay.assemble.trainer_options import may_end_early, world_size
-from assay.check.callbacks import (
-    check_callbacks,
-    check_checkpoint_names,
-    check_monitors,
-    check_processes,
-    check_whitening,
-    score_names,
-)
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
-from assay.check.values import check_manual
 from assay.config.serialize import copy_of, value_of
-from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import input_dtype
-from assay.errors import ConfigError
+from assay.data.core.spec import StaticSpec
+from assay.errors import ConfigError, first_line
 from assay.quoting import format_bytes
 from assay.targets.objects import name_of
 from assay.task.task_of import task_of
 from assay.torch_internals import FakeTensorMode
+from assay_prove.fit import (
+    check_callbacks,
+    check_checkpoint_names,
+    check_fine_tuning,
+    check_length,
+    check_manual,
+    check_model,
+    check_monitors,
+    check_outputs,
+    check_plateau,
+    check_processes,
+    check_whitening,
+    score_names,
+    warnings_of,
+)
 from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
 from assay_prove.sharded import check_sharded, check_shares, in_shards, memory_in_shards
 from assay_prove.smoke_batch import SmokeResult, check_micro_batch, try_parts
@@ -66,6 +68,7 @@ from assay_prove.step import (
     as_fake,
     batch_sizes,
     check_capacity,
+    copy_parts,
     model_on_meta,
     module_on_meta,
     prove_step,
@@ -105,7 +108,10 @@ class Prover:
         # which samples are copies is not stated
         stated = stated and not value_of(job, "data.split.dedup")
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
-        nodes = self._signatures(job, ("data", "trainer") if stated else ())
+        known_before: tuple[str, ...] = ()
+        if stated:
+            known_before = ("data", "trainer")
+        nodes = self._signatures(job, known_before)
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             spec, batches, data_notes = self._spec(job, nodes["data"], stated)
@@ -164,8 +170,16 @@ class Prover:
         }
         _check_baseline(config)
         nodes = self._signatures(config)
-        tried_nodes = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
-        loss, trial, directions = self._memoize("trial", tried_nodes, lambda: _try_loss(config))
+        tried = self._parts(config, OBJECTIVE, build_objective)
+        loss = _check_loss(tried["loss"])
+        trial, directions = self._memoize(
+            "trial",
+            [*part_nodes(config, OBJECTIVE).values(), data],
+            lambda: (
+                try_parts(config, loss, tried["metrics"], tried["augment"]),
+                score_directions(config, tried["metrics"]),
+            ),
+        )
         check_monitors(config, trial.names)
         trainer, of_trainer = self._inspect_trainer(config)
         check_micro_batch(config, loss, trainer)
@@ -196,27 +210,25 @@ class Prover:
             nodes.get("param_groups"),
         ]
         proof_of += [str(batch), str(trainer.accelerator)]
-        made_from = shared_nodes(config)
-        shared = self._memoize("shared", made_from, lambda: build_shared(config))
-        self._made["shared"] = shared, made_from
-        tried_parts = copy_optimization(shared)
+        optimization = self._parts(config, ("metrics", *OPTIMIZATION), build_optimization)
+        followed_parts = copy_parts(optimization)
         fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
         with self._mode:
             seconds = _GLANCE_SECONDS
             if curve:
                 seconds = _CURVE_SECONDS
-            followed = follow_lr(config, tried_parts, fake, length, seconds)
-        parts = TriedParts(config, model, loss, shared, precision)
+            followed = follow_lr(config, followed_parts, fake, length, seconds)
+        parts = TriedParts(config, model, loss, tried["metrics"], optimization, precision)
         sizes = batch_sizes(config)
         sizes[True] = [size * trial.num_views for size in sizes[True]]
         proof_of.append(str(sizes))
         # The last tells memory and time: an augmentation may make images smaller for some epochs only.
         for shape in dict.fromkeys((trial.inputs, batch.inputs[1:])):
-            tried = replace(batch, inputs=(batch.inputs[0], *shape))
+            shaped = replace(batch, inputs=(batch.inputs[0], *shape))
             step, unproven = self._memoize(
                 "step",
                 [*proof_of, str(shape)],
-                partial(prove_step, parts, tried, sizes, self._mode),
+                partial(prove_step, parts, shaped, sizes, self._mode),
             )
         shards: list[str] = []
         if step is not None and in_shards(config):
@@ -236,6 +248,9 @@ class Prover:
                 whole=config.trainer.get("micro_batch") is None,
             )
         warned += [*followed.warnings(), *unfinished_schedule_warnings(config, length)]
+        rates: Sequence[float] = ()
+        if curve:
+            rates = followed.rates
         return {
             **_count(model),
             "notes": [*notes_on_parts(config, model, finetune), *shards],
@@ -243,10 +258,24 @@ class Prover:
             "unproven": unproven,
             "scores": scores,
             "directions": directions,
-            "lr": followed.rates if curve else (),
+            "lr": rates,
             "lr_note": followed.note,
             "warnings": [*of_trainer, *doubts, *warned],
         }
+
+    def _parts(
+        self, config: DictConfig, names: Sequence[str], build_parts: Callable[[DictConfig], Any]
+    ) -> dict[str, Any]:
+        """Copies of parts to try; the parts themselves are for the run of this very job."""
+        nodes = part_nodes(config, names)
+
+        def build_and_copy() -> dict[str, Any]:
+            parts = build_parts(config)
+            judged, _ = self._made.setdefault("parts", ({}, part_nodes(config)))
+            judged.update(parts)
+            return copy_parts(parts)
+
+        return dict(self._memoize("parts", [*names, *nodes.values()], build_and_copy))
 
     def _prove_custom_module(self, config: DictConfig) -> dict[str, Any]:
         warned = []
@@ -350,25 +379,13 @@ def class_names(config: DictConfig) -> dict[str, str]:
     return classes
 
 
-def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, str]]:
-    """The loss, what a made-up batch shows of it and the metrics, and which way each score is better."""
-    loss = build(config, "loss")
+def _check_loss(loss: Any) -> nn.Module:
     if not isinstance(loss, nn.Module):
         message = f"expected a torch.nn.Module, got a {type(loss).__name__}"
         raise ConfigError(
             message, key="loss", hint="write a class, with the function in its forward"
         )
-    copied = copy_of(config)
-    for entry in list(walk(copied.metrics, "metrics")):
-        if entry.name == "validate_args":  # off in a run, where it would wait for the device
-            entry.parent["validate_args"] = True
-    OmegaConf.set_readonly(copied, True)
-    metrics = build_metrics(copied)
-    return (
-        loss,
-        try_parts(config, loss, metrics, build(config, "augment")),
-        score_directions(config, metrics),
-    )
+    return loss
 
 
 def _check_baseline(config: DictConfig) -> None:
@@ -431,3 +448,19 @@ def _count(model: nn.Module) -> dict[str, int | None]:
         "parameters": sum(p.numel() for p in parameters),
         "trainable": sum(p.numel() for p in parameters if p.requires_grad),
     }
+
+
+def open_declared(config: DictConfig) -> L.LightningDataModule:
+    """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
+    config = copy_of(config)
+    try:
+        source = msgspec.convert(plain_node(config, "data.spec"), StaticSpec)
+    except msgspec.ValidationError as error:
+        raise ConfigError(first_line(error), key="data.spec") from error
+    with open_dict(config):
+        if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
+            config.data.transform.normalize = None  # there are no values to take a mean of
+        config.data.standardize_targets = False
+    datamodule: L.LightningDataModule = build(config, "data", source=source)
+    datamodule.setup("fit")
+    return datamodule

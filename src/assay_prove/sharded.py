@@ -10,13 +10,13 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch.distributed.device_mesh import init_device_mesh
 
 from assay.assemble.trainer_options import is_sharded, world_size
-from assay.check.callbacks import classes_in
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
-from assay.targets.optional_packages import require
+from assay.targets.resolve import require
 from assay.task.task_of import task_of
 from assay.torch_internals import begin_fake_world
+from assay_prove.fit import classes_in
 from assay_prove.step import StepError, build_fake_module, take_step
 
 if TYPE_CHECKING:
@@ -98,13 +98,15 @@ def check_shares(config: DictConfig) -> None:
         most = -(-samples // (size * processes))
         if samples and fewest < most:
             key = "trainer.devices"
+            instead = samples
             if fewest:
                 key = "data.eval_batch_size"
+                instead = 2
             raise ConfigError(
                 f"{processes} processes cannot share {samples:,} {subset} samples so that each has as many "
                 "batches, which a custom LightningModule needs",
                 key=key,
-                hint=f"{key}={2 if fewest else samples}",
+                hint=f"{key}={instead}",
             )
 
 

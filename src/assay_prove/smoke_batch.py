@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import warnings
@@ -16,7 +17,14 @@ from torch import nn
 from assay.check.values import MICRO_BATCH, WHOLE_BATCH
 from assay.config.tree import walk
 from assay.data.core.normalize import input_dtype
-from assay.errors import AssayError, ConfigError, definition_place, first_line, user_frame
+from assay.errors import (
+    AssayError,
+    ConfigError,
+    display_path,
+    first_line,
+    is_users_own,
+    user_frame,
+)
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.per_target import ByHead
 from assay.metrics.tracker import is_scalar, to_nested_lists
@@ -48,7 +56,10 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
         if getattr(callback, "weighs_classes", False)
     ]
     if weighing or not is_mean_over_samples(loss):
-        name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
+        weigher = ""
+        if weighing:
+            weigher = f" with {weighing[0]}"
+        name = type(loss).__name__ + weigher
         raise ConfigError(
             f"{name} is not known to be a mean over samples, so micro-batches could change the loss",
             key=MICRO_BATCH,
@@ -311,3 +322,14 @@ def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
 def _text(error: Exception) -> str:
     short = _SIZE.sub(r"\1", first_line(error).partition(". ")[0].rstrip("."))
     return short or type(error).__name__
+
+
+def definition_place(function: Any) -> str:
+    """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
+    if callable(function):
+        code = getattr(inspect.unwrap(function), "__code__", None)
+    else:
+        code = None
+    if code is None or not is_users_own(code.co_filename):
+        return ""
+    return f"{display_path(code.co_filename)}:{code.co_firstlineno}"

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.assemble.assembly import assemble_module, copy_optimization
+from assay.assemble.assembly import assemble_module
 from assay.assemble.model import build_model
 from assay.assemble.node import build
 from assay.assemble.trainer_options import world_size
@@ -162,15 +162,19 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     name = names[layer]
     description = f"{type(layer).__name__}({layer.extra_repr()})"
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
+    if name:
+        message = f"layer {name!r}, {description}, got {shapes}"
+    else:
+        message = f"{description} got {shapes}"
     return (
         name,
-        f"layer {name!r}, {description}, got {shapes}" if name else f"{description} got {shapes}",
+        message,
     )
 
 
 def _key_of_layer(name: str, node: Any, key: str) -> str:
     """Full config key of the node that a layer was built from, as far as names tell."""
-    for part in name.split(".") if name else ():
+    for part in filter(None, name.split(".")):
         arguments = None
         if isinstance(node, DictConfig):
             arguments = node.get("_args_")
@@ -236,7 +240,11 @@ def check_capacity(
     processes = 1
     if device.type == "cpu":  # these share it
         processes = trainer.num_devices
-    needed = (memory.peak if whole else memory.peak - memory.activations) * processes
+    if whole:
+        bytes_needed = memory.peak
+    else:
+        bytes_needed = memory.peak - memory.activations
+    needed = bytes_needed * processes
     if not available or needed <= _NEAR * available:
         return []
     where = "this machine"
@@ -290,7 +298,10 @@ class StepError(Exception):
             text = f"{first_line(error)} ({frame})"
         else:
             text = first_line(error)
-        super().__init__(f"{where}: {text}" if where else text)
+        message = text
+        if where:
+            message = f"{where}: {text}"
+        super().__init__(message)
         self.stage = stage
         self.where = where
         self.key = key
@@ -382,7 +393,10 @@ def try_sizes(
     with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         module.train(train)
         for rows in sizes:
-            when = f"with a batch of {rows} in {'training' if train else 'evaluation'}"
+            phase = "evaluation"
+            if train:
+                phase = "training"
+            when = f"with a batch of {rows} in {phase}"
             _forward(module, batch.of_size(rows), precision, node, when)
     module.train()
 
@@ -421,7 +435,10 @@ def _translate_errors(stage: str, when: str = "") -> Iterator[None]:
     except StepError:
         raise
     except Exception as error:
-        raise StepError(stage, error, when, "model" if stage == "backward" else stage) from error
+        part = stage
+        if stage == "backward":
+            part = "model"
+        raise StepError(stage, error, when, part) from error
 
 
 def _storage_bytes(tensors: list[torch.Tensor]) -> int:
@@ -444,13 +461,19 @@ _LARGE = 4 << 30
 @final
 @dataclass(frozen=True)
 class TriedParts:
-    """The parts of a job with which steps are tried; `shared` are those of `build_shared`."""
+    """The parts of a job with which steps are tried."""
 
     config: DictConfig
     model: nn.Module
     loss: nn.Module
-    shared: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    optimization: Mapping[str, Any]
     precision: Precision
+
+
+def copy_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The same parts to try, so that what an object in them may count stays as it is."""
+    return {name: copy.deepcopy(part) for name, part in parts.items()}
 
 
 def prove_step(
@@ -530,9 +553,8 @@ def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> 
         scale = TargetScale([0.0] * numbers, [1.0] * numbers)
     else:
         scale = TargetScale()
-    return assemble_module(
-        config, model, loss, copy_optimization(parts.shared), target_scale=scale
-    )
+    others = {"loss": loss, "metrics": parts.metrics, **copy_parts(parts.optimization)}
+    return assemble_module(config, model, others, target_scale=scale)
 
 
 def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
@@ -544,9 +566,10 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
     if not batch.input_dtype.is_floating_point:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
-    text = (
-        f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
-    )
+    phase = "a training step"
+    if " in evaluation" in error.where:
+        phase = "evaluation"
+    text = f"{phase} fails: {error}"
     trained = list(batch.inputs[1:])
     if error.stage == "model" and trained != shape:
         text += f"; data.transform and augment make samples {trained} to train"
@@ -563,7 +586,10 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
             hint="leave out .detach(), .item() and torch.no_grad() in the model and the loss",
         )
     if error.stage in ("optimizer", "backward"):
-        hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
+        choices = "model or loss"
+        if error.stage == "optimizer":
+            choices = "optimizer"
+        hint = f"choose another {choices}"
         if "fused" in str(error):  # auto cannot know of each model that its gradients are sparse
             key = "optimizer.fused"
             hint = "optimizer.fused=null"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from assay.quoting import format_typed, pluralize
+from assay.quoting import format_override, pluralize
 from assay.terminal import escape_markdown, print_lines, printable, single_line
 from assay_analysis.comparison import csv_text
 from assay_analysis.objective import score_text
@@ -402,3 +404,14 @@ def _run(run: Run) -> RunInRow:
     return RunInRow(
         run.path, run.status, run.cause, run.reason, run.seed, run.started, run.seconds
     )
+
+
+def format_typed(key: str, text: str) -> str:
+    """An override whose value was read from one that was typed, as it is typed again."""
+    if _UNQUOTED.fullmatch(text):
+        return shlex.quote(f"{key}={text}")
+    return format_override(key, text)
+
+
+_UNQUOTED = re.compile(r"""[\w./\\$%*@?|:+,=~(){}\[\]"' -]*""")
+"""Values that Hydra takes without quotes, or that bring their own."""

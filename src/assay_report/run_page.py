@@ -14,7 +14,6 @@ from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import command, format_duration, pluralize, repeat_command
-from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
 from assay.record.scores import (
@@ -30,6 +29,7 @@ from assay.task.evaluator import LEFT_OUT, LEVEL, num_draws
 from assay.task.figures.class_figures import TRUE_CLASS
 from assay.task.task_of import task_of
 from assay.terminal import shorten
+from assay_analysis import predictions_file
 from assay_analysis.objective import describe_metric, metric_keys
 from assay_analysis.read_runs import Curve, read_curves
 from assay_report.difference import config_values
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.record.predictions_file import KeptSample
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
+    from assay_analysis.predictions_file import KeptSample
     from assay_report.page import Blocks
 
 

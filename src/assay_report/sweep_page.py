@@ -18,9 +18,7 @@ from assay.errors import AssayError
 from assay.figure import Bars, Figure, Line, Points
 from assay.files.symlinks import check_inside, read_tail
 from assay.quoting import command, format_duration, join_first, pluralize, reads_as_number
-from assay.record.log_file import FILE as LOG
-from assay.record.log_file import log_candidates
-from assay.record.run_directory import JOURNAL
+from assay.record.run_directory import JOURNAL, LOG
 from assay.record.run_lock import is_written
 from assay.record.scores import format_score, is_share
 from assay.record.secrets import redact
@@ -28,7 +26,7 @@ from assay.terminal import printable
 from assay_analysis.comparison import compare
 from assay_analysis.journal import Journal
 from assay_analysis.objective import Objective, score_text
-from assay_analysis.read_runs import read_curves, read_runs
+from assay_analysis.read_runs import log_candidates, read_curves, read_runs
 from assay_analysis.run import ConfigValues, shorten_values
 from assay_report.draw import is_logarithmic
 from assay_report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
+import shlex
+import shutil
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.follow import REWRITTEN_AFTER, Follow, check_form, follow, follow_text
-from assay.cli.verb import ConfigDir, Overrides, check_ending, show_loading
+from assay.cli.verb import ConfigDir, Document, Overrides, show_loading
 from assay.errors import AssayError
+from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
+from assay.files.symlinks import OWN_FILES
 from assay.quoting import command
+from assay.record.run_lock import is_written, lock_error, lock_run
+from assay.record.run_record import RunRecord
 from assay.terminal import Console, print_lines, printable, single_line
+from assay_prove.verbs import check_ending
+from assay_report.follow import REWRITTEN_AFTER, Follow, check_form, follow, follow_text
 
 if TYPE_CHECKING:
     from assay_analysis.comparison import Comparison, Ranking
@@ -365,8 +374,6 @@ def rm(
     ] = False,
 ) -> None:
     """Remove runs for good, after asking; refuse running ones."""
-    from assay.record.run_directory import check_removable, remove_run
-
     directories = [check_removable(run) for run in runs]
     for directory in directories:
         in_sweep = (directory.parent / "journal.jsonl").is_file()
@@ -400,3 +407,60 @@ VERBS = {
         "rm": rm,
     },
 }
+
+
+def check_removable(path: Path) -> Path:
+    """Make sure that a directory can be removed."""
+    if path.is_symlink():
+        raise AssayError(
+            f"{path} is a link; links are not followed",
+            hint=f"name its target: {os.path.realpath(path)}",
+        )
+    if not path.is_dir():
+        raise AssayError(f"there is no run directory {path}", hint="assay ls lists them")
+    if (path / "journal.jsonl").exists():
+        raise AssayError(
+            f"{path} is a sweep, and assay rm removes runs",
+            hint=f"assay rm {shlex.quote(str(path))}/NUMBER",
+        )
+    record = RunRecord.load(path)
+    others = (entry.name for entry in path.iterdir() if entry.name not in _REMOVABLE)
+    if foreign := sorted(
+        name for name in others if not (is_temporary(name) or _OTHERS.fullmatch(name))
+    ):
+        shown = ", ".join(foreign[:5]) + ", …" * (len(foreign) > 5)
+        raise AssayError(
+            f"{path} contains files that assay did not write: {shown}",
+            hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
+        )
+    if is_written(path):
+        raise lock_error(path)
+    host = record.machine.get("hostname")
+    if record.status == "running" and host not in (None, socket.gethostname()):
+        raise AssayError(
+            f"{path} may still be running on {host}, which cannot be seen from here",
+            hint=f"remove it on {host}",
+        )
+    return path.resolve()
+
+
+def remove_run(path: Path) -> None:
+    """Remove a run directory, and what a killed removal beside it has left."""
+    remove_unfinished(path.parent)
+    with lock_run(path):
+        gone = temporary_name(path)
+        try:
+            path.rename(gone)
+            shutil.rmtree(gone)  # removes links, and follows none
+        except OSError as error:
+            raise AssayError(
+                f"{path} cannot be removed: {error.strerror}: {error.filename}"
+            ) from error
+
+
+_REMOVABLE = (
+    *("checkpoints", "evaluations", "export", "figures", "tensorboard", "wandb"),
+    *(*OWN_FILES, ".lock", "report.html", ".assay_figures"),
+)
+_OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
+"""These and temporary files are what a run, and the verbs that take one, write into its directory."""

@@ -22,6 +22,7 @@ from assay.assemble.trainer import check_device, silence_lightning
 from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
+from assay.config.tree import places
 from assay.config.unread_keys import OUR_DATA
 from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import sample_names
@@ -31,21 +32,20 @@ from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
 from assay.loop.lightning_internals import leave_signals
 from assay.quoting import format_number
-from assay.record import predictions_file
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now, to_json_numbers
 from assay.record.secrets import redact_tree
 from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
-from assay.run.kept_predictions import collect_predictions, predictions_of, warnings_of
 from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, source_info
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
-from assay.targets.external_values import check_addresses
+from assay.targets.trust import ADDRESS, Trust, refuse_untyped, trust, typed_packages
 from assay.targets.trust import KEY as TRUSTED
-from assay.targets.trust import trust, typed_packages
 from assay.task.task_of import task_of
+from assay_analysis import predictions_file
+from assay_serve.kept_predictions import collect_predictions, predictions_of, warnings_of
 from assay_serve.threshold import describe_scores
 
 if TYPE_CHECKING:
@@ -419,3 +419,14 @@ def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -
                 folder.rmdir()
         raise AssayError(f"{found.run_dir} cannot be written: {first_line(error)}") from error
     return found
+
+
+def check_addresses(config: DictConfig, person: Trust) -> None:
+    """Refuse data behind an address that a run's config names and nobody has typed."""
+    for entry in places(config):
+        if (
+            entry.key.startswith("data.")
+            and isinstance(entry.value, str)
+            and "://" in entry.value
+        ):
+            refuse_untyped(entry.key, entry.value, ADDRESS, person)

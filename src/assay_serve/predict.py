@@ -19,12 +19,13 @@ from rich.text import Text
 from assay.errors import AssayError, ConfigError, first_line, write_failure
 from assay.files.atomic import write_together
 from assay.files.symlinks import OWN_FILES
-from assay.quoting import format_number, pluralize, spreadsheet_frame, to_utf8
+from assay.quoting import format_number, pluralize, to_utf8
 from assay.record.scores import describe_threshold
 from assay.run.preprocess import blocks
 from assay.task.language_modelling import Sampling
 from assay.task.predictions import MOST_COLUMNS
 from assay.terminal import make_table, printable
+from assay_analysis.comparison import spreadsheet_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

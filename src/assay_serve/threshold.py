@@ -11,7 +11,6 @@ from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import eval_samples
 from assay.errors import ConfigError
 from assay.module import Module
-from assay.run.kept_predictions import holds_whole_model
 from assay.task.figures.class_figures import scores_at
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def choose_threshold(
     if (
         module.task.num_classes != 2
         or predictions.kind != "probabilities"
-        or not holds_whole_model(assembly)
+        or not assembly.holds_whole_model
         or not len(data.splits.rows["val"])
         or data.tested != "test"
     ):

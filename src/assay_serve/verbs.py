@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, show_loading
+from assay.cli.verb import (
+    Checkpoint,
+    ConfigDir,
+    Document,
+    Overrides,
+    RunDir,
+    show_loading,
+)
 from assay.errors import AssayError, ConfigError
 from assay.quoting import command, pluralize
 from assay.terminal import Console, print_lines

@@ -9,16 +9,23 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from assay.compose.compose import JobComposer, compose_sweep, job_config
-from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+from omegaconf import DictConfig, open_dict, read_write
+
+from assay.compose.compose import JobComposer, compose_raw, job_config, translate_errors
+from assay.compose.recipe import task_defaults
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import to_raw_dict
 from assay.errors import ConfigError
+from assay.rooms import entries
 from assay.targets.annotation import accepts, check_value, resolve_annotation
-from assay.targets.resolve import construct, custom_class
-from assay.targets.trust import is_within, trust_for
+from assay.targets.resolve import call, custom_class
+from assay.targets.trust import Trust, check_place, is_within, trust_for
 from assay_analysis.objective import check_scores_exist, read_objectives
 from assay_analysis.run import find_unlike_losses, loss_terms
+from assay_sweep.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay_sweep.launcher.launcher import Launcher
 from assay_sweep.search.search import Search
 
@@ -57,7 +64,7 @@ def make_part(
         annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
             check_value(full, value, annotation)
-    return construct(key, kind, **values, **arguments)
+    return call(key, kind, **values, **arguments)
 
 
 def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
@@ -215,3 +222,36 @@ def check_same_loss(
         key="hydra.sweeper.objective",
         hint=f"hydra.sweeper.objective={next(others, 'METRIC')}",
     )
+
+
+def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
+    """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
+    with translate_errors(hydra, overrides):
+        first = _first_options(hydra, overrides)
+        with translate_errors(hydra, first):
+            composed = compose_raw(hydra, [*first, *task_defaults(overrides)], RunMode.MULTIRUN)
+        for check_hydra in entries("hydra_node"):
+            check_hydra(composed.hydra, trusted)
+        HydraConfig.instance().set_config(composed)
+        directory = str(composed.hydra.sweep.dir)
+        check_place("hydra.sweep.dir", directory, trusted)
+        with read_write(composed.hydra), open_dict(composed.hydra):
+            composed.hydra.sweep.dir = directory  # the clock is asked once
+    return composed
+
+
+def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
+    """A sweep's overrides with the first of each group's swept options, which Hydra would leave out."""
+    loader = hydra.config_loader
+    first = []
+    for text in overrides:
+        (override,) = OverridesParser.create(loader).parse_overrides([text])
+        swept = override.is_sweep_override() and loader.get_group_options(override.key_or_group)
+        option = ""
+        if swept:
+            option = next(override.sweep_string_iterator(), "")
+        typed_option = text
+        if option:
+            typed_option = f"{override.get_key_element()}={option}"
+        first.append(typed_option)
+    return first

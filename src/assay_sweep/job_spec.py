@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
 from assay.files.symlinks import read_tail
-from assay.record.run_record import FILE, Outcome, RunRecord, cause_of_signal, signal_name
+from assay.record.run_record import FILE, OUT_OF_MEMORY, Cause, Outcome, RunRecord, signal_name
 
 if TYPE_CHECKING:
     from assay.record.run_record import Cause
@@ -172,3 +172,15 @@ def _tail(output: str) -> str:
     with suppress(OSError):  # an empty name is one of a folder
         return read_tail(Path(output), _TAIL).decode("utf-8", "replace")
     return ""
+
+
+def cause_of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
+    """What the death of a process by a signal stands for."""
+    if (name == "SIGKILL" and memory_ran_out) or (
+        name in _FATAL and OUT_OF_MEMORY.search(output)
+    ):
+        return "out_of_memory"
+    return "killed"
+
+
+_FATAL = frozenset(("SIGABRT", "SIGSEGV", "SIGBUS"))

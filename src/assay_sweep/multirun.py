@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.cli.documents import Document
+    from assay.cli.verb import Document
     from assay_sweep.summary import SweepResult
 
 __all__ = ["check", "plan_sweep", "resume", "train"]
@@ -40,7 +40,7 @@ def resume(
 
 def check(document: Document, overrides: Sequence[str], config_dir: Path | None) -> None:
     """Check each job of a sweep."""
-    from assay.check.report import show_sweep
+    from assay_prove.show import show_sweep
 
     reports = check_sweep(overrides, config_dir)
     document.say("check_sweep", {"jobs": reports})

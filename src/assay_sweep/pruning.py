@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from assay.errors import AssayError, Pruned, describe_error, write_failure
 from assay.record.run_record import TRIAL
+from assay.targets.resolve import CallError, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,13 +171,17 @@ def build_part(kind: str, node: Mapping[str, Any], **defaults: Any) -> Any:
         arguments = {
             key: _build_value(key, value) for key, value in node.items() if key != "_target_"
         }
+        for key, value in defaults.items():
+            if key in parameters and key in arguments:
+                raise ValueError(
+                    f"{part.__name__}() got multiple values for keyword argument {key!r}"
+                )
+            if key in parameters:
+                arguments[key] = value
         try:
-            return part(
-                **arguments,
-                **{key: value for key, value in defaults.items() if key in parameters},
-            )
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{part.__name__}: {error}") from error
+            return call(kind, part, **arguments)
+        except CallError as error:
+            raise ValueError(f"{part.__name__}: {error.reason}") from error.reason
 
 
 @contextmanager

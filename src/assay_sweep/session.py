@@ -18,7 +18,7 @@ from assay.files.symlinks import check_links
 from assay.paths import project_conf
 from assay.process import collect_signals
 from assay.quoting import pluralize, quote_text
-from assay.record.log_file import FILE as LOG
+from assay.record.run_directory import LOG
 from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import RunRecord, exit_code_of, now
 from assay.rooms import name_source

@@ -17,17 +17,19 @@ from rich.text import Text
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.symlinks import open_append, read_tail
+from assay.paths import project_conf
 from assay.quoting import command, format_duration, repeat_command
-from assay.record.log_file import FILE, log_candidates
+from assay.record.run_directory import LOG
 from assay.record.run_record import now
 from assay.record.scores import format_score
 from assay.run.result import label_commands, read_shares
-from assay.targets.resolve import import_trusted_tasks
+from assay.targets.resolve import import_task
+from assay.targets.trust import is_within, project_packages
 from assay.terminal import make_table, print_lines
 from assay_analysis import out_of_fold
 from assay_analysis.comparison import compare, csv_text, results_csv
 from assay_analysis.objective import score_text
-from assay_analysis.read_runs import read_runs
+from assay_analysis.read_runs import log_candidates, read_runs
 from assay_analysis.run import format_values, shorten_values, varying_overrides
 
 if TYPE_CHECKING:
@@ -439,7 +441,7 @@ def _print_failures(console: Console, result: SweepResult) -> None:
 
 
 def _find_log(result: SweepResult, job: JobRecord) -> Path:
-    log = result.run_dir(job) / FILE
+    log = result.run_dir(job) / LOG
     printed = result.directory / "logs" / f"{job.number}.txt"
     died = job.outcome is not None and job.outcome.cause == "killed"
     return next((path for path in log_candidates(log, printed, died=died) if path.is_file()), log)
@@ -475,3 +477,11 @@ def next_commands(result: SweepResult) -> list[str]:
         *report,
         repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir),
     ]
+
+
+def import_trusted_tasks(names: Iterable[str]) -> None:
+    """Let `task_of` know the tasks in packages that the project in the current directory trusts."""
+    packages = project_packages(project_conf())
+    for name in {*names}:
+        if is_within(name, packages):
+            import_task("spec.task", name, packages)

@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
-from assay.record import predictions_file
 from assay.task.predictions import StoredPredictions
+from assay_analysis import predictions_file
 from assay_analysis.comparison import make_row
 from assay_analysis.out_of_fold import gather_folds, write
 from assay_analysis.run import Run

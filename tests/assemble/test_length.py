@@ -21,19 +21,14 @@ from typing_extensions import override
 
 import assay
 from assay.assemble.assembly import add_spec
-from assay.assemble.recipe import notes_on_pictures
-from assay.assemble.run_length import (
-    check_length,
-    check_plateau,
-    run_length,
-    why_no_validation,
-)
+from assay.assemble.recipe import notes_on_pictures, run_length
 from assay.check.checker import check_job
 from assay.compose.compose import compose, job_config
 from assay.config.yaml_file import load_mapping
 from assay.data.core.spec import Spec
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
+from assay_prove.fit import check_length, check_plateau, why_no_validation
 from assay_prove.prove import Prover
 
 if TYPE_CHECKING:

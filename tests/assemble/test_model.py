@@ -26,13 +26,11 @@ from assay.assemble.assembly import (
 from assay.assemble.model import (
     build_model,
     build_trained,
-    check_fine_tuning,
     check_fit,
     has_weights,
     notes_on_model,
     pretrained_inputs,
     query_model_class,
-    warnings_of,
 )
 from assay.assemble.trainer import build_trainer
 from assay.compose.compose import compose, job_config
@@ -43,6 +41,7 @@ from assay.finetune.gradual import Gradual
 from assay.module import Module
 from assay.task.task_of import TASKS
 from assay_explain.listing import list_options
+from assay_prove.fit import check_fine_tuning, warnings_of
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -15,14 +15,15 @@ from omegaconf import open_dict
 from omegaconf.errors import ReadonlyConfigError
 from tests.check.jobs import prove
 
-from assay.assemble.assembly import assemble, copy_optimization
+from assay.assemble.assembly import assemble
 from assay.assemble.recipe import choose_recipe
 from assay.check.checker import Checker
 from assay.compose.compose import compose, compose_job, job_config
 from assay.config.serialize import copy_of
 from assay.errors import AssayError, ConfigError
+from assay.loss.cross_entropy import CrossEntropy
 from assay_prove.prove import Prover, mask_rates
-from assay_prove.step import take_step
+from assay_prove.step import copy_parts, take_step
 from assay_sweep.session import check_sweep
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -154,19 +155,22 @@ def test_the_run_takes_what_the_check_said(typed: str) -> None:
 
 
 def test_what_was_judged_trains(tmp_path: Path) -> None:
-    typed = ["data=iris", "model=mlp", "device=cpu", "scheduler=cosine", f"hydra.run.dir={tmp_path}/run"]
+    typed = ["data=digits", "model=mlp", "device=cpu", "scheduler=cosine", "augment=mixup"]
+    typed.append(f"hydra.run.dir={tmp_path}/run")
     checker = Checker()
     job = checker.job(typed)
     proof = checker.check(job)
-    assert proof.shared is not None
+    assert proof.parts is not None
     assert proof.trainer is not None
-    made: dict[str, Any] = {"trainer": proof.trainer, "shared": proof.shared}
+    made: dict[str, Any] = {"trainer": proof.trainer, "parts": proof.parts}
     assembly = assemble(job.view(), datamodule=proof.datamodule, **made)
-    parts = proof.shared[0]
+    parts = proof.parts[0]
     module: Any = assembly.module
     assert assembly.trainer is proof.trainer[0]
     assert module._optimizer is parts["optimizer"]
     assert module._scheduler is parts["scheduler"]
+    assert module.loss is parts["loss"]
+    assert module._augment is parts["augment"]
     other: Any = assemble(compose_job([*typed, "optimizer.lr=0.5"]).view(), **made).module
     assert other._optimizer is not parts["optimizer"]
     assert other._optimizer.keywords["lr"] == 0.5
@@ -189,8 +193,37 @@ def test_nothing_changes_a_job_nor_what_follows_from_its_data() -> None:
 
 
 def test_trying_parts_leaves_what_they_count_alone() -> None:
-    made: dict[str, Any] = {"optimizer": partial(dict, seen=[]), "metrics": object()}
-    tried = copy_optimization(made)
+    made: dict[str, Any] = {"optimizer": partial(dict, seen=[]), "scheduler": None}
+    tried = copy_parts(made)
     tried["optimizer"].keywords["seen"].append(1)
     assert made["optimizer"].keywords["seen"] == []
-    assert tried["metrics"] is made["metrics"]
+
+
+def test_metrics_are_judged_as_if_they_validated_and_train_as_written() -> None:
+    """torchmetrics looks at an average only where it also validates each batch."""
+    wrong = ["data=iris", "device=cpu", "metrics.train.metrics.accuracy.average=mikro"]
+    with pytest.raises(ConfigError, match="average") as refused:
+        Prover().prove(compose_job(wrong).view())
+    assert refused.value.key == "metrics.train.metrics.accuracy.average"
+    typed = ["data=iris", "device=cpu", "metrics.eval.metrics.f1.validate_args=true"]
+    proof = Prover().prove(compose_job(typed).view())
+    assert proof.parts is not None
+    metrics = proof.parts[0]["metrics"]
+    assert not metrics["train"]["accuracy"].validate_args
+    assert not metrics["eval"]["recall"].validate_args
+    assert metrics["eval"]["f1"].validate_args
+
+
+def test_weights_do_not_depend_on_what_a_loss_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose_job(["data=iris", "model=mlp", "device=cpu"]).view()
+    before = assemble(config).module.state_dict()
+    genuine = CrossEntropy.__init__
+
+    def draw(self: CrossEntropy, *arguments: Any, **named: Any) -> None:
+        torch.rand(3)
+        genuine(self, *arguments, **named)
+
+    monkeypatch.setattr(CrossEntropy, "__init__", draw)
+    after = assemble(config).module.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)

@@ -13,11 +13,11 @@ from omegaconf import OmegaConf
 
 from assay.assemble.trainer import build_trainer, check_device
 from assay.assemble.trainer_options import RUN_ID, num_local_processes
-from assay.check.callbacks import check_processes
 from assay.check.checker import Checker, check_job
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError
+from assay_prove.fit import check_processes
 from assay_prove.sharded import check_shares
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from typer.testing import CliRunner
 
-from assay.check.report import Memory, Report, Step, show_job, show_sweep
+from assay.check.report import Memory, Report, Step
 from assay.cli.app import app
 from assay.quoting import format_bytes, format_flops
 from assay.terminal import Console
+from assay_prove.show import show_job, show_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.callbacks import check_callbacks, check_checkpoint_names, check_monitors
 from assay.check.signature import check_signatures
 from assay.check.values import check_data_root, check_numbers
 from assay.errors import ConfigError
+from assay_prove.fit import check_callbacks, check_checkpoint_names, check_monitors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
 from assay.assemble.assembly import build_optimization
-from assay.assemble.run_length import RunLength
+from assay.assemble.recipe import RunLength
 from assay.check.report import Memory
 from assay.check.values import LIMITS
 from assay.compose.compose import compose, job_config

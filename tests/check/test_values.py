@@ -23,7 +23,6 @@ from typer.testing import CliRunner
 import assay
 from assay.assemble import assembly, node, trainer
 from assay.assemble.trainer_options import may_end_early
-from assay.check.callbacks import check_checkpoint_names
 from assay.check.checker import Checker, check_job
 from assay.check.signature import check_signatures, injected_arguments
 from assay.check.values import check_output_paths, check_trainer, check_values
@@ -32,6 +31,7 @@ from assay.compose.compose import compose, job_config
 from assay.config import tree
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import find_targets
+from assay_prove.fit import check_checkpoint_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

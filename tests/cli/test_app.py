@@ -27,8 +27,7 @@ from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.cli.documents import SCHEMA_VERSION, Document, to_plain
-from assay.cli.verb import report_errors, verb
+from assay.cli.verb import SCHEMA_VERSION, Document, report_errors, to_plain, verb
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import open_atomic, temporary_folder
 from assay.process import Stopped

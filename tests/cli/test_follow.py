@@ -14,10 +14,10 @@ import pytest
 from tests.command import documented, typed
 from tests.making_runs import make_run
 
-from assay.cli.follow import REWRITTEN_AFTER
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
 from assay_analysis.journal import Journal
+from assay_report.follow import REWRITTEN_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +58,8 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
     monkeypatch.chdir(tmp_path)
     make_run(RUN, status="running", finished=None)
     live = Live()
-    monkeypatch.setattr("assay.cli.follow.time", SimpleNamespace(sleep=live.sleep, monotonic=time.monotonic))
+    time_of = SimpleNamespace(sleep=live.sleep, monotonic=time.monotonic)
+    monkeypatch.setattr("assay_report.follow.time", time_of)
     yield live
     live.lock.close()
 
@@ -127,7 +128,7 @@ def test_a_page_without_changes_is_rewritten_before_it_stops_reloading(
 ) -> None:
     hour = iter(range(0, 36000, 3600))
     clock = SimpleNamespace(sleep=live.sleep, monotonic=lambda: next(hour))
-    monkeypatch.setattr("assay.cli.follow.time", clock)
+    monkeypatch.setattr("assay_report.follow.time", clock)
     stamps = []
     live.happens = [
         lambda: stamps.append(PAGE.stat().st_ino),

@@ -23,13 +23,13 @@ from assay.compose.compose import (
     loader,
     register_resolvers,
 )
-from assay.compose.hydra_node import SWEEP_PARTS, check_hydra
 from assay.compose.recipe import settle_recipe
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.rooms import name_source
 from assay.targets.trust import Trust, trust_for
+from assay_sweep.hydra_node import SWEEP_PARTS, check_hydra
 from assay_sweep.session import plan_sweep
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.command import ASSAY, documented, typed
 
 import assay.config
 from assay.check.checker import Checker
-from assay.compose.compose import compose, compose_job, compose_sweep, loader
+from assay.compose.compose import compose, compose_job, loader
 from assay.config import hydra_internals
 from assay.config.serialize import to_raw_dict
 from assay.config.tree import walk
@@ -27,6 +27,7 @@ from assay.targets.allowed_targets import check_name
 from assay.targets.trust import Trust
 from assay_explain.listing import options_of
 from assay_explain.origin import explain
+from assay_sweep.definition import compose_sweep
 from assay_sweep.session import plan_sweep
 
 if TYPE_CHECKING:

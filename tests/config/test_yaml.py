@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from assay.config.tree import join_key, split_key, walk
-from assay.config.yaml_file import display_path, load_mapping, yaml_entries
+from assay.config.yaml_file import display_path, load_mapping
 from assay.errors import AssayError
 from assay.paths import CONF_DIR
 from assay.run.saved_config import read_config
+from assay_explain.origin import yaml_entries
 
 if TYPE_CHECKING:
     from pathlib import Path

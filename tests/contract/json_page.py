@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import msgspec
 
-from assay.cli.documents import Problem
+from assay.cli.verb import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -138,7 +138,7 @@ ELSEWHERE = {
         "_step_count",
     },  # torch's
     "assay_prove/step.py": {"_indices", "_scaled_dot_product_flash_attention_for_cpu"},  # torch's
-    "assay/check/callbacks.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
+    "assay_prove/fit.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
 }
 
 

@@ -14,11 +14,11 @@ from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  
 from tests.command import documented, typed
 
 from assay.data.core.rendering import eval_samples
-from assay.record import predictions_file
 from assay.record.scores import format_score
 from assay.run.result import format_scores
 from assay.task.evaluator import LEFT_OUT
 from assay.terminal import NO_BREAK
+from assay_analysis import predictions_file
 from assay_report.page import Cards, Note, Table
 from assay_report.run_page import run_page
 from assay_serve.evaluate import evaluate

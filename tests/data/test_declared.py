@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from assay.assemble.assembly import add_spec, open_data, open_declared
+from assay.assemble.assembly import add_spec, open_data
 from assay.assemble.model import check_declared
 from assay.compose.compose import compose, job_config
 from assay.data.core.source_files import SourcePath, check_path
@@ -19,6 +19,7 @@ from assay.data.core.source_info import SourceInfo, info_of
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
+from assay_prove.prove import open_declared
 
 CONF = Path(__file__).parents[2] / "conf" / "data"
 DOWNLOADED = {"cifar10", "cifar100", "fashion_mnist", "mnist"}

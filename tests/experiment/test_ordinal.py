@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it ships no types
 from tests.command import typed
 
-from assay.record import predictions_file
 from assay.task.task import Task
+from assay_analysis import predictions_file
 from assay_report.page import Note
 from assay_report.run_page import run_page
 

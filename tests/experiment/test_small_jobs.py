@@ -20,9 +20,9 @@ from tests.interrupting import Hook, Interrupt, outcome
 import assay
 from assay.assemble.assembly import open_data
 from assay.compose.compose import compose, job_config
-from assay.record import predictions_file
 from assay.run.resume import resume
 from assay.task.task_of import TASKS, task_of
+from assay_analysis import predictions_file
 from assay_explain.listing import list_options
 from assay_serve.evaluate import evaluate
 from assay_serve.export.export import export, open_onnx

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.process import count_oom_kills, memory_limits
+from assay.process import memory_limits
+from assay_cluster.children import count_oom_kills
 
 if TYPE_CHECKING:
     from pathlib import Path

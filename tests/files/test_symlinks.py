@@ -11,8 +11,7 @@ import pytest
 from assay.errors import AssayError
 from assay.files.symlinks import check_links, open_append, read_tail
 from assay.logger.run_csv import RunCSV
-from assay.record.log_file import log_file
-from assay.record.run_directory import create_run_directory
+from assay.record.run_directory import create_run_directory, log_file
 from assay_analysis.journal import Journal
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from tests.sweep.conftest import is_gone, until
 
-from assay.process import collect_signals, handle_signals, kill, start, wait
+from assay.process import collect_signals, handle_signals
+from assay_cluster.children import kill, start, wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 STARTS = """
 import os, sys
-from assay.process import start
+from assay_cluster.children import start
 process = start([sys.executable, "-c", sys.argv[1]], os.environ)
 sys.stdin.read()
 """
 
 
-FIRST = "from assay.process import end_with_parent; end_with_parent(); "
+FIRST = "from assay_cluster.children import end_with_parent; end_with_parent(); "
 SLEEPS = "import time; time.sleep(600)"
 SAYS = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print(flush=True); "
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.record.log_file import log_file
+from assay.record.run_directory import log_file
 
 
 @pytest.fixture

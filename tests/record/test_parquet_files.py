@@ -12,9 +12,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no
 import pytest
 
 from assay.errors import AssayError
-from assay.record import predictions_file
-from assay.record.predictions_file import KeptSample
 from assay.task.predictions import StoredPredictions
+from assay_analysis import predictions_file
+from assay_analysis.predictions_file import KeptSample
 
 if TYPE_CHECKING:
     from pathlib import Path

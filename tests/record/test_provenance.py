@@ -15,20 +15,18 @@ import pytest
 from assay.errors import AssayError
 from assay.record import provenance
 from assay.record.provenance import (
-    checkout_code,
     code_patch,
     differences_between,
-    differences_within,
     git_state,
     machine,
     numeric_environment,
     packages,
-    patched_files,
     segment_changes,
     segments,
     usable_cores,
 )
 from assay.record.run_record import RunRecord
+from assay_lab.reproduce import checkout_code, differences_within, patched_files
 
 if TYPE_CHECKING:
     from pathlib import Path

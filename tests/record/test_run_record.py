@@ -22,11 +22,11 @@ from assay.record.run_record import (
     RunRecord,
     Status,
     cause_of_exception,
-    cause_of_signal,
     exit_code,
     exit_code_of,
     reason_of,
 )
+from assay_sweep.job_spec import cause_of_signal
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from tests.making_runs import make_run
 
-from assay.cli.documents import Document
+from assay.cli.verb import Document
 from assay.terminal import Console
 from assay_analysis.comparison import Comparison, compare
 from assay_analysis.read_runs import read_runs

@@ -9,10 +9,10 @@ from tests.making_runs import make_run
 from tests.task.made_predictions import of_embeddings, of_labels, of_values
 
 from assay.figure import Line
-from assay.record import predictions_file
-from assay.record.predictions_file import KeptSample
 from assay.record.run_record import RunRecord
 from assay.task.task_of import task_of
+from assay_analysis import predictions_file
+from assay_analysis.predictions_file import KeptSample
 from assay_analysis.read_runs import Curve, read_curves
 from assay_report.page import Cards, Note, Page, Pictures, Table, render
 from assay_report.run_page import at_best_epoch, curve_figures, read_values, run_page

@@ -26,8 +26,8 @@ import assay
 from assay.check.checker import Checker
 from assay.cli.app import app
 from assay.errors import ConfigError
-from assay.record import predictions_file
 from assay.record.run_record import RunRecord
+from assay_analysis import predictions_file
 from assay_lab import baseline
 from assay_lab.baseline import advise
 from assay_serve.threshold import best_threshold

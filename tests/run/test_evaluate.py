@@ -17,9 +17,10 @@ from tests.mounting import mount, mounted
 
 import assay
 from assay.errors import AssayError, ConfigError, DataError
-from assay.record import predictions_file, run_lock
+from assay.record import run_lock
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
+from assay_analysis import predictions_file
 from assay_serve.evaluate import Evaluation, evaluate
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from assay.check.checker import Checker
 from assay.data.core.data_module import DataModule
 from assay.data.table.bundled import Bundled
 from assay.errors import AssayError
-from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.run.resume import resume
+from assay_analysis import predictions_file
 from assay_lab.reproduce import reproduce
 from assay_serve.evaluate import evaluate
 from assay_sweep import session

@@ -21,10 +21,9 @@ from typer.testing import CliRunner
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.cli.app import app
 from assay.errors import AssayError
-from assay.record.provenance import differences_within
 from assay.record.run_record import RunRecord
 from assay.run.resume import resume
-from assay_lab.reproduce import causes
+from assay_lab.reproduce import causes, differences_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable

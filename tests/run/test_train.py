@@ -18,15 +18,16 @@ from tests.conftest import unchanged_process
 import assay
 from assay.check.checker import Checker
 from assay.errors import AssayError, ConfigError
-from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.run import execute
 from assay.run.result import print_run
 from assay.run.train import run_job, train
 from assay.task.task_of import task_of
 from assay.terminal import Console
+from assay_analysis import predictions_file
 from assay_report.page import Note
 from assay_report.run_page import run_page
+from assay_serve import kept_predictions
 from assay_serve.evaluate import evaluate
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def all_scores(run: Trained) -> dict[str, float]:
     """What the run logged, and what its predictions tell."""
     predictions = predictions_file.read(run.run_dir / predictions_file.FILE)
     names = {
-        f"test/{execute._NOT_IN_NAMES.sub('_', one.name).strip('_')}": one.value
+        f"test/{kept_predictions._NOT_IN_NAMES.sub('_', one.name).strip('_')}": one.value
         for one in task_of(predictions.task).scores(predictions)
     }
     return {**names, **run.result.metrics}
@@ -221,7 +222,7 @@ def test_what_fails_is_said_and_ends_no_run(train: Train, monkeypatch: pytest.Mo
     def log_results(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(execute, "log_results", log_results)
+    monkeypatch.setattr(execute, "entries", lambda kind: [log_results] if kind == "after_test" else [])
     run = train(*WINE, "logger=[tensorboard]")
     assert run.result.status == "finished"
     assert "could not log results" in (run.run_dir / "log.txt").read_text()

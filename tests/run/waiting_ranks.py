@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from assay import process
+from assay_cluster import children
 from assay_cluster.gang import Gang
 from assay_cluster.processes import launch
 from assay_cluster.world import World
 
 RANK = """import os, pathlib, signal, socket, sys, time
-from assay.process import end_with_parent
+from assay_cluster.children import end_with_parent
 place = pathlib.Path(sys.argv[4])
 end_with_parent()
 store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
@@ -27,7 +27,7 @@ while time.monotonic() < end and not (place / "go").exists():
 def main() -> None:
     """Launch them in the current folder, where they say who they are, and print how they ended."""
     place = Path.cwd()
-    process._GRACE = 3.0
+    children._GRACE = 3.0
     (place / "rank.py").write_text(RANK, encoding="utf-8")
     python = place / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{place}/rank.py" "$@"\n', encoding="utf-8")

@@ -12,24 +12,26 @@ from omegaconf import OmegaConf
 from optuna.samplers import BaseSampler
 
 from assay.assemble.node import build
-from assay.compose.hydra_node import SWEEP_PARTS
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
-from assay.targets.optional_packages import check_installed, install_command, require
 from assay.targets.resolve import (
     _ANY_CALL,
     _resolve_custom,
+    check_installed,
     check_tasks,
     custom_class,
     import_task,
     import_tasks,
+    install_command,
+    require,
     resolve,
 )
 from assay.targets.trust import KEY
 from assay.task.task import Task
 from assay.task.task_of import task_of
 from assay_sweep.definition import find_class, make_part
+from assay_sweep.hydra_node import SWEEP_PARTS
 from assay_sweep.launcher.launcher import Launcher
 from assay_sweep.search.search import Search
 

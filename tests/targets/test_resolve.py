@@ -21,10 +21,17 @@ from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.targets.allowed_targets import FUNCTIONS, check_targets
-from assay.targets.external_values import check_external_values, collect_texts, may_reach_out
 from assay.targets.resolve import resolve, resolve_node, resolve_targets
-from assay.targets.trust import Trust, project_packages, trust, typed_keys
+from assay.targets.trust import (
+    Trust,
+    check_external_values,
+    may_reach_out,
+    project_packages,
+    trust,
+    typed_keys,
+)
 from assay_sweep.session import plan_sweep
+from assay_sweep.worker.run_job import collect_texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -232,7 +239,7 @@ def shipped() -> list[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
         header = re.match(r"# @package (\S+)", text)
         group = path.relative_to(CONF_DIR).parts[0]
-        if group == "hydra":  # no part of a job; `assay.compose.hydra_node` judges these
+        if group == "hydra":  # no part of a job; `assay_sweep.hydra_node` judges these
             continue
         prefix = group if header is None else "" if header[1] == "_global_" else header[1]
         for entry in walk(OmegaConf.create(text), prefix):

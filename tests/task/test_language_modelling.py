@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 import assay
 from assay.data.text.tokenizer import Bytes
-from assay.record import predictions_file
 from assay.task.language_modelling import Sampling, generate
+from assay_analysis import predictions_file
 from assay_serve.export.export import export, open_onnx
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from assay.data.core.spec import Spec
 from assay.errors import DataError
 from assay.model.autoencoder import Autoencoder
 from assay.model.mlp import MLP
-from assay.record import predictions_file
 from assay.record.scores import format_score
 from assay.run.train import train
 from assay.task.multitask import Multitask
@@ -33,6 +32,7 @@ from assay.task.predictions import StoredPredictions
 from assay.task.reconstruction import Reconstruction, SelfSupervised
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import TASKS, task_of
+from assay_analysis import predictions_file
 from assay_explain.listing import list_options
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # it has no stubs
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
-from assay.run.kept_predictions import warnings_of
 from assay.task.evaluator import class_warnings
 from assay.task.predictions import StoredPredictions
+from assay_serve.kept_predictions import warnings_of
 
 N = 450
 KEYS = tuple(map(str, range(20)))

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has
 
 import assay
 from assay.errors import ConfigError
-from assay.record import predictions_file
+from assay_analysis import predictions_file
 from assay_serve.evaluate import evaluate
 
 if TYPE_CHECKING:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import tarfile
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
-import msgspec
 import torch
 from lightning.fabric.utilities.data import sized_len
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -40,13 +39,12 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.data_module import DataModule
 from assay.data.core.normalize import target_scale
 from assay.data.core.seeded_loader import seed_loaders
-from assay.data.core.spec import StaticSpec
-from assay.errors import AssayError, ConfigError, DataError, describe_error, first_line
+from assay.errors import AssayError, ConfigError, DataError, describe_error
 from assay.targets.resolve import resolve_class
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from torch import nn
 
@@ -83,22 +81,6 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
             f"data: cannot be read: {describe_error(error)}",
             hint="the same command with --debug shows the traceback",
         ) from error
-    return datamodule
-
-
-def open_declared(config: DictConfig) -> L.LightningDataModule:
-    """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
-    config = copy_of(config)
-    try:
-        source = msgspec.convert(plain_node(config, "data.spec"), StaticSpec)
-    except msgspec.ValidationError as error:
-        raise ConfigError(first_line(error), key="data.spec") from error
-    with open_dict(config):
-        if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
-            config.data.transform.normalize = None  # there are no values to take a mean of
-        config.data.standardize_targets = False
-    datamodule: L.LightningDataModule = build(config, "data", source=source)
-    datamodule.setup("fit")
     return datamodule
 
 
@@ -180,54 +162,64 @@ def build_module(
             custom: L.LightningModule = build(config, "module")
         custom_output_kind(custom)
         return custom
-    loss = build(config, "loss")
+    parts = dict(judged or {})
+    if "loss" not in parts:
+        parts |= build_objective(config)
+    if "optimizer" not in parts:
+        parts |= build_optimization(config)
+    # The weights must not depend on what a custom datamodule, callback, logger or part drew.
+    L.seed_everything(config.seed, workers=True, verbose=False)
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
-    augment = build(config, "augment")
     module = assemble_module(
         config,
-        *(model, loss, judged or build_shared(config)),
-        augment=augment,
+        model,
+        parts,
         channels_last=bool(config.trainer.get("channels_last")),
         target_scale=target_scale(config.spec),
         finetune=finetune,
     )
     how = config.trainer.get("compile")
-    for part in equal_blocks(model) if how == "blocks" else [model] * bool(how):
-        part.compile(mode=None if how in (True, "blocks") else how)
+    if how == "blocks":
+        for block in equal_blocks(model):
+            block.compile()
+    elif how is True:
+        model.compile()
+    elif how:
+        model.compile(mode=how)
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted
 
 
 def assemble_module(
-    config: DictConfig, model: nn.Module, loss: nn.Module, shared: Mapping[str, Any], **more: Any
+    config: DictConfig, model: nn.Module, parts: Mapping[str, Any], **more: Any
 ) -> Module:
-    """Build assay's module from parts that are real or fake, and those of `build_shared`."""
+    """Build assay's module from a model and the other parts, real or fake."""
     task = task_of(config.spec.task)
-    module: Module = build(config, "module", model=model, loss=loss, task=task, **shared, **more)
+    module: Module = build(config, "module", model=model, task=task, **parts, **more)
     return module
 
 
-SHARED = ("metrics", "optimizer", "param_groups", "scheduler")
-"""Nodes whose objects hold neither weights nor results: those that were judged train."""
+OBJECTIVE = ("metrics", "loss", "augment")
+OPTIMIZATION = ("optimizer", "param_groups", "scheduler")
 
 
-def build_shared(config: DictConfig) -> dict[str, Any]:
-    """Metrics and the arguments of `assay.module.Module` for optimization."""
-    return {"metrics": build_metrics(config), **build_optimization(config)}
+def part_nodes(
+    config: DictConfig, names: Iterable[str] = (*OBJECTIVE, *OPTIMIZATION)
+) -> dict[str, Any]:
+    """What the parts of a job are made from, apart from the model: those that were judged train."""
+    return {name: plain_node(config, name) for name in names}
 
 
-def copy_optimization(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """The same to try, so that what an object in them may count stays as it is; metrics are cloned anyway."""
+def build_objective(config: DictConfig) -> dict[str, Any]:
+    """Arguments of `assay.module.Module` that say what is to be learnt."""
+    L.seed_everything(config.seed, workers=True, verbose=False)  # a custom part may draw
     return {
-        name: part if name == "metrics" else copy.deepcopy(part) for name, part in shared.items()
+        "metrics": build_metrics(config),
+        "loss": build(config, "loss"),
+        "augment": build(config, "augment"),
     }
-
-
-def shared_nodes(config: DictConfig) -> list[Any]:
-    """What the parts of `build_shared` are made from."""
-    return [plain_node(config, key) for key in SHARED]
 
 
 def notes_on_parts(
@@ -249,8 +241,11 @@ def notes_on_hyper_parameters(
     _, dropped = serializable_part(hyper_parameters)
     if not dropped:
         return []
+    noun = "hyper-parameters"
+    if len(dropped) == 1:
+        noun = "hyper-parameter"
     return [
-        f"checkpoints leave out the {'hyper-parameter' if len(dropped) == 1 else 'hyper-parameters'} "
+        f"checkpoints leave out the {noun} "
         f"{', '.join(dropped)}: they are not plain data, and a run is loaded from its config"
     ]
 
@@ -282,6 +277,11 @@ class Assembly:
         """The trainer's own list."""
         return self.trainer.callbacks  # type: ignore[attr-defined, no-any-return]  # a plain attribute
 
+    @property
+    def holds_whole_model(self) -> bool:
+        """Whether this process alone can run the module; other strategies hold shards of it."""
+        return isinstance(self.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
+
     @functools.cached_property
     def plain(self) -> dict[str, Any]:
         """The config as plain data, as of the first access."""
@@ -294,11 +294,11 @@ def assemble(
     prepare: bool = True,
     datamodule: L.LightningDataModule | None = None,
     trainer: tuple[L.Trainer, Any] | None = None,
-    shared: tuple[Mapping[str, Any], Any] | None = None,
+    parts: tuple[Mapping[str, Any], Any] | None = None,
 ) -> Assembly:
     """Build datamodule, module and trainer, or take those of the check; nothing is written.
 
-    Trainer and shared parts come with the nodes that they were made from.
+    Trainer and parts come with the nodes that they were made from.
     """
     # The data comes first, because the other parts ask for its `spec`.
     check_device(config.trainer)
@@ -313,9 +313,8 @@ def assemble(
     else:
         built = build_trainer(config)
     built.loggers = build_loggers(config)
-    # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)
     judged = None
-    if shared and shared[1] == shared_nodes(config):
-        judged = shared[0]
+    if parts and parts[1] == part_nodes(config):
+        judged = parts[0]
     return Assembly(build_module(config, built, judged), datamodule, built, config)

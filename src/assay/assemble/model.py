@@ -10,20 +10,18 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from assay.assemble.node import build, build_error
-from assay.assemble.trainer_options import world_size
 from assay.config.serialize import value_of
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, DataError
-from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA, adapted_names, merge
 from assay.layer_depth import repeated_blocks
 from assay.targets.resolve import resolve_class
-from assay.task.task import LOGIT_KINDS, LOSS_KINDS
+from assay.task.task import LOSS_KINDS
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor, nn
 
@@ -91,42 +89,6 @@ def query_model_class(config: DictConfig, method: str) -> Any:
         raise build_error(error, config, "model") from error
 
 
-def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
-    """Refuse options that would silently undo a fine-tuning."""
-    message = ""
-    if finetune is not None and config.trainer.get("sync_batchnorm"):
-        message = "replaces batch norms by others that do not keep their statistics while they are frozen"
-        key = "trainer.sync_batchnorm"
-        hint = "trainer.sync_batchnorm=false, or finetune=none"
-    elif isinstance(finetune, Gradual) and world_size(config) > 1:
-        message = "several processes only exchange gradients of parameters that are trained from the start"
-        key = "finetune"
-        hint = "finetune=full (deeper layers learn more slowly), or device=cpu or gpu"
-    if message:
-        raise ConfigError(message, key=key, hint=hint)
-
-
-def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
-    """Warn about probable mistakes in fine-tuning."""
-    messages: list[str] = []
-    if finetune is None:
-        return messages
-    option = _option(config)
-    parameters = list(model.parameters())
-    trained = [p for p in parameters if p.requires_grad]
-    target = str(config.model.get("_target_"))  # a custom model may start from any weights
-    is_random = target.startswith(("assay.model.", "torch.", "torchvision."))
-    is_random = is_random and config.model.get("weights") is None
-    if is_random and (len(trained) < len(parameters) or isinstance(finetune, Gradual)):
-        better = "model=timm, torchvision or resnet18 take weights"
-        if "weights" in config.model:
-            better = "model.weights=FILE or a run directory starts from trained weights"
-        messages.append(
-            f"{option} keeps weights that were never trained: the model starts from random ones; {better}"
-        )
-    return messages
-
-
 def notes_on_model(
     config: DictConfig, finetune: FineTuning | None, model: nn.Module
 ) -> list[str]:
@@ -147,12 +109,13 @@ def notes_on_model(
             for some in (model.parameters(), finetune.trained(model, 0))
         )
         notes.append(
-            f"{_option(config)}: {trained:,} of {total:,} parameters are trained at first"
+            f"{finetune_option(config)}: {trained:,} of {total:,} parameters are trained at first"
         )
     return notes
 
 
-def _option(config: DictConfig) -> str:
+def finetune_option(config: DictConfig) -> str:
+    """The option that is typed for a fine-tuning."""
     names = {"Freeze": "head", "Gradual": "gradual", "LoRA": "lora"}
     kind = str(config.finetune.get("_target_")).rpartition(".")[2]
     if kind == "Freeze" and "trained" not in config.finetune:
@@ -160,7 +123,7 @@ def _option(config: DictConfig) -> str:
     return f"finetune={names.get(kind, kind)}"
 
 
-_REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
+REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
 _OWN_UNIT = (
     *(
         torch.nn.PoissonNLLLoss,
@@ -196,7 +159,7 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     hint = task.suits
     if config.spec.get("vocab_size"):
         _check_tokens(config)
-    if issubclass(kind, _REAL_VALUED) and not takes_values:
+    if issubclass(kind, REAL_VALUED) and not takes_values:
         message = f"{name} compares real values, but the data has {task.in_words(config.spec)}"
     elif standardized and task.has_real_targets and issubclass(kind, _OWN_UNIT):
         message = (
@@ -230,16 +193,6 @@ def _check_tokens(config: DictConfig) -> None:
         )
 
 
-def check_model(config: DictConfig, model: nn.Module) -> None:
-    """Refuse a model with which the data's task would learn nothing."""
-    if problem := task_of(config.spec.task).model_problem(model):
-        raise ConfigError(problem[0], key="model", hint=problem[1])
-    if config.trainer.get("compile") == "blocks" and not equal_blocks(model):
-        raise ConfigError(
-            "this model repeats no block", key="trainer.compile", hint="trainer.compile=true"
-        )
-
-
 def equal_blocks(model: nn.Module) -> list[nn.Module]:
     """Repeated blocks of a model of which another one has as many parameters, of the same shapes."""
     blocks = list(repeated_blocks(model))
@@ -249,30 +202,11 @@ def equal_blocks(model: nn.Module) -> list[nn.Module]:
     return [block for block, kind in zip(blocks, kinds, strict=True) if kinds.count(kind) > 1]
 
 
-def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
-    """Refuse a model whose outputs do not have the shape that the loss needs."""
-    task = task_of(config.spec.task)
-    kind = getattr(loss, "kind", None)
-    if not (kind in LOGIT_KINDS or isinstance(loss, _REAL_VALUED) or task.reconstructs):
-        return  # an embedding, or a custom loss, takes any width
-    spec = config.spec
-    expected = task.output_shape(spec, int(spec.num_outputs))
-    if tuple(outputs[1:]) == expected:
-        return
-    hint = "let the model's last layer have ${spec.num_outputs} outputs"
-    raise ConfigError(
-        f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
-        f"{task.in_words(spec)}",
-        key="model",
-        hint="model=autoencoder returns as many values as it takes"
-        if task.reconstructs
-        else hint,
-    )
-
-
 def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
     """Refuse data that differs from what its YAML states."""
-    for name in _STATED if stated else ():
+    if not stated:
+        return
+    for name in _STATED:
         if name == "class_counts" and not task_of(stated["task"]).by_class:
             continue  # how often each label is on is not stated
         expected = stated.get(name)

@@ -12,17 +12,17 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.omegaconf_internals import kept
 from assay.config.serialize import resolved, resolved_node
-from assay.config.tree import walk
+from assay.config.tree import walk, walk_plain
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError, describe_error, first_line, user_frame
 from assay.record.scores import is_better_low
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of, example_hint
-from assay.targets.optional_packages import install_command
 from assay.targets.resolve import (
     CallError,
     check_object,
     import_tasks,
+    install_command,
     instantiate,
     resolve_class,
     resolve_node,
@@ -30,7 +30,7 @@ from assay.targets.resolve import (
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from torchmetrics import MetricCollection
 
@@ -63,9 +63,10 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         text = f"cannot be built with these values: {describe_error(cause)}"
     elif frame := user_frame(cause):
         text = f"{text} ({frame})"
-    return ConfigError(
-        text, key="" if text.startswith(f"{fault}=") else fault, hint=_hint(config, fault)
-    )
+    shown = fault
+    if text.startswith(f"{fault}="):
+        shown = ""
+    return ConfigError(text, key=shown, hint=_hint(config, fault))
 
 
 def _hint(config: DictConfig, key: str) -> str:
@@ -148,14 +149,18 @@ def plain_node(config: DictConfig, key: str) -> Any:
         return OmegaConf.to_container(node, resolve=False)
 
 
-def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
-    """Build the object that a node of a config describes."""
+def build(
+    config: DictConfig, key: str, edit: Callable[[Any], None] | None = None, /, **objects: Any
+) -> Any:
+    """Build the object that a node of a config describes, or what `edit` makes of it."""
     try:
         node = OmegaConf.select(config, key)
         if not node:
             return None
         import_tasks(config)
         tree = resolve_node(config, key, node, NOT_ARGUMENTS.get(key, ()))
+        if edit is not None:
+            edit(tree)
         instance = instantiate(tree, key, read_trusted_packages(config), **objects)
         check_object(key, instance)
         return instance
@@ -168,7 +173,27 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
 @kept
 def build_metrics(config: DictConfig) -> dict[str, Any]:
     """The metrics of training and of evaluation; who uses them clones them."""
-    return {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    return {stage: _build_collection(config, f"metrics.{stage}") for stage in ("train", "eval")}
+
+
+def _build_collection(config: DictConfig, key: str) -> Any:
+    """Metrics whose constructors have verified their arguments, whatever `validate_args` says of batches."""
+    unvalidated = set[str]()
+
+    def validate(tree: Any) -> None:
+        for parts, value in walk_plain(tree):
+            if isinstance(value, dict) and value.get("validate_args") is False:
+                value["validate_args"] = True
+                unvalidated.update(map(str, parts))
+
+    collection = build(config, key, validate)
+    if unvalidated:
+        for name, metric in collection.items(keep_base=True, copy_state=False):
+            if str(name).rpartition("/")[2] in unvalidated:
+                for inner in metric.modules():
+                    if hasattr(inner, "validate_args"):
+                        inner.validate_args = False
+    return collection
 
 
 Mode = Literal["min", "max"]
@@ -177,17 +202,6 @@ FORCED = ("force_min", "force_max")
 WRITTEN = (AUTO, "min", "max", *FORCED)
 """What a `mode` may say."""
 _WORDS = {"min": "lower", "max": "higher"}
-
-
-def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """Key of each node that follows a metric, and the metric."""
-    for key in [*(f"callbacks.{name}" for name in config.get("callbacks") or {}), "scheduler"]:
-        node = OmegaConf.select(config, key)
-        monitor = None
-        if isinstance(node, DictConfig):
-            monitor = node.get("monitor")
-        if isinstance(monitor, str):
-            yield key, monitor
 
 
 def score_directions(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 import torch
 from msgspec import Meta
 
-from assay.assemble.run_length import count_batches, count_steps, run_length
-from assay.assemble.trainer_options import may_end_early, world_size
+from assay.assemble.trainer_options import is_unbounded, may_end_early, world_size
 from assay.compose.recipe import RECIPE, is_chosen
+from assay.config.omegaconf_internals import kept
 from assay.config.serialize import is_whole, value_of
 from assay.config.unread_keys import OUR_DATA
-from assay.data.core.batch_order import choose_batch_size
+from assay.data.core.batch_order import choose_batch_size, should_drop_last
 from assay.errors import ConfigError
 from assay.quoting import pluralize
 from assay.targets.annotation import check_value
@@ -67,6 +67,9 @@ def choose_recipe(config: DictConfig) -> Recipe:
         epochs = chosen_epochs
     length = count_steps(config, batches, epochs)
     together = used_size * world_size(config) * length.accumulated
+    steps_per_epoch = None
+    if length.is_known:
+        steps_per_epoch = length.steps_per_epoch
     return Recipe(
         batch_size=size,
         max_epochs=chosen_epochs,
@@ -75,7 +78,7 @@ def choose_recipe(config: DictConfig) -> Recipe:
         lr=_choose_lr(config, together / suited),
         weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
         patience=max(10, -(-(length.epochs or 0) // 4)),
-        steps_per_epoch=length.steps_per_epoch if length.is_known else None,
+        steps_per_epoch=steps_per_epoch,
         total_steps=length.total_steps,
     )
 
@@ -237,3 +240,131 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
             "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"
         )
     return notes
+
+
+_LIGHTNING_MAX_EPOCHS = 1000
+
+
+@final
+@dataclass(frozen=True)
+class RunLength:
+    """Batches, epochs and steps of a run."""
+
+    batches: int
+    used_batches: int
+    accumulated: int
+    epochs: int | None
+    total_steps: int | None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of an epoch; the last one may have fewer batches."""
+        return max(1, -(-self.used_batches // self.accumulated))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the number of batches is known."""
+        return self.used_batches > 0
+
+    @property
+    def total_batches(self) -> int | None:
+        """Training batches of the run; None for no bound."""
+        if self.total_steps is None:
+            return None
+        epochs, steps = divmod(self.total_steps, self.steps_per_epoch)
+        return epochs * self.used_batches + steps * self.accumulated
+
+    def batch_of(self, step: int) -> int:
+        """How many batches of its epoch are done after an optimizer step."""
+        return min(((step - 1) % self.steps_per_epoch + 1) * self.accumulated, self.used_batches)
+
+
+@kept
+def run_length(config: DictConfig) -> RunLength:
+    """Count the batches and steps of a job whose `spec` is complete."""
+    batches = count_batches(config, int(config.data.get("batch_size", 1)))
+    return count_steps(config, batches, config.trainer.get("max_epochs"))
+
+
+def count_steps(
+    config: DictConfig, batches: int, epochs: int | None, *, whole: bool = False
+) -> RunLength:
+    """The length of a run with so many batches an epoch; `whole` leaves their limit out of account."""
+    trainer = config.trainer
+    used = batches
+    if not whole:
+        used = apply_limit(batches, trainer.get("limit_train_batches"))
+    accumulated = int(trainer.get("accumulate_grad_batches") or 1)
+    most = trainer.get("max_steps", -1)
+    limits = {"max_epochs": epochs, "max_steps": most, "max_time": trainer.get("max_time")}
+    if (
+        is_unbounded(limits)
+        or epochs == -1
+        or (epochs is None and most is not None and most >= 0)
+    ):
+        epochs = None
+    elif epochs is None:
+        epochs = _LIGHTNING_MAX_EPOCHS
+    in_epochs = []
+    if epochs is not None:
+        in_epochs = [max(1, -(-used // accumulated)) * epochs]
+    in_steps = []
+    if most is not None and most >= 0:
+        in_steps = [most]
+    total = None
+    if in_epochs or in_steps:
+        total = max(1, min(in_epochs + in_steps))
+    if epochs is not None and not used and config.data.get("_target_") != OUR_DATA:
+        total = None
+    return RunLength(batches, used, accumulated, epochs, total)
+
+
+def count_batches(config: DictConfig, batch_size: int) -> int:
+    """Training batches of an epoch and process; 0 where the data does not tell."""
+    num_train = int(config.spec.get("num_train") or 0)
+    if config.data.get("_target_") != OUR_DATA:
+        stated = config.spec.get("train_batches")
+        limit = config.trainer.get("limit_train_batches")
+        # Lightning takes a limit for the number, too
+        limited = 0
+        if is_whole(limit):
+            limited = limit
+        return int(stated or limited)
+    processes = world_size(config)
+    drops = should_drop_last(
+        config.data.get("drop_last", "auto"), num_train, batch_size, processes
+    )
+    size = batch_size * processes
+    if drops:
+        return num_train // size
+    return -(-num_train // size)
+
+
+def apply_limit(batches: int, limit: Any) -> int:
+    """Apply Lightning's limit to a number of batches: a fraction up to 1.0, or a count."""
+    if limit is None:
+        return batches
+    share = isinstance(limit, float) and limit <= 1
+    if share:
+        return int(batches * limit)
+    return min(batches, int(limit))
+
+
+def ends_in_first_epoch(config: DictConfig, length: RunLength) -> bool:
+    """Whether the run is over before the end of the epoch after which it would be validated first."""
+    total = length.total_batches
+    interval = value_of(config, "trainer.val_check_interval")
+    at_end = interval is None or (isinstance(interval, float) and interval == 1.0)
+    every_epoch = config.trainer.get("check_val_every_n_epoch", 1) == 1
+    return at_end and every_epoch and total is not None and total < length.used_batches
+
+
+def early_validation(config: DictConfig) -> dict[str, int]:
+    """The trainer's argument with which a run shorter than an epoch is validated at its end."""
+    spec = config.get("spec") or {}
+    if not (spec.get("num_train") or spec.get("train_batches")):
+        return {}
+    length = run_length(config)
+    if not ends_in_first_epoch(config, length) or length.total_batches is None:
+        return {}
+    return {"val_check_interval": length.total_batches}

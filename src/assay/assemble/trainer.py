@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from typing_extensions import override
 
 from assay.assemble.node import build, mode_argument, plain_node
-from assay.assemble.run_length import early_validation
+from assay.assemble.recipe import early_validation
 from assay.assemble.trainer_options import is_rank
 from assay.callbacks.progress_bar import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep

@@ -35,16 +35,19 @@ def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
         return int(devices)
     if isinstance(devices, int):
         return devices
-    parts = devices.split(",") if isinstance(devices, str) else map(str, devices)
-    return [int(part) for part in parts if part.strip()]
+    if isinstance(devices, str):
+        devices = devices.split(",")
+    return [int(part) for part in devices if str(part).strip()]
 
 
 def num_devices(trainer: Mapping[str, Any], available: int) -> int:
     """How many devices `trainer.devices` asks for."""
     devices = requested_devices(trainer)
-    return max(
-        1, available if devices is None else devices if isinstance(devices, int) else len(devices)
-    )
+    if isinstance(devices, list):
+        return max(1, len(devices))
+    if devices is None:
+        devices = available
+    return max(1, devices)
 
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
@@ -72,7 +75,11 @@ def num_local_processes(config: DictConfig) -> int:
     import torch
 
     on_cpu = config.trainer.get("accelerator") == "cpu"
-    return num_processes(config.trainer, 1 if on_cpu else torch.cuda.device_count())
+    if on_cpu:
+        available = 1
+    else:
+        available = torch.cuda.device_count()
+    return num_processes(config.trainer, available)
 
 
 def world_size(config: DictConfig) -> int:
@@ -89,8 +96,10 @@ def is_rank() -> bool:
 
 def refuse_foreign_ranks() -> None:
     """Refuse to run as one of several processes of another launcher, each of which would do the whole job."""
+    if is_rank():
+        return
     in_step = "SLURM_STEP_ID" in os.environ  # a shell of salloc has the number of tasks, too
-    for name in () if is_rank() else WORLD_SIZES:
+    for name in WORLD_SIZES:
         if name.startswith("SLURM_") and not in_step:
             continue
         if name == "SLURM_NTASKS" and "SLURM_STEP_NUM_TASKS" in os.environ:

@@ -26,8 +26,7 @@ from assay.record.secrets import STRUCK, holds_secret, remember_secrets
 from assay.rooms import entries, name_source
 from assay.targets.allowed_targets import check_targets
 from assay.targets.annotation import check_value
-from assay.targets.optional_packages import check_installed
-from assay.targets.resolve import check_tasks
+from assay.targets.resolve import check_installed, check_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +102,9 @@ class Checker:
                 failures.append((number, job.overrides, error))
         if failures:
             first = failures[0][2]
-            raise first if len(jobs) == 1 else summarize_failures(failures, len(jobs)) from first
+            if len(jobs) == 1:
+                raise first
+            raise summarize_failures(failures, len(jobs)) from first
         return reports
 
     def report(self, job: Job) -> Report:
@@ -206,8 +207,11 @@ def check_job(config: DictConfig) -> None:
     refuse_foreign_ranks()
     entries = [entry for entry in places(config) if not entry.is_followed]
     if missing := sorted(entry.key for entry in entries if entry.is_missing):
+        message = "each of these must be given"
+        if len(missing) == 1:
+            message = "this must be given"
         raise ConfigError(
-            "this must be given" if len(missing) == 1 else "each of these must be given",
+            message,
             key=", ".join(missing),
             hint=f"add {' '.join(f'{key}=…' for key in missing)}",
         )
@@ -241,9 +245,12 @@ def _check_secrets(entries: list[Entry]) -> None:
                 hint=f"{entry.key}=${{oc.env:NAME}}, with the secret in the environment variable NAME",
             )
         if entry.name in _NAMES_OF_FILES and holds_secret(text):
+            key = entry.key
+            if entry.key == "run_dir":
+                key = "hydra.run.dir"
             raise ConfigError(
                 "the name of a file or folder would contain a secret",
-                key="hydra.run.dir" if entry.key == "run_dir" else entry.key,
+                key=key,
                 hint="remove the secret from the name",
             )
 

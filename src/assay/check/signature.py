@@ -128,7 +128,11 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
             continue
         # Hydra leaves what is inside such a node to its class, which may add arguments.
         inside = any(key.startswith((f"{parent}.", f"{parent}[")) for parent in left_alone)
-        _check_node(key, node, None if inside else injected_arguments(config, key))
+        if inside:
+            later = None
+        else:
+            later = injected_arguments(config, key)
+        _check_node(key, node, later)
         if node.get("_recursive_") is False:
             left_alone.append(key)
 
@@ -138,7 +142,10 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
     source = key == "data.source" and OmegaConf.select(root_of(node), "data._target_") == OUR_DATA
     if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
         partial_key = f"{key}._partial_"
-        hint = f"leave it out: ~{partial_key}{_OF_A_LOSS if key == 'loss' else ''}"
+        more = ""
+        if key == "loss":
+            more = _OF_A_LOSS
+        hint = f"leave it out: ~{partial_key}{more}"
         raise ConfigError(
             "expected an object, not a function that creates it", key=partial_key, hint=hint
         )
@@ -160,7 +167,8 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     reserved = ("_target_", *WORDS, *NOT_ARGUMENTS.get(key, ()))
     names = [name for name in map(str, node) if name not in reserved]
     positional = node.get("_args_") or []
-    count = len(positional) + (later.by_position if later else 0)
+    injected = later or InjectedArguments()
+    count = len(positional) + injected.by_position
     by_position = call.by_position
     if positional and count > len(by_position) and call.many is None:
         message = f"{call.name} takes {len(by_position)} positional arguments, got {count}"
@@ -168,7 +176,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     ours = f"assay itself passes {{!r}} to {call.name}"
     twice = {
         **dict.fromkeys(by_position[len(positional) : count], (ours, "leave it out")),
-        **{name: (ours, instead) for name, instead in (later.names if later else {}).items()},
+        **{name: (ours, instead) for name, instead in injected.names.items()},
         **dict.fromkeys(
             by_position[: len(positional)],
             ("given twice: also by position, in _args_", "leave one out"),
@@ -180,12 +188,13 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
             hint = f"{instead}\n    {call.in_short([name])}"
             raise ConfigError(message.format(name), key=f"{key}.{name}", hint=hint)
         if name not in call.parameters and not call.takes_any:
+            hint = "it takes no arguments"
+            if call.parameters:
+                hint = f"it takes: {call.in_short([name])}"
             raise ConfigError(
                 f"{call.name} has no argument {name!r}{did_you_mean(name, call.parameters, '; ')}",
                 key=f"{key}.{name}",
-                hint=f"it takes: {call.in_short([name])}"
-                if call.parameters
-                else "it takes no arguments",
+                hint=hint,
             )
     root: Any = root_of(node)
     for name, value in _values(node, names):
@@ -229,7 +238,10 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
     if is_secret_key(key):
         shown = STRUCK
     suggestion = _suggest(as_typed_key(key), value, expected, default)
-    signature = call.in_short([parameter.name] if parameter is not None else ())
+    about: list[str] = []
+    if parameter is not None:
+        about = [parameter.name]
+    signature = call.in_short(about)
     hint = signature
     if suggestion:
         hint = f"{suggestion}\n    {signature}"
@@ -246,7 +258,7 @@ def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
             return shlex.quote(f'{key}="{value}"')  # a column named 2015
         # 32 for an image's height and width, but no 3 for betas
         pair = not isinstance(default, list | tuple)
-        for several in ([value], [value, value] if pair else []):
+        for several in ([value], [value, value])[: 1 + pair]:
             if accepts(expected, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
     meant = []
@@ -273,10 +285,16 @@ def _check_missing(key: str, node: DictConfig, call: Call, supplied: set[str]) -
             hint=f"add to its YAML: _partial_: true (or type +{key}._partial_=true)",
         )
     typed = " ".join(f"+{as_typed_key(key)}.{name}=…" for name in missing)
+    what = "each of these"
+    if len(missing) == 1:
+        what = "this"
+    more = ""
+    if key == "loss":
+        more = _OF_A_LOSS
     raise ConfigError(
-        f"{call.name} needs {'this' if len(missing) == 1 else 'each of these'}",
+        f"{call.name} needs {what}",
         key=", ".join(f"{key}.{name}" for name in missing),
-        hint=f"add {typed}{_OF_A_LOSS if key == 'loss' else ''}\n    {call.in_short()}",
+        hint=f"add {typed}{more}\n    {call.in_short()}",
     )
 
 

@@ -231,23 +231,6 @@ def is_lbfgs(config: DictConfig) -> bool:
     return str(value_of(config, "optimizer._target_")).endswith(".LBFGS")
 
 
-def check_manual(config: DictConfig, module: Any) -> None:
-    """Refuse what Lightning does not do for a module that steps its optimizers by hand."""
-    if getattr(module, "automatic_optimization", True):
-        return
-    for name, nothing, instead in (
-        ("accumulate_grad_batches", 1, "let training_step count batches"),
-        ("gradient_clip_val", 0, "let training_step call self.clip_gradients(optimizer, …)"),
-    ):
-        if (value := value_of(config, f"trainer.{name}")) not in (None, nothing):
-            raise ConfigError(
-                f"got {value}, but {type(module).__name__} steps its optimizers by hand, where "
-                "Lightning leaves this to the module",
-                key=f"trainer.{name}",
-                hint=f"leave it out, and {instead}",
-            )
-
-
 _TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
 """Its data sets download where they are told to."""
 
@@ -332,9 +315,10 @@ def check_folder(key: str, path: str) -> None:
     if path:
         why = _why_unwritable(path)
     if why:
-        raise ConfigError(
-            f"{path!r}: {why}" if path else why, key=key, hint=f"{key}=SOMEWHERE/ELSE"
-        )
+        message = why
+        if path:
+            message = f"{path!r}: {why}"
+        raise ConfigError(message, key=key, hint=f"{key}=SOMEWHERE/ELSE")
 
 
 def _why_unwritable(path: str) -> str:

@@ -14,10 +14,8 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from assay.cli.check import check
-from assay.cli.documents import Problem, print_problem
 from assay.cli.train import resume, train
-from assay.cli.verb import overrides_help, verb
+from assay.cli.verb import Problem, overrides_help, print_problem, verb
 from assay.process import COLLECT
 from assay.rooms import entries, entry
 from assay.terminal import make_printable
@@ -38,7 +36,6 @@ Verbs = Mapping[str, Mapping[str, Callable[..., None]]]
 _TITLES = ("Train", "Look", "Compare", "Use", "Project")
 VERBS: Verbs = {
     "Train": {"train": train, "resume": resume},
-    "Look": {"check": check},
 }
 
 
@@ -60,7 +57,10 @@ class _Verbs(TyperGroup):
 
     @override
     def main(self, args: Any = None, *rest: Any, **more: Any) -> Any:
-        self._words = list(sys.argv[1:] if args is None else args)
+        words = args
+        if args is None:
+            words = sys.argv[1:]
+        self._words = list(words)
         return super().main(args, *rest, **more)
 
     @override
@@ -137,7 +137,10 @@ for _named in _GROUPS.values():
         _takes_overrides = (
             "overrides" in inspect.signature(_verb).parameters and _name != "explain"
         )
-        app.command(_name, epilog=overrides_help() if _takes_overrides else None)(verb(_verb))
+        _epilog = None
+        if _takes_overrides:
+            _epilog = overrides_help()
+        app.command(_name, epilog=_epilog)(verb(_verb))
 
 
 def main() -> None:
@@ -147,7 +150,10 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         complete = entry("completion", "-sc", "completion in the shell")
-        complete(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
+        shell = "install=bash"
+        if len(arguments) > 1:
+            shell = arguments[1]
+        complete(shell, _flags())
         return
     try:
         app()

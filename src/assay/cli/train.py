@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, show_loading
+from assay.cli.verb import (
+    ConfigDir,
+    Document,
+    Overrides,
+    show_loading,
+)
 from assay.errors import ConfigError
 from assay.quoting import command
 from assay.record.run_directory import JOURNAL
@@ -146,9 +150,12 @@ def resume(
     if world is None:
         RunRecord.load(run)  # a mistyped directory costs no wait
     if config_dir is not None or failed:
+        option = "--config-dir"
+        if failed:
+            option = "--failed"
         raise ConfigError(
             f"only valid for a sweep; {run} is a single run, which keeps its whole config",
-            key="--failed" if failed else "--config-dir",
+            key=option,
             hint=command("resume", run),
         )
     with show_loading():

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+import os
 import sys
 import textwrap
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, TextIO, final
 
 import typer
 
-from assay.cli.documents import Problem, print_document
-from assay.errors import ConfigError, explain_write_errors
+from assay.errors import AssayError, ConfigError, describe_error
 from assay.paths import CONF_DIR
-from assay.process import raise_on_signals
+from assay.process import Stopped, raise_on_signals
 from assay.quoting import quote_letters
-from assay.record.secrets import remember_secrets
-from assay.rooms import entry, name_source
+from assay.record.run_record import exit_code_of, stop_reason, to_json_numbers
+from assay.record.secrets import redact, redact_tree, remember_secrets
+from assay.rooms import name_source
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from assay.cli.documents import Document
-    from assay.figure import Figure
+    from collections.abc import Callable, Iterator, Sequence
 
 
 _OVERRIDES = """\b
@@ -82,23 +82,6 @@ def overrides_help() -> str:
     names = sorted({path.parent.name for path in CONF_DIR.glob("*/*.yaml")})
     groups = textwrap.fill("  ".join(names), 76, initial_indent="  ", subsequent_indent="  ")
     return _OVERRIDES.format(groups=groups)
-
-
-def save_plot(figure: Figure, path: Path) -> None:
-    """Draw a figure into the file of `--plot`."""
-    from assay.files.atomic import write_bytes
-
-    draw = entry("draw", "--plot", "a picture")
-    image = draw(figure, path.suffix.lstrip("."))
-    with explain_write_errors(path, "--plot FILE writes it somewhere else"):
-        write_bytes(path, image)
-
-
-def check_ending(option: str, path: Path | None, *endings: str) -> None:
-    """Refuse an output file whose name says another format."""
-    if path is not None and path.suffix.lower() not in endings:
-        expected = f"expected a name that ends in {', '.join(endings)}, got {path.name}"
-        raise ConfigError(expected, key=option, hint=f"{option} {path.with_suffix(endings[0])}")
 
 
 @contextmanager
@@ -195,3 +178,181 @@ def _print_error(debug: bool) -> Iterator[None]:
             if problem.hint:
                 console.print(f"  → {problem.hint}", markup=False, style="cyan")
         raise typer.Exit(problem.code) from error
+
+
+SCHEMA_VERSION = 1
+"""Of every document. It rises when a field goes or comes to mean something else, not when one is added."""
+
+
+@final
+@dataclass(frozen=True)
+class Problem:
+    """Why a command did not do what it was asked to.
+
+    Attributes:
+        message: One or two sentences, as on standard error.
+        key: Full config key of the value at fault, such as `optimizer.lr`; empty where it is none.
+        file: Where that value was written: a YAML file, or `command line`; empty where unknown.
+        line: In that file; null where unknown.
+        hint: What to type or do next; may be empty.
+        code: The exit code of the command.
+    """
+
+    message: str
+    key: str = ""
+    file: str = ""
+    line: int | None = None
+    hint: str = ""
+    code: int = 1
+
+    @classmethod
+    def of(cls, error: BaseException) -> Problem:
+        """The problem that an exception describes."""
+        if isinstance(error, typer.Exit):
+            problem = cls(f"the exit code is {error.exit_code}")
+            if error.__cause__:
+                problem = cls.of(error.__cause__)
+            return replace(problem, code=error.exit_code)
+        if isinstance(error, AssayError):
+            if isinstance(error, ConfigError):
+                key, file = (error.key, error.file)
+            else:
+                key, file = ("", "")
+            name, _, line = file.rpartition(":")
+            if not line.isdecimal():
+                name = file
+                line = ""
+            hint = redact(error.hint)
+            return cls(
+                redact(error.message),
+                key,
+                name,
+                int(line) if line else None,
+                hint,
+                error.exit_code,
+            )
+        # the latter is Ctrl-C or Ctrl-D as an answer
+        if isinstance(error, KeyboardInterrupt | typer.Abort):
+            name = "SIGINT"
+            if isinstance(error, Stopped):
+                name = error.name
+            return cls(stop_reason(name), code=exit_code_of(name))
+        hint = "the same command with --debug shows where this came from"
+        return cls(redact(describe_error(error)), hint=hint)
+
+
+@final
+@dataclass
+class Document:
+    """What a verb prints under `--json`, gathered until its end."""
+
+    as_json: bool = False
+    debug: bool = False
+    body: dict[str, Any] = field(default_factory=dict)
+    error: Problem | None = None
+    next: Sequence[str] = ()
+    is_silent: bool = False
+    """Whether another process prints it."""
+
+    @property
+    def console(self) -> Console:
+        """Where a verb prints for people; under `--json` nothing is printed."""
+        return Console(highlight=False, soft_wrap=True, quiet=self.as_json)
+
+    def say(self, kind: str, value: Any) -> None:
+        """Set what is printed at the end; without `--json` it is ignored."""
+        self.body = {"kind": kind, "schema_version": SCHEMA_VERSION, **to_plain(value)}
+
+    def fail(self, message: str, *, hint: str = "", code: int = 1) -> None:
+        """Set the reason of a nonzero exit code although there is a result."""
+        self.error = Problem(redact(message), hint=redact(hint), code=code)
+
+    def to_json(self) -> str:
+        """One line of ASCII, so that no untrusted control character reaches a terminal."""
+        document = self.body or {"kind": "error", "schema_version": SCHEMA_VERSION}
+        if self.next:
+            document = {**document, "next": to_plain(self.next)}
+        if self.error is not None:
+            document = {**document, "error": to_plain(self.error)}
+        text = json.dumps(to_json_numbers(redact_tree(document)), allow_nan=False)
+        return text.replace("\x7f", "\\u007f")
+
+
+@contextmanager
+def print_document(as_json: bool, debug: bool = False) -> Iterator[Document]:
+    """Point standard output at standard error in this block, and print one document where it ends."""
+    document = Document(as_json, debug)
+    if not as_json:
+        yield document
+        return
+    stream = sys.stdout
+    try:
+        with _stdout_on_stderr(stream):
+            try:
+                yield document
+            except BaseException as error:
+                if not isinstance(error, typer.Exit) or error.exit_code:
+                    document.error = document.error or Problem.of(error)
+                raise
+    finally:
+        if not document.is_silent:
+            _print(stream, document.to_json())
+
+
+def print_problem(words: list[str], problem: Problem) -> None:
+    """Print what keeps a verb from beginning, such as a command line that it does not take."""
+    if "--json" in words[: words.index("--") if "--" in words else None]:
+        _print(sys.stdout, Document(error=problem).to_json())
+
+
+def to_plain(value: Any) -> Any:
+    """Convert a value to JSON's types."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            item.name: to_plain(getattr(value, item.name)) for item in fields(value) if item.repr
+        }
+    if hasattr(value, "items"):
+        return {str(key): to_plain(inner) for key, inner in value.items()}
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [to_plain(inner) for inner in value]
+    if hasattr(value, "tolist"):  # arrays and scalars of numpy
+        return to_plain(value.tolist())
+    raise TypeError(f"a document cannot hold {type(value).__name__}")
+
+
+@contextmanager
+def _stdout_on_stderr(stream: TextIO | None) -> Iterator[None]:
+    if stream is None:
+        raise AssayError("standard output is closed, but --json prints to it")
+    stream.flush()
+    duplicate = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+        stream.flush()
+    finally:
+        os.dup2(duplicate, 1)
+        os.close(duplicate)
+
+
+def _print(stream: TextIO | None, text: str) -> None:
+    if stream is None:
+        return
+    try:
+        try:
+            descriptor = stream.fileno()
+        except (OSError, ValueError):  # not a file: the output of a test
+            stream.write(f"{text}\n")
+            return
+        # Not through the stream, which would try once more at the end of the process.
+        with open(descriptor, "w", encoding="ascii", closefd=False) as file:
+            file.write(f"{text}\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise AssayError(f"standard output cannot be written: {error.strerror}") from error

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, final
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -23,7 +22,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.compose.hydra_node import check_hydra
 from assay.compose.recipe import (
     DECIDE,
     RECIPE,
@@ -66,14 +64,17 @@ from assay.errors import ConfigError, first_line
 from assay.paths import COMMAND_LINE, CONF_DIR, PROJECT, config_folders
 from assay.quoting import command
 from assay.rooms import entries
-from assay.targets.external_values import (
+from assay.targets.objects import TARGET, name_of
+from assay.targets.trust import (
+    KEY,
+    Trust,
     check_external_values,
     check_name,
     check_place,
     may_reach_out,
+    settle_trust,
+    trust_for,
 )
-from assay.targets.objects import TARGET, name_of
-from assay.targets.trust import KEY, Trust, settle_trust, trust_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -108,8 +109,11 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         search_path = create_config_search_path(str(CONF_DIR))
         for folder in config_folders(config_dir):
             # Before the schema, which must stay the last.
+            origin = PROJECT
+            if folder == config_dir:
+                origin = COMMAND_LINE
             search_path.prepend(
-                COMMAND_LINE if folder == config_dir else PROJECT,
+                origin,
                 f"file://{folder.resolve()}",
                 anchor=SearchPathQuery(provider="schema"),
             )
@@ -182,7 +186,8 @@ def complete(
     """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock."""
     settle_trust(config, trusted)
     settle_custom_parts(config, hydra_node, typed)
-    check_hydra(hydra_node, trusted)
+    for check_hydra in entries("hydra_node"):
+        check_hydra(hydra_node, trusted)
     if "run_dir" in config:
         raise ConfigError(
             "is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…"
@@ -198,9 +203,9 @@ def complete(
     if run_dir is None:
         check_place("hydra.run.dir", config.run_dir, trusted)
     check_external_values(config, trusted)
-    entries = places(config)
+    found_places = places(config)
     thaw(config)
-    _resolve_calls(entries)
+    _resolve_calls(found_places)
 
 
 def settle_custom_parts(
@@ -252,13 +257,6 @@ def _drop_unread_parts(config: DictConfig, chosen: DictConfig) -> None:
         if name in config:
             del config[name]
             chosen[name] = None
-
-
-def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """Overrides that the task of the data adds to the typed ones, such as `task=binary`."""
-    # `${…}` as typed
-    composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
-    return [override for override in composed if override not in overrides]
 
 
 def _resolve_calls(entries: Iterable[Entry]) -> None:
@@ -452,7 +450,10 @@ class JobComposer:
         self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]
     ) -> _Template:
         swept = any(option.is_sweep_override() for option in options)
-        composed = compose_raw(self._hydra, key, RunMode.MULTIRUN if swept else RunMode.RUN)
+        mode = RunMode.RUN
+        if swept:
+            mode = RunMode.MULTIRUN
+        composed = compose_raw(self._hydra, key, mode)
         if swept and not is_multirun(composed):
             compose_raw(self._hydra, key)  # raises what Hydra says of several values
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
@@ -510,35 +511,6 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
 def is_multirun(config: DictConfig) -> bool:
     """Whether a config asks for a sweep by `hydra.mode: MULTIRUN`; none of assay's own does."""
     return bool(config.hydra.mode == RunMode.MULTIRUN)
-
-
-def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
-    """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
-    with translate_errors(hydra, overrides):
-        first = _first_options(hydra, overrides)
-        with translate_errors(hydra, first):
-            composed = compose_raw(hydra, [*first, *task_defaults(overrides)], RunMode.MULTIRUN)
-        check_hydra(composed.hydra, trusted)
-        HydraConfig.instance().set_config(composed)
-        directory = str(composed.hydra.sweep.dir)
-        check_place("hydra.sweep.dir", directory, trusted)
-        with read_write(composed.hydra), open_dict(composed.hydra):
-            composed.hydra.sweep.dir = directory  # the clock is asked once
-    return composed
-
-
-def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
-    """A sweep's overrides with the first of each group's swept options, which Hydra would leave out."""
-    loader = hydra.config_loader
-    first = []
-    for text in overrides:
-        (override,) = OverridesParser.create(loader).parse_overrides([text])
-        swept = override.is_sweep_override() and loader.get_group_options(override.key_or_group)
-        option = ""
-        if swept:
-            option = next(override.sweep_string_iterator(), "")
-        first.append(f"{override.get_key_element()}={option}" if option else text)
-    return first
 
 
 def _calls(composed: DictConfig) -> Iterator[str]:

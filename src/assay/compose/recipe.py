@@ -16,7 +16,7 @@ from assay.config.unread_keys import OUR_MODULE, SHARDED
 from assay.data.core.source_info import are_vectors, info_of
 from assay.errors import ConfigError
 from assay.model.hf_folder import read_network_settings
-from assay.targets.external_values import ADDRESS, refuse_untyped
+from assay.targets.trust import ADDRESS, refuse_untyped
 from assay.task.classification import Binary
 from assay.task.task_of import TASKS
 
@@ -205,12 +205,12 @@ def task_to_choose(
         return []
     if name in ("auto", None):
         find = info_of(str(source.get("_target_"))).find_task
-        # before anything is looked at
-        for key, value in source.items() if find is not None else ():
-            if isinstance(value, str) and "://" in value:
-                refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
         name = ""
         if find is not None:
+            # before anything is looked at
+            for key, value in source.items():
+                if isinstance(value, str) and "://" in value:
+                    refuse_untyped(f"data.source.{key}", value, ADDRESS, person)
             name = find(source)
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []

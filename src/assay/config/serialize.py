@@ -99,16 +99,6 @@ def to_text(plain: Any) -> str:
     return exact_json(plain) or yaml.safe_dump(plain)
 
 
-def from_text(text: str) -> DictConfig:
-    """Read `to_text` back."""
-    plain: dict[str, Any]
-    if text.startswith("{"):
-        plain = json.loads(text)
-    else:
-        plain = yaml.safe_load(text)
-    return OmegaConf.create(plain, flags={"struct": True})
-
-
 LARGEST_SEED = 2**32 - 1
 MOST_THREADS = 1024
 """Of a process; more are asked for by mistake."""
@@ -128,11 +118,6 @@ def value_of(config: DictConfig, key: str) -> Any:
 def is_whole(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def drop_override(overrides: Sequence[str], key: str) -> list[str]:
-    """What was typed, without what sets a key."""
-    return [override for override in overrides if not override.lstrip("+").startswith(f"{key}=")]
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import yaml
 from omegaconf import DictConfig
@@ -17,12 +16,7 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omegaconf import ListConfig
-
-YamlEntry = tuple[tuple[str, ...], Literal["mapping", "list", "value"], str, int]
-"""Names and indices of a key, what stands there, its text in a line, and the number of its line."""
 
 
 def display_path(path: Path) -> str:
@@ -91,65 +85,6 @@ def load_mapping(path: Path) -> DictConfig:
     if not isinstance(config, DictConfig):
         raise AssayError(f"{path} does not hold a mapping")
     return config
-
-
-def yaml_entries(path: Path, package: tuple[str, ...] = ()) -> list[YamlEntry]:
-    """Every key of a config file, a mapping before what is in it; the defaults list is left out."""
-    node = _read(path)
-    if node is None:
-        if package:
-            return [(package, "mapping", "{}", 1)]
-        return []
-    entries = list(_walk(node, package, node.start_mark.line + 1))
-    entries = [
-        entry for entry in entries if entry[0][: len(package) + 1] != (*package, "defaults")
-    ]
-    if package:
-        return entries
-    return entries[1:]
-
-
-def read_defaults(path: Path) -> list[tuple[str, int]]:
-    """The items of a file's defaults list as written, each with its line."""
-    node = _read(path)
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if key.value == "defaults" and isinstance(value, yaml.SequenceNode):
-            return [(_text(item).strip("{}"), item.start_mark.line + 1) for item in value.value]
-    return []
-
-
-def _read(path: Path) -> yaml.Node | None:
-    content = path.read_text(encoding="utf-8")
-    node: yaml.Node | None = yaml.compose(
-        content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    )
-    return node
-
-
-def _walk(node: yaml.Node, key: tuple[str, ...], line: int) -> Iterator[YamlEntry]:
-    if isinstance(node, yaml.MappingNode):
-        yield key, "mapping", _text(node), line
-        for name, value in node.value:
-            yield from _walk(value, (*key, str(name.value)), name.start_mark.line + 1)
-    elif isinstance(node, yaml.SequenceNode):
-        yield key, "list", _text(node), line
-        for index, value in enumerate(node.value):
-            yield from _walk(value, (*key, str(index)), value.start_mark.line + 1)
-    else:
-        yield key, "value", _text(node), line
-
-
-def _text(node: yaml.Node) -> str:
-    """A node as one line of YAML."""
-    if isinstance(node, yaml.MappingNode):
-        return "{" + ", ".join(f"{_text(key)}: {_text(value)}" for key, value in node.value) + "}"
-    if isinstance(node, yaml.SequenceNode):
-        return "[" + ", ".join(map(_text, node.value)) + "]"
-    value = str(node.value)
-    # With a style it stands in quotes, or in a block of several lines.
-    if getattr(node, "style", None):
-        return json.dumps(value, ensure_ascii=False)
-    return value or "null"
 
 
 def describe(path: Path) -> str:

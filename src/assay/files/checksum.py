@@ -21,7 +21,9 @@ _DIGITS = 64
 
 def seal_yaml(text: str) -> str:
     """Add the sum as a last line, a comment."""
-    return _seal(text if text.endswith("\n") else text + "\n", *_YAML)
+    if not text.endswith("\n"):
+        text += "\n"
+    return _seal(text, *_YAML)
 
 
 def seal_json(text: str) -> str:

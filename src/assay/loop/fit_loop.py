@@ -198,14 +198,16 @@ class FitLoop(LightningFitLoop):
             log = None
         if log is not None and phase in (Phase.EPOCH_START, Phase.BATCH_START):
             log |= self._mark
-        half_done = phase in HALF_DONE
+        position = None
+        carried = {}
+        if phase not in HALF_DONE:
+            position = {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)}
+            carried = resume_extras(trainer, phase)
         return {
-            KEY: None
-            if half_done
-            else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
+            KEY: position,
             "epoch_lost": resumes_at_epochs_only(trainer) and begun and batch > 0,
             "log": log,
-            "carried": {} if half_done else resume_extras(trainer, phase),
+            "carried": carried,
         }
 
     def _validation_scores(self, phase: Phase) -> dict[str, float]:
@@ -213,8 +215,10 @@ class FitLoop(LightningFitLoop):
         is_known = self.trainer.validating or (
             phase is Phase.EPOCH_END and self.trainer.check_val_every_n_epoch == 1
         )
-        scores = self.trainer.callback_metrics.items() if is_known else ()
-        return {name: float(score) for name, score in scores if name.startswith("val")}
+        scores: dict[str, Any] = {}
+        if is_known:
+            scores = self.trainer.callback_metrics
+        return {name: float(score) for name, score in scores.items() if name.startswith("val")}
 
     # -- and out of one ------------------------------------------------------------------------------------
 

@@ -175,19 +175,11 @@ class HookPlan:
             return converts, None
         before, move, after = (getattr(batch_hook_owner(trainer, hook), hook) for hook in _MOVING)
         self._moves_itself = _overrides(move, LightningModule, _MOVING[1])
-        steps = [
-            *(
-                [(_MOVING[0], before, None)]
-                if _overrides(before, LightningModule, _MOVING[0])
-                else []
-            ),
-            (_MOVING[1], move, strategy.root_device),
-            *(
-                [(_MOVING[2], after, None)]
-                if _overrides(after, LightningModule, _MOVING[2])
-                else []
-            ),
-        ]
+        steps = [(_MOVING[1], move, strategy.root_device)]
+        if _overrides(before, LightningModule, _MOVING[0]):
+            steps.insert(0, (_MOVING[0], before, None))
+        if _overrides(after, LightningModule, _MOVING[2]):
+            steps.append((_MOVING[2], after, None))
         return converts, steps
 
 

@@ -58,7 +58,7 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
     """Commit and patch of the repository that a folder lies in."""
     try:
-        root = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
+        root = Path(run_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
     except FileNotFoundError:  # there is no git, or no such folder
         return None, ""
     except (AssayError, OSError) as error:
@@ -73,7 +73,7 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
         complete = False
     return {
         "commit": _head_of(root),
-        "branch": _ask_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or None,
+        "branch": ask_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or None,
         "dirty": bool(patch) or not complete,
         "remote": _remote(root),
         "patch_complete": complete,
@@ -93,18 +93,13 @@ def assay_commit() -> str:
     if not (checkout / ".git").exists():
         return ""
     with contextlib.suppress(OSError):  # there is no git
-        return _ask_git(checkout, "describe", "--always", "--dirty", "--abbrev=12")
+        return ask_git(checkout, "describe", "--always", "--dirty", "--abbrev=12")
     return ""
-
-
-def patched_files(patch: str) -> list[str]:
-    """Names of the files that a patch of ours touches."""
-    return re.findall(r'^diff --git "?a/(.+?)"? "?b/', patch, re.MULTILINE)
 
 
 def _remote(root: Path) -> str | None:
     """Address of the remote `origin`, else of any, without credentials and query."""
-    remotes = _ask_git(root, "config", "--get-regexp", r"^remote\..*\.url$").splitlines()
+    remotes = ask_git(root, "config", "--get-regexp", r"^remote\..*\.url$").splitlines()
     urls = sorted(remotes, key=lambda line: not line.startswith("remote.origin.url "))
     if urls:
         return redact(re.sub(r"[?#].*", "", urls[0].partition(" ")[2]))
@@ -198,11 +193,12 @@ _FIELDS = ("git", "patch_sha256", "packages", "machine")
 def describe_segment(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
     """What a segment that begins now runs with."""
     git, patch = git_state(Path.cwd())
+    digest = ""
+    if patch:
+        digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
     return {
         "git": git,
-        "patch_sha256": hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
-        if patch
-        else "",
+        "patch_sha256": digest,
         "packages": packages(),
         "machine": machine(gpus, threads),
     }, patch
@@ -236,17 +232,6 @@ def segment_changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[s
         if then.get(name) != new.get(name)
     }
     return {**now, "packages": changed}
-
-
-def differences_within(record: RunRecord) -> list[str]:
-    """What was not the same in all segments of a run, and from which step on."""
-    every = segments(record)
-    steps = [entry.get("from_step") for entry in record.resumed if "machine" in entry]
-    return [
-        f"the run was resumed at step {step} with different {change}"
-        for step, before, now in zip(steps, every, every[1:], strict=False)
-        for change in differences_between(before, now)
-    ]
 
 
 def differences_between(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -348,7 +333,7 @@ def git_environment(folder: Path) -> dict[str, str]:
 def _disable_filters(folder: Path) -> dict[str, str]:
     """Each filter that the repository's own settings name, set to the user's own or to none."""
     arguments = ["--includes", "--show-scope", "--null", "--get-regexp", r"^filter\."]
-    words = _ask_git(folder, "config", *arguments).split("\0")
+    words = ask_git(folder, "config", *arguments).split("\0")
     users: dict[str, str] = {}
     options: list[str] = []
     # an empty word is left at the end
@@ -379,7 +364,9 @@ _FORMAT = (
 
 def code_patch(root: Path, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
     """Changes of a repository against HEAD, and the source files that git neither tracks nor ignores."""
-    directories = _git(root, "rev-parse", "--absolute-git-dir", "--git-common-dir").splitlines()
+    directories = run_git(
+        root, "rev-parse", "--absolute-git-dir", "--git-common-dir"
+    ).splitlines()
     git_dir, common = (Path(root, line) for line in directories)
     with tempfile.TemporaryDirectory() as folder:
         # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
@@ -395,8 +382,8 @@ def code_patch(root: Path, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
         }
         all_there = _announce_untracked(root, environment)
         empty = ("hash-object", "-t", "tree", os.devnull)
-        base = _head_of(root) or _git(root, *empty, environment=environment).strip()
-        text = _git(root, "diff", base, *_FORMAT, "--", ":/", environment=environment)
+        base = _head_of(root) or run_git(root, *empty, environment=environment).strip()
+        text = run_git(root, "diff", base, *_FORMAT, "--", ":/", environment=environment)
     redacted = redact(text, code=True)
     if len(redacted) > largest:
         return "", False
@@ -405,13 +392,13 @@ def code_patch(root: Path, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
 
 def _head_of(root: Path) -> str | None:
     """The commit that is checked out, in hexadecimal digits; None before the first."""
-    return _ask_git(root, "rev-parse", "--quiet", "--verify", "HEAD") or None
+    return ask_git(root, "rev-parse", "--quiet", "--verify", "HEAD") or None
 
 
 def _announce_untracked(root: Path, environment: Mapping[str, str]) -> bool:
     """Add the untracked source files with intent; False where some are too large, or hold credentials."""
     options = ("--others", "--exclude-standard", "--full-name", "-z", ":/")
-    listed = _git(root, "ls-files", *options, environment=environment).split("\0")
+    listed = run_git(root, "ls-files", *options, environment=environment).split("\0")
     skipped: dict[Path, bool] = {}
     found = [
         name
@@ -429,7 +416,7 @@ def _announce_untracked(root: Path, environment: Mapping[str, str]) -> bool:
             "utf-8", "surrogateescape"
         )
         add = ("--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
-        _git(root, "add", *add, environment=environment, stdin=names)
+        run_git(root, "add", *add, environment=environment, stdin=names)
     return kept == found
 
 
@@ -443,45 +430,7 @@ def _is_generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
     return seen[folder]
 
 
-def checkout_code(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
-    """Write the files of a commit into a folder, and apply a patch to them."""
-    safe = git_environment(repository)
-    # The hash comes from a file: nothing else may be asked of git with it.
-    is_hash = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", commit)
-    if commit and not (
-        is_hash and _ask_git(repository, "cat-file", "-t", f"{commit}^{{commit}}")
-    ):
-        raise AssayError(
-            f"{_NOT_RESTORED}commit {commit[:12]} is not in {repository}",
-            hint="git fetch, or reproduce the run in a clone that has it",
-        )
-    if not commit and patch is None:
-        raise AssayError(f"{_NOT_RESTORED}it has neither a commit nor a patch")
-    folder.mkdir(parents=True)
-    if commit:
-        index = {**safe, "GIT_INDEX_FILE": str(folder.parent / "index")}
-        _git(repository, "read-tree", commit, environment=index, problem=_NOT_RESTORED)
-        target = f"--prefix={folder}{os.sep}"
-        _git(
-            repository,
-            "checkout-index",
-            "--all",
-            target,
-            environment=index,
-            problem=_NOT_RESTORED,
-        )
-    if patch is not None:
-        # As if there were no repository around: the folder may lie in one.
-        alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-        problem = f"{_NOT_RESTORED}code.patch does not apply to commit {commit[:12]}: "
-        options = ("--binary", "--whitespace=nowarn", str(patch.resolve()))
-        _git(folder, "apply", *options, environment=alone, problem=problem)
-
-
-_NOT_RESTORED = "the run's code cannot be restored: "
-
-
-def _git(
+def run_git(
     folder: Path,
     *arguments: str,
     environment: Mapping[str, str] = _VARIABLES,
@@ -503,8 +452,8 @@ def _git(
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
-def _ask_git(folder: Path, *arguments: str) -> str:
+def ask_git(folder: Path, *arguments: str) -> str:
     """What git answers; nothing where it has no answer."""
     with contextlib.suppress(AssayError):
-        return _git(folder, *arguments).rstrip("\n")
+        return run_git(folder, *arguments).rstrip("\n")
     return ""

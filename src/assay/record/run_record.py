@@ -139,7 +139,7 @@ def stop_reason(signal_name: str) -> str:
     return f"stopped by {signal_name}"
 
 
-_MEMORY = re.compile(
+OUT_OF_MEMORY = re.compile(
     r"\bout of memory\b|can(?:no|')t allocate memory|bad_alloc|CUBLAS_STATUS_ALLOC_FAILED"
     r"|Unable to allocate \S+ \S+ for",
     re.IGNORECASE,
@@ -165,7 +165,6 @@ _OF_THE_PATH = (
     IsADirectoryError,
     FileExistsError,
 )
-_FATAL = frozenset(("SIGABRT", "SIGSEGV", "SIGBUS"))
 
 
 def cause_of_exception(error: BaseException) -> Cause:
@@ -193,13 +192,6 @@ def reason_of(error: BaseException) -> str:
     return describe_error(error)
 
 
-def cause_of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
-    """What the death of a process by a signal stands for."""
-    if (name == "SIGKILL" and memory_ran_out) or (name in _FATAL and _MEMORY.search(output)):
-        return "out_of_memory"
-    return "killed"
-
-
 def signal_name(number: int) -> str:
     """Name of a signal."""
     try:
@@ -221,7 +213,7 @@ def _cause_of(error: BaseException) -> Cause:
     if isinstance(error, RuntimeError):
         text = str(error)
         kinds = {kind.__name__ for kind in type(error).__mro__}
-        if "OutOfMemoryError" in kinds or _MEMORY.search(text):
+        if "OutOfMemoryError" in kinds or OUT_OF_MEMORY.search(text):
             return "out_of_memory"
         if _WORKER.search(text):
             return "killed"

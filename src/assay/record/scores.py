@@ -93,7 +93,10 @@ def describe_baseline(baseline: Mapping[str, Any]) -> str:
         digits = f"{by:.2f}"
     else:
         digits = f"{by:.3f}"
-    who = f"{baseline['name'].replace('_', ' ')} {value} {'R²' if score == 'r2' else score}"
+    score_name = score
+    if score == "r2":
+        score_name = "R²"
+    who = f"{baseline['name'].replace('_', ' ')} {value} {score_name}"
     if not float(digits):
         return f"{who}: the same as this run"
     side = "ahead of"

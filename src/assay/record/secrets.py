@@ -75,7 +75,9 @@ def is_secret_key(key: str) -> bool:
 
 def redact(text: str, *, code: bool = False) -> str:
     """Strike out the values of environment variables that `is_secret` names, and credentials in addresses."""
-    text = _without_random(text if code else _without_credentials(text))
+    if not code:
+        text = _without_credentials(text)
+    text = _without_random(text)
     for value in _values().others:
         if code and not re.search(r"\d", value):
             continue  # a word that code may hold by chance

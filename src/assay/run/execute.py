@@ -11,7 +11,7 @@ import shlex
 import sys
 import time
 import traceback
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,21 +28,19 @@ from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
 from assay.errors import AssayError, ConfigError, NonFiniteError, Pruned
 from assay.files.checksum import describe_damage, sha256
+from assay.files.symlinks import RESULTS
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
 from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.process import Stopped
-from assay.record.log_file import FILE, log_file
-from assay.record.run_directory import hash_files
+from assay.record.run_directory import LOG, hash_files, log_file
 from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
 from assay.rooms import entries
-from assay.run import kept_predictions
 from assay.run.encoder_file import write_encoder
 from assay.run.result import print_and_log, print_start
-from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,48 +53,16 @@ if TYPE_CHECKING:
 
     from assay.assemble.assembly import Assembly
     from assay.check.report import Proof
-    from assay.task.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
 _LACKS = "could not complete the run record"
-_NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
-
-
-def warn_of_useless_model(
-    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
-) -> None:
-    """Put into a record what the test says of a model that is of no use."""
-    del assembly
-    record.warnings = kept_predictions.warnings_of(
-        predictions and predictions.at(record.threshold)
-    )
-    for warning in record.warnings:
-        log.warning("%s", warning)
-
-
-def log_results(
-    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
-) -> None:
-    """Log scores that only predictions tell."""
-    trainer = assembly.trainer
-    loggers = [logger for logger in trainer.loggers if not isinstance(logger, RunCSV)]
-    if not loggers or predictions is None or not len(predictions.keys):
-        return  # the scores come with intervals, which take half a second
-    scores = {
-        f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', score.name).strip('_')}": score.value
-        for score in task_of(predictions.task).scores(predictions)
-    }
-    unlogged = {name: value for name, value in scores.items() if name not in record.metrics}
-    for logger in loggers:
-        logger.log_metrics(unlogged, trainer.global_step)
-        logger.save()
 
 
 def end_wandb(record: RunRecord) -> None:
     """End the Weights & Biases run that this run has begun; what is trained next would go into it."""
     wandb = sys.modules.get("wandb")
     if wandb is not None and wandb.run is not None and wandb.run.id in record.loggers.values():
-        wandb.finish(exit_code=0 if record.status == "finished" else 1)
+        wandb.finish(exit_code=int(record.status != "finished"))
 
 
 def execute(
@@ -113,11 +79,12 @@ def execute(
     start = time.perf_counter()
     seconds_before = record.seconds
     known_before = record.checkpoints
-    with log_file(run_dir / FILE):
+    with log_file(run_dir / LOG):
         try:
             record.model = _parameters(assembly.module)
             record.data_sha256 = verify_data_hash(assembly, record)
-            kept_predictions.remove(run_dir)
+            for name in RESULTS:  # what an earlier end has kept is not what it comes to now
+                (run_dir / name).unlink(missing_ok=True)
             record.directions = _directions(assembly)
             record.shares = score_shares(_metrics(assembly.module))
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
@@ -125,8 +92,9 @@ def execute(
             if callbacks:
                 names = ", ".join(type(one).__name__ for one in callbacks)
                 log.info("callbacks given as objects, which no config names: %s", names)
-            for note in record.resumed[-1]["notes"] if record.resumed else ():
-                log.warning("%s", note)
+            for segment in record.resumed[-1:]:
+                for note in segment["notes"]:
+                    log.warning("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
             record.notes = [*warnings, *_notes(assembly)]
@@ -203,7 +171,10 @@ def note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
     """Say in a record that a run was stopped, or what has ended its process."""
     # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
     if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
-        record.interrupted_by(stop.name if isinstance(stop, Stopped) else "SIGINT")
+        name = "SIGINT"
+        if isinstance(stop, Stopped):
+            name = stop.name
+        record.interrupted_by(name)
     elif isinstance(stop.__context__, BrokenPipeError):
         record.status = "interrupted"
         record.reason = "its output was closed"
@@ -267,7 +238,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if trainer.is_global_zero:
         _note_checkpoints(assembly, record, run_dir)
     if is_sharded(assembly.config.trainer) or (
-        trainer.is_global_zero and kept_predictions.holds_whole_model(assembly)
+        trainer.is_global_zero and assembly.holds_whole_model
     ):
         record.weights_sha256 = weights_sha256(module.state_dict())
     path = _checkpoint_to_test(trainer, record)
@@ -284,18 +255,35 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             "nothing was tested: the module has no test_step, or the datamodule no test_dataloader"
         )
     elif tests:
-        with kept_predictions.collect_predictions(assembly) as keep:
-            trainer.test(
-                module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True
-            )
-        record.metrics.update(_scalars(trainer.callback_metrics))
-        if trainer.is_global_zero:
-            not_kept = "could not save the predictions"
-            predictions = _try(record, not_kept, kept_predictions.write, assembly, keep, run_dir)
-            for add in (*entries("after_test"), warn_of_useless_model, log_results):
-                message = f"could not {add.__name__.replace('_', ' ')}"
-                _try(record, message, add, assembly, record, predictions)
+        _test(assembly, record, run_dir, path)
     record.matrices = dict(getattr(module, "matrices", {}))
+
+
+def _test(assembly: Assembly, record: RunRecord, run_dir: Path, checkpoint: str | None) -> None:
+    """Test, and let rooms keep and look at the predictions."""
+    trainer = assembly.trainer
+    with ExitStack() as stack:
+        keepers = [
+            (room.write, stack.enter_context(room.collect_predictions(assembly)))
+            for room in entries("predictions")
+        ]
+        trainer.test(
+            assembly.module,
+            datamodule=assembly.datamodule,
+            ckpt_path=checkpoint,
+            verbose=False,
+            weights_only=True,
+        )
+    record.metrics.update(_scalars(trainer.callback_metrics))
+    if not trainer.is_global_zero:
+        return
+    predictions = None
+    for write, keep in keepers:
+        not_kept = "could not save the predictions"
+        predictions = _try(record, not_kept, write, assembly, keep, run_dir)
+    for add in entries("after_test"):
+        message = f"could not {add.__name__.replace('_', ' ')}"
+        _try(record, message, add, assembly, record, predictions)
 
 
 def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:
@@ -399,7 +387,11 @@ def _directions(assembly: Assembly) -> dict[str, str]:
     else:
         kept_by = {}
     metrics = _metrics(assembly.module)
-    return {**kept_by, **(score_directions(assembly.config, metrics) if metrics else {})}
+    if metrics:
+        known = score_directions(assembly.config, metrics)
+    else:
+        known = {}
+    return {**kept_by, **known}
 
 
 def _metrics(module: L.LightningModule) -> dict[str, MetricCollection]:
@@ -504,7 +496,10 @@ def reattach_loggers(config: DictConfig, record: RunRecord) -> None:
 def threads_of(record: RunRecord) -> AbstractContextManager[None]:
     """Compute with as many threads as the run began with: sums depend on how they are divided."""
     then = record.machine.get("threads")
-    return use_threads(then if isinstance(then, int) and 0 < then <= MOST_THREADS else None)
+    threads = None
+    if isinstance(then, int) and 0 < then <= MOST_THREADS:
+        threads = then
+    return use_threads(threads)
 
 
 _SMALL_STEP = (32e6, 8 << 20)

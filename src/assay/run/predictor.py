@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from assay.data.core.source_info import SourceInfo
     from assay.task.predictions import Kind, Predictions
+    from assay.task.task import Task
 
 
 @final
@@ -101,7 +102,9 @@ class Predictor(nn.Module):
             self.spec = {}
         self.loss = loss
         self.codec = codec
-        self.task = task_of(self.spec["task"]) if "task" in self.spec else None
+        self.task: Task | None = None
+        if "task" in self.spec:
+            self.task = task_of(self.spec["task"])
         self._target_scale = target_scale(self.spec)
         self.threshold = 0.5
         self.about_threshold: Mapping[str, Any] = {}
@@ -227,7 +230,9 @@ class Predictor(nn.Module):
         return self.task.postprocess(outputs.float(), self.kind)
 
     def _compared(self, outputs: Tensor) -> Tensor:
-        probabilities = None if self.task is None else self.task.probabilities(self.loss)
+        probabilities = None
+        if self.task is not None:
+            probabilities = self.task.probabilities(self.loss)
         if probabilities is None:
             return outputs
         return probabilities(outputs)
@@ -381,13 +386,20 @@ def read_predictor(
         task = task_of(spec["task"])
         encoder = read_encoder(run_dir, must_be=task.generates or source_info(config).has_encoder)
         preprocess, names = _preprocess(config, run_dir, spec, encoder, dtype)
+        if is_own:
+            kind = custom_output_kind(model)
+        else:
+            kind = task.output_kind(loss)
+        codec = None
+        if isinstance(encoder, Bytes | Tokenizer):
+            codec = encoder
         predictor = Predictor(
             model,
             preprocess,
-            kind=custom_output_kind(model) if is_own else task.output_kind(loss),
+            kind=kind,
             loss=loss,
             names=names,
-            codec=encoder if isinstance(encoder, Bytes | Tokenizer) else None,
+            codec=codec,
             batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
         )
     predictor.notes = describe_ending(run_dir, path)
@@ -445,11 +457,14 @@ def _preprocess(
     raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
     if not chain and info.raw_input == "arrays":
         raw_shape = spec["input_shape"]
+    table_encoder = None
+    if isinstance(encoder, TableEncoder | TextEncoder):
+        table_encoder = encoder
     preprocess = Preprocess(
         spec,
         source=source,
         transforms=Transforms(chain or ()),
-        encoder=encoder if isinstance(encoder, TableEncoder | TextEncoder) else None,
+        encoder=table_encoder,
         raw_shape=tuple(raw_shape),
         dtype=dtype,
     )

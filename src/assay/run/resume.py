@@ -35,9 +35,8 @@ from assay.record.run_record import RunRecord, now
 from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
 from assay.run.train import begin_segment, prove, result_of, run_parts, write_run
-from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
-from assay.targets.trust import trust, typed_packages
+from assay.targets.trust import check_external_values, trust, typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -150,7 +149,10 @@ def set_value(config: DictConfig, override: Override, *, within: str) -> None:
     except OmegaConfBaseException:  # it is there, and asks for the data, which was not read yet
         absent = False
     if absent and not override.is_add():
-        keys = [entry.key for entry in walk(config[within] if within else config, within)]
+        node = config
+        if within:
+            node = config[within]
+        keys = [entry.key for entry in walk(node, within)]
         raise ConfigError(f"the run has no such key{did_you_mean(key, keys, '; ')}", key=key)
     try:
         with open_dict(config):
@@ -323,7 +325,8 @@ def _continue_run(
     # `code.patch` stays what the run began with.
     earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed)]
     patches = {f"code.{len(record.resumed) + 2}.patch": patch}
-    patches = patches if entry.get("patch_sha256") not in earlier else {}
+    if entry.get("patch_sha256") in earlier:
+        patches = {}
     config = job.config
     record = _restart_record(record, entry)
     proof = prove(config, entry["overrides"])
@@ -388,10 +391,13 @@ def _resume_entry(
             )
         notes.append(f"resuming from step {newest.step}: {newest.path}")
     notes += job.notes
+    checkpoint = ""
+    if newest.path is not None:
+        checkpoint = newest.path.name
     return {
         "at": now(),
         "from_step": newest.step,
-        "checkpoint": newest.path.name if newest.path is not None else "",
+        "checkpoint": checkpoint,
         "overrides": overrides,
         "changed": {key: list(values) for key, values in job.changed.items()},
         "stop": job.stop_holds,

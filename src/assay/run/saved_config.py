@@ -87,11 +87,17 @@ def describe_ending(run_dir: Path, checkpoint: Path) -> list[str]:
         return [f"{error.message}: how the run ended is not known"]
     if record.status == "finished":
         return []
-    ended = _ENDED.get(record.status, "has not ended" if is_written(run_dir) else "was killed")
+    otherwise = "was killed"
+    if is_written(run_dir):
+        otherwise = "has not ended"
+    ended = _ENDED.get(record.status, otherwise)
     which = "last checkpoint"
     if checkpoint.name == record.checkpoints.get("best"):
         best = record.best.get("epoch")
-        which = f"best checkpoint so far{f' (epoch {best})' if isinstance(best, int) else ''}"
+        epoch = ""
+        if isinstance(best, int):
+            epoch = f" (epoch {best})"
+        which = f"best checkpoint so far{epoch}"
     return [f"the run {ended}: these are the weights of its {which}"]
 
 

@@ -36,9 +36,9 @@ from assay.files.atomic import write_text
 from assay.files.checksum import seal_yaml
 from assay.files.symlinks import open_append
 from assay.quoting import quote_letters
-from assay.record.log_file import FILE
 from assay.record.provenance import describe_segment
 from assay.record.run_directory import (
+    LOG,
     create_run_directory,
     refuse_existing,
     remove_unfinished_files,
@@ -284,7 +284,10 @@ def run_job(
         with lock_run(run_dir):
             refuse_existing(run_dir)  # somebody else may have been faster
             remove_unfinished_files(run_dir)  # of one that was killed before it had a record
-            raw = to_raw_dict(assembly.config if assembly is not None else config)
+            settled = config
+            if assembly is not None:
+                settled = assembly.config
+            raw = to_raw_dict(settled)
             record = RunRecord(
                 run_id=run_dir.name,
                 name=str(config.name),
@@ -308,7 +311,7 @@ def run_job(
                 run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE"
             )
             # messages name it, however early a process of the run dies
-            os.close(open_append(run_dir / FILE))
+            os.close(open_append(run_dir / LOG))
             yield record
 
     return run_parts(
@@ -349,9 +352,12 @@ def run_parts(
         return result_of(run_dir)
     with silence_lightning():
         assembly = assemble_job(
-            config, datamodule=proof.datamodule, trainer=proof.trainer, shared=proof.shared
+            config, datamodule=proof.datamodule, trainer=proof.trainer, parts=proof.parts
         )
-        check_declared({} if report.data_read else report.spec, assembly.config)
+        stated = report.spec
+        if report.data_read:
+            stated = {}
+        check_declared(stated, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         assembly.callbacks.extend(callbacks)
         names = [f"{type(one).__name__} {at}" for at, one in enumerate(assembly.callbacks)]
@@ -397,6 +403,13 @@ def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
     """What a run directory says."""
     record = RunRecord.load(run_dir)
     curves = run_dir / "metrics.csv"
+    known: dict[str, Any] = {}
+    if curves.is_file():
+        known["curves"] = curves
+    if assembly is not None:
+        known["module"] = assembly.module
+        known["trainer"] = assembly.trainer
+        known["_trusted"] = read_trusted_packages(assembly.config)
     return RunResult(
         run_dir,
         overrides=tuple(record.overrides),
@@ -406,9 +419,6 @@ def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
         notes=tuple(record.notes),
         baseline=record.baseline,
         threshold=record.threshold,
-        curves=curves if curves.is_file() else None,
-        module=assembly.module if assembly else None,
-        trainer=assembly.trainer if assembly else None,
         _objects=current_objects(),
-        _trusted=read_trusted_packages(assembly.config) if assembly else (),
+        **known,
     )

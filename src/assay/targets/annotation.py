@@ -52,7 +52,9 @@ def resolve_annotation(
     function: Any, name: str, annotation: Any, names: Mapping[str, Any]
 ) -> Any:
     """The annotation of one parameter; Any where it cannot be known."""
-    function = inspect.unwrap(function.__init__ if inspect.isclass(function) else function)
+    if inspect.isclass(function):
+        function = function.__init__
+    function = inspect.unwrap(function)
     stand_in = types.SimpleNamespace(__annotations__={name: annotation})
     # What a module imports for the type checker alone is not among its names.
     namespace = {
@@ -222,7 +224,9 @@ def choices_of(annotation: Any) -> list[str]:
 def example_of(annotation: Any, default: Any) -> str:
     """A value that would be taken, as it would be typed: the default where it tells something."""
     if isinstance(default, bool | int | float | str | list | tuple):
-        return as_typed(list(default) if isinstance(default, tuple) else default)
+        if isinstance(default, tuple):
+            default = list(default)
+        return as_typed(default)
     if literals := _literals(annotation):
         return str(literals[-1])
     for part in _parts(annotation):

@@ -75,7 +75,10 @@ def kind_of(instance: Any) -> str:
 def name_of(node: Mapping[str, Any]) -> str:
     """The bare name of the class that a node of a config stands for."""
     target = str(node["_target_"])
-    return str(node["kind"] if target == TARGET else target).rpartition(".")[2]
+    kind = target
+    if target == TARGET:
+        kind = node["kind"]
+    return str(kind).rpartition(".")[2]
 
 
 def placeholder(instance: Any) -> str:

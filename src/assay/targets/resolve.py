@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import importlib.util
 import inspect
+from contextlib import suppress
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, final
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from packaging.requirements import Requirement
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
@@ -18,7 +21,6 @@ from assay.config.serialize import resolved_node
 from assay.config.tree import join_key, places, split_key, walk_plain
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import AssayError, ConfigError, describe_error
-from assay.paths import project_conf
 from assay.quoting import is_dotted_path
 from assay.targets.allowed_targets import (
     FUNCTIONS,
@@ -33,12 +35,12 @@ from assay.targets.allowed_targets import (
     slot_of,
 )
 from assay.targets.annotation import accepts, as_typed, format_annotation
-from assay.targets.trust import KEY, is_library, is_within, make_importable, project_packages
+from assay.targets.trust import KEY, is_library, is_within, make_importable
 from assay.task.task import Task
 from assay.task.task_of import TASKS, check_interface, find_task, register_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 Kind = TypeVar("Kind")
@@ -72,7 +74,10 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
             return _resolve_library(target, slot)
         return _resolve_custom(target, slot, tuple(packages))
     except ConfigError as error:
-        raise _add_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
+        target_key = "_target_"
+        if key:
+            target_key = f"{key}._target_"
+        raise _add_key(error, target_key) from error.__cause__
 
 
 def resolve_class(key: str, node: DictConfig) -> Any:
@@ -99,17 +104,25 @@ def custom_class(key: str, path: str, packages: Sequence[str], base: type[Kind])
     return kind
 
 
-def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
-    """Construct an object of a custom class."""
+@final
+class CallError(ConfigError):
+    """A call failed for a reason that its own code gives."""
+
+    def __init__(self, key: str, target: Any, reason: Exception | SystemExit) -> None:
+        name = f"{target.__module__}.{getattr(target, '__qualname__', target)}"
+        message = f"{name} cannot be built: {describe_error(reason)}"
+        super().__init__(message, key=key, hint="--debug shows the traceback")
+        self.reason = reason
+
+
+def call(key: str, target: Callable[..., Kind], /, *positional: Any, **named: Any) -> Kind:
+    """Call what a node names; every call of a target is this one."""
     try:
-        return kind(**arguments)
+        return target(*positional, **named)
     except AssayError:
         raise
-    except (Exception, SystemExit) as error:  # whatever a custom constructor raises
-        message = (
-            f"{kind.__module__}.{kind.__qualname__} cannot be built: {describe_error(error)}"
-        )
-        raise ConfigError(message, key=key, hint="--debug shows the traceback") from error
+    except (Exception, SystemExit) as error:  # whatever the code of others raises
+        raise CallError(key, target, error) from error
 
 
 def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:
@@ -177,7 +190,9 @@ def _check_object(target: str, obj: Any, slot: str) -> None:
 
 
 def _slot_by_name(slot: str) -> Slot:
-    return slot_of(slot if slot not in ("callbacks", "logger", "metrics") else f"{slot}.x")[1]
+    if slot in ("callbacks", "logger", "metrics"):
+        slot = f"{slot}.x"
+    return slot_of(slot)[1]
 
 
 def check_object(key: str, instance: Any) -> None:
@@ -294,7 +309,10 @@ def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
         lacking = None
         if isinstance(error, ModuleNotFoundError):
             lacking = error.name
-        hint = f"{f'install {lacking}' if lacking else 'fix the module'}; --debug shows the traceback"
+        remedy = "fix the module"
+        if lacking:
+            remedy = f"install {lacking}"
+        hint = f"{remedy}; --debug shows the traceback"
         return f"cannot be imported: {describe_error(error)}", hint
     parent, _, part = name.rpartition(".")
     if not parent:
@@ -330,13 +348,14 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
         raise ConfigError(
             f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}", key=key, hint=hint
         )
+    typed_too = ""
+    if key != "spec.task":
+        typed_too = f", or type {KEY}=[{root}]"
     raise ConfigError(
         f"{name!r} is a task in a package that is not trusted here",
         key=key,
         hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml"
-        + (
-            f", or type {KEY}=[{root}]" if key != "spec.task" else ""
-        ),  # a run's, which a report is made of
+        + typed_too,  # a run's, which a report is made of
     )
 
 
@@ -351,27 +370,18 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
         if "." in kind.name:
             hint = f"{key}={kind.name}"
         raise ConfigError(f"{name!r} has the name {kind.name!r}", key=key, hint=hint)
-    task: Task = construct(key, kind)
+    task: Task = call(key, kind)
     check_interface(task, key)
     register_task(task)
     return task
 
 
-def import_trusted_tasks(names: Iterable[str]) -> None:
-    """Let `task_of` know the tasks in packages that the project in the current directory trusts."""
-    packages = project_packages(project_conf())
-    for name in {*names}:
-        if is_within(name, packages):
-            import_task("spec.task", name, packages)
-
-
 def _task_names(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Full key and value of each place where a job names a task."""
-    ours = OmegaConf.select(config, "data._target_") == OUR_DATA
-    for key in (
-        *(("data.task", "data.source.task", "data.spec.task") if ours else ()),
-        "spec.task",
-    ):
+    keys = ["spec.task"]
+    if OmegaConf.select(config, "data._target_") == OUR_DATA:
+        keys = ["data.task", "data.source.task", "data.spec.task", *keys]
+    for key in keys:
         try:
             name: Any = OmegaConf.select(config, key)
         except OmegaConfBaseException:  # reported where values are checked
@@ -387,16 +397,6 @@ WORDS: Mapping[str, Any] = {
     "_convert_": Literal["none", "partial", "object", "all"],
 }
 """Keys of a node that are not arguments of its call, and what each may say."""
-
-
-@final
-class CallError(Exception):
-    """A call failed; the reason is the cause."""
-
-    def __init__(self, key: str, reason: Exception | SystemExit) -> None:
-        super().__init__(f"{key}: {reason!r}")
-        self.key = key
-        self.reason = reason
 
 
 @final
@@ -442,14 +442,9 @@ def _build(
     }
     by_position = arguments.pop("_args_", ())
     target = resolve(key, value["_target_"], words.packages)
-    try:
-        if value.get("_partial_"):
-            return functools.partial(target, *by_position, **arguments, **objects)
-        return target(*by_position, **arguments, **objects)
-    except AssayError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a class raises while it is made
-        raise CallError(key, error) from error
+    if value.get("_partial_"):
+        target = functools.partial(functools.partial, target)
+    return call(key, target, *by_position, **arguments, **objects)
 
 
 def _wrap_container(value: Any, convert: str) -> Any:
@@ -475,8 +470,71 @@ def check_words(key: str, node: Mapping[str, Any]) -> None:
             if key:
                 full_key = f"{key}.{name}"
             text = f"expected {format_annotation(expected)}, got {as_typed(value)}"
+            if "[" in full_key:
+                hint = "leave it out"
+            else:
+                hint = f"leave it out: ~{full_key}"
             raise ConfigError(
                 text,
                 key=full_key,
-                hint="leave it out" if "[" in full_key else f"leave it out: ~{full_key}",
+                hint=hint,
             )
+
+
+_LOGGERS: dict[str, tuple[str, ...]] = {
+    "TensorBoardLogger": ("tensorboard", "tensorboardX"),
+    "MLFlowLogger": ("mlflow",),
+    "WandbLogger": ("wandb",),
+    "CometLogger": ("comet_ml",),
+    "LitLogger": ("litlogger",),
+}
+"""What loggers, which are made when the run starts, need; all other classes tell it when they are checked."""
+_EXTRAS = {"openpyxl": "excel", "submitit": "slurm"}
+"""Assay's extra that has a package, where it is called otherwise."""
+
+
+def check_installed(config: DictConfig) -> None:
+    """Refuse a logger whose package is not installed."""
+    for entry in places(config):
+        if entry.name == "_target_" and str(entry.raw).startswith("lightning."):
+            kind = str(entry.raw).rpartition(".")[2]
+            if kind in _LOGGERS:
+                require(entry.key.removesuffix("._target_"), kind, *_LOGGERS[kind])
+
+
+def require(key: str, what: str, *names: str) -> None:
+    """Refuse an option of which no package, by one of its names, is installed, or one that is too old."""
+    message = ""
+    if not any(map(_is_installed, names)):
+        message = f"{what} needs the package {names[0]}, which is not installed"
+    with suppress(importlib.metadata.PackageNotFoundError):  # of some the name is another one
+        version = importlib.metadata.version(names[0])
+        for requirement in map(Requirement, importlib.metadata.requires("assay") or ()):
+            if requirement.name == names[0] and not requirement.specifier.contains(
+                version, prereleases=True
+            ):
+                message = (
+                    f"{what} needs {names[0]} {requirement.specifier}, and {version} is installed"
+                )
+    if message:
+        raise ConfigError(message, key=key, hint=install_command(key, names[0]))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # a broken one
+        return False
+
+
+def install_command(key: str, package: str) -> str:
+    """What to type to install a package: assay's own extra, where there is one for the option."""
+    option: Any = key.rpartition(".")[2]
+    try:
+        extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
+    except importlib.metadata.PackageNotFoundError:
+        extras = []
+    for name in (option, _EXTRAS.get(package, package)):
+        if name in extras:
+            return f"pip install 'assay[{name}]'"
+    return f"pip install {package.replace('_', '-')}"

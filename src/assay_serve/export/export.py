@@ -25,9 +25,9 @@ from assay.data.table.table_encoder import category_texts
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
 from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
-from assay.targets.external_values import check_addresses
-from assay.targets.optional_packages import require
+from assay.targets.resolve import require
 from assay.targets.trust import trust
+from assay_serve.evaluate import check_addresses
 from assay_serve.export.exportable import (
     Original,
     missing_numbers,

@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.errors import AssayError, ProcessError, first_line
 from assay.process import keep_handlers
 from assay.record.run_lock import is_written
-from assay.targets.optional_packages import require
+from assay.targets.resolve import require
 from assay_sweep.job_spec import outcome_of_lost_job
 from assay_sweep.launcher.launcher import LEAVE, Count, Launcher, NumJobs, Threads
 from assay_sweep.worker.fork_client import ClusterWorker

@@ -20,7 +20,7 @@ from assay.files.atomic import write_text
 from assay.process import handle_signals
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome
-from assay.targets.optional_packages import require
+from assay.targets.resolve import require
 from assay_cluster.world import GANG, find_world
 from assay_sweep.job_spec import JobSpec, outcome_of_lost_job
 from assay_sweep.launcher.launcher import Count, Launcher, Threads

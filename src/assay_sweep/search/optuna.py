@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 from typing_extensions import override
 
 from assay.errors import ConfigError, describe_error
-from assay.targets.optional_packages import require
+from assay.targets.resolve import require
 from assay_analysis.objective import read_objectives
 from assay_sweep.pruning import STUDY, build_part, open_storage, quiet_optuna
 from assay_sweep.search.search import Choice, Count, Proposal, Search, read_space

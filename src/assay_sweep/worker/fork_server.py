@@ -21,19 +21,19 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
-from assay.config.serialize import from_text
 from assay.errors import AssayError, describe_error
-from assay.process import (
-    COLLECT,
+from assay.process import COLLECT
+from assay.record.run_record import Outcome
+from assay_cluster.children import (
     adopt_orphans,
     child_pids,
     count_oom_kills,
     end_with,
     kill_process,
 )
-from assay.record.run_record import Outcome
 from assay_sweep.job_spec import ExitStatus
 from assay_sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
+from assay_sweep.worker.run_job import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import yaml
+from omegaconf import DictConfig, OmegaConf
 
+from assay.config.tree import places
 from assay.errors import AssayError
 from assay.files.symlinks import open_append
 from assay.record.run_record import (
@@ -152,7 +155,6 @@ def _prepare(job_spec: JobSpec) -> None:
 
 def _run(job_spec: JobSpec) -> RunResult | int:
     """Run a job, or go on with it; as one of several nodes' processes together with the others."""
-    from assay.config.serialize import from_text
     from assay.targets.allowed_targets import read_trusted_packages
     from assay_cluster.gang import Plan, run_together
     from assay_cluster.processes import follow
@@ -184,7 +186,6 @@ def _begin(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> R
 def _resume(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> RunResult:
     from assay.run.resume import resume
     from assay.targets.allowed_targets import read_trusted_packages
-    from assay.targets.external_values import collect_texts
 
     trusted = read_trusted_packages(config)
     said = collect_texts(config)
@@ -210,3 +211,20 @@ def _report_error(error: BaseException) -> Outcome:
         else:
             traceback.print_exception(error)
     return Outcome("failed", cause_of_exception(error), reason_of(error))
+
+
+def from_text(text: str) -> DictConfig:
+    """Read `to_text` back."""
+    plain: dict[str, Any]
+    if text.startswith("{"):
+        plain = json.loads(text)
+    else:
+        plain = yaml.safe_load(text)
+    return OmegaConf.create(plain, flags={"struct": True})
+
+
+def collect_texts(config: DictConfig) -> frozenset[tuple[str, str]]:
+    """Key and text of every value in a job that was checked already, for `Trust.said`."""
+    return frozenset(
+        (entry.key, entry.value) for entry in places(config) if isinstance(entry.value, str)
+    )

@@ -382,7 +382,7 @@ def hostile_sweeps() -> Iterator[Case]:
         "search-path-package": _sweep("hydra.searchpath=[pkg://evil_package]"),
         "setup": _sweep(*slurm),
         "address": _sweep("hydra/launcher=ray", "hydra.launcher.address=auto"),
-        "launcher": _sweep("hydra.launcher._target_=assay.process.start"),
+        "launcher": _sweep("hydra.launcher._target_=assay_cluster.children.start"),
         "path": _sweep(f"logger.csv.path={UP}", "logger=[csv]"),
         "subdir": _sweep(f"hydra.sweep.subdir=../../{MARKER}"),
         "number": _sweep(jobs=({**job, "number": f"../../{MARKER}"},)),

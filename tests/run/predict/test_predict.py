@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.errors import ConfigError
-from assay.record.predictions_file import FILE
+from assay_analysis.predictions_file import FILE
 from assay_serve.predict import Predicted, predict
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tests.sweep.conftest import TINY, begin, until
 from tests.sweep.launcher.shared import ENDLESS, next_end
 from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 
-from assay.cli.documents import Problem
+from assay.cli.verb import Problem
 from assay.errors import AssayError, ProcessError
 from assay.process import keep_handlers
 from assay_analysis.journal import Journal

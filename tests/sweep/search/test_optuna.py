@@ -189,7 +189,7 @@ def test_half_a_line_is_cut_off_and_a_study_is_for_its_objectives(tmp_path: Path
 
 
 def test_a_missing_optuna_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.targets.optional_packages._is_installed", lambda _name: False)
+    monkeypatch.setattr("assay.targets.resolve._is_installed", lambda _name: False)
     with pytest.raises(ConfigError, match="needs the package optuna") as caught:
         search(tmp_path)
     assert caught.value.hint == "pip install 'assay[optuna]'"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from typing_extensions import override
 
 from assay.data.core.data_module import DataModule
@@ -21,13 +21,14 @@ from assay.data.core.rendering import (
     show_test_samples,
 )
 from assay.errors import describe_error
+from assay.logger.run_csv import RunCSV
 from assay.module import Module
-from assay.record import predictions_file
-from assay.record.predictions_file import KeptSample
 from assay.task.evaluator import describe_samples
 from assay.task.language_modelling import Sampling, generate
 from assay.task.predictions import StoredPredictions
 from assay.task.task_of import task_of
+from assay_analysis import predictions_file
+from assay_analysis.predictions_file import KeptSample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.assemble.assembly import Assembly
-    from assay.record.predictions_file import Reason
+    from assay.record.run_record import RunRecord
     from assay.task.predictions import Kind
     from assay.task.task import Task
+    from assay_analysis.predictions_file import Reason
 
 _FLUSH_EVERY = 16
 _SEED = 0
+_NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 log = logging.getLogger("assay")
 
 
@@ -275,10 +278,32 @@ def warnings_of(predictions: StoredPredictions | None) -> list[str]:
     return task_of(predictions.task).baseline_warnings(predictions)
 
 
-def remove(run_dir: Path) -> None:
-    """Take away what an earlier end of a run has kept, which is not what it comes to now."""
-    for name in (predictions_file.FILE, predictions_file.SAMPLES):
-        (run_dir / name).unlink(missing_ok=True)
+def warn_of_useless_model(
+    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
+) -> None:
+    """Put into a record what the test says of a model that is of no use."""
+    del assembly
+    record.warnings = warnings_of(predictions and predictions.at(record.threshold))
+    for warning in record.warnings:
+        log.warning("%s", warning)
+
+
+def log_results(
+    assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None
+) -> None:
+    """Log scores that only predictions tell."""
+    trainer = assembly.trainer
+    loggers = [logger for logger in trainer.loggers if not isinstance(logger, RunCSV)]
+    if not loggers or predictions is None or not len(predictions.keys):
+        return  # the scores come with intervals, which take half a second
+    scores = {
+        f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', score.name).strip('_')}": score.value
+        for score in task_of(predictions.task).scores(predictions)
+    }
+    unlogged = {name: value for name, value in scores.items() if name not in record.metrics}
+    for logger in loggers:
+        logger.log_metrics(unlogged, trainer.global_step)
+        logger.save()
 
 
 def _samples(
@@ -303,7 +328,7 @@ def _samples(
         shown = show_pairs(*module.reconstructed(inputs), feature_names(data))
     else:
         shown = show_test_samples(data, positions)
-    if task.has_masks and isinstance(module, Module) and holds_whole_model(assembly):
+    if task.has_masks and isinstance(module, Module) and assembly.holds_whole_model:
         names = predictions.class_names
         shown = [
             one._replace(picture=task.picture(one.picture, cast("Any", one.target), mask, names))
@@ -313,7 +338,7 @@ def _samples(
         KeptSample(predictions.keys[index], reason, one.picture, one.row)
         for index, reason, one in zip(rows, reasons, shown, strict=True)
     ]
-    whole = holds_whole_model(assembly)
+    whole = assembly.holds_whole_model
     # as `assay predict RUN --prompt ''` does
     if isinstance(module, Module) and task.generates and whole:
         codec: Any = data.encoder
@@ -333,8 +358,3 @@ def _masks(assembly: Assembly, module: Module, positions: list[int]) -> Iterator
         with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
             answers = module.scored(module.evaluated(eval_samples(data, data.tested, [position])))
         yield answers[0].argmax(0).to(torch.uint8).cpu().numpy()
-
-
-def holds_whole_model(assembly: Assembly) -> bool:
-    """Whether this process alone can run the module; other strategies hold shards of it."""
-    return isinstance(assembly.trainer.strategy, SingleDeviceStrategy | DDPStrategy)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.errors import AssayError, ConfigError
-from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.terminal import Console
+from assay_analysis.read_runs import find_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

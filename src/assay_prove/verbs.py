@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, save_plot, show_loading
-from assay.errors import ConfigError
+from assay.cli.verb import ConfigDir, Document, Overrides, show_loading
+from assay.errors import ConfigError, explain_write_errors
 from assay.rooms import entries, entry
+
+if TYPE_CHECKING:
+    from assay.figure import Figure
 
 
 def check(
@@ -43,7 +45,7 @@ def check(
         entry("multirun", "--multirun", "a sweep").check(document, typed, config_dir)
         return
     with show_loading():
-        from assay.check.report import draw_curve, show_job
+        from assay_prove.show import draw_curve, show_job
 
         entries("prove")  # torch and Lightning, which take seconds
 
@@ -52,3 +54,23 @@ def check(
     show_job(document.console, report)
     if plot is not None:
         save_plot(draw_curve(report), plot)
+
+
+VERBS = {"Look": {"check": check}}
+
+
+def save_plot(figure: Figure, path: Path) -> None:
+    """Draw a figure into the file of `--plot`."""
+    from assay.files.atomic import write_bytes
+
+    draw = entry("draw", "--plot", "a picture")
+    image = draw(figure, path.suffix.lstrip("."))
+    with explain_write_errors(path, "--plot FILE writes it somewhere else"):
+        write_bytes(path, image)
+
+
+def check_ending(option: str, path: Path | None, *endings: str) -> None:
+    """Refuse an output file whose name says another format."""
+    if path is not None and path.suffix.lower() not in endings:
+        expected = f"expected a name that ends in {', '.join(endings)}, got {path.name}"
+        raise ConfigError(expected, key=option, hint=f"{option} {path.with_suffix(endings[0])}")

@@ -13,8 +13,8 @@ from assay.config.tree import follow, split_key
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.quoting import format_override, is_dotted_path
-from assay.targets.external_values import CONTROL, refuse_untyped
-from assay.targets.trust import KEY, is_library, is_within
+from assay.targets.trust import CONTROL, KEY, is_library, is_within, refuse_untyped
+from assay_explain.composition_error import instead_of_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,16 +41,6 @@ SWEEP_PARTS = {
     ),
 }
 """All of assay's that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""
-_INSTEAD = {
-    "submitit_local": "hydra/launcher=local",
-    "submitit": "hydra/launcher=slurm",
-    "joblib": "hydra/launcher=local hydra.launcher.jobs_at_once=4",
-    "ray": "hydra/launcher=ray",
-    "rq": "hydra/launcher=local",
-    "optuna": "hydra/sweeper=optuna",
-    **dict.fromkeys(("ax", "nevergrad"), "hydra/sweeper=optuna"),
-}
-"""Words in the names of Hydra's launchers and sweepers, and what does the same; see docs/convert.md."""
 _CAN_BE_CUSTOM = (
     "hydra.launcher._target_",
     "hydra.sweeper._target_",
@@ -94,14 +84,6 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
                 entry.value, (*CONTAINERS, dict, list, NoneType)
             ):
                 _check_launcher(entry, is_own, person)
-
-
-def instead_of_plugin(name: str) -> str:
-    """What does the same as a launcher or sweeper of Hydra's, by its option or class; else empty."""
-    if name.endswith("submitit_launcher.LocalLauncher"):
-        return _INSTEAD["submitit_local"]
-    words = re.split(r"[._]", name)
-    return next((_INSTEAD[word] for word in _INSTEAD if word in (name, *words)), "")
 
 
 def _check_launcher(entry: Entry, is_own: bool, person: Trust) -> None:
