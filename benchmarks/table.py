@@ -162,10 +162,12 @@ def report(kind: str, rows: int, middle: dict[str, dict[str, float]], floor: dic
         print(f"{kind} {rows} rows: by hand {hand['first']:.2f} s, assay {assay['first']:.2f} s; subtracted")
         return
     first = {side: middle[side]["first"] - floor[f"{side}/{kind}"] for side in middle}
+    ratios = {key: assay[key] / hand[key] for key in ("peak", "step")}
     print(
-        f"{kind} {rows:,} rows: to the first step {first['assay']:.2f} s, "
-        f"{first['assay'] / first['hand']:.2f} of by hand; peak {assay['peak'] / 1e9:.2f} GB, {assay['peak'] / hand['peak']:.2f}; a step"
-        f" {assay['step'] * 1e3:.2f} ms, {assay['step'] / hand['step']:.2f}",
+        f"{kind} {rows:,} rows: to the first step {first['assay']:.2f} s,"
+        f" {first['assay'] / first['hand']:.2f} of by hand;"
+        f" peak {assay['peak'] / 1e9:.2f} GB, {ratios['peak']:.2f};"
+        f" a step {assay['step'] * 1e3:.2f} ms, {ratios['step']:.2f}",
         flush=True,
     )
 

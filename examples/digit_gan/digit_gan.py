@@ -79,14 +79,10 @@ class Generation(Task):
         return outputs.flatten(1), targets.flatten(1)
 
     @override
-    def shown(self, outputs: Tensor) -> Tensor | None:
-        return outputs.float()
-
-    @override
     def picture(
-        self, picture: bytes | None, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
+        self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
-        return png(shown)
+        return png(labels)
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:

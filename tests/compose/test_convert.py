@@ -246,4 +246,6 @@ def test_the_schema_of_an_installed_plugin_is_not_assays(monkeypatch: pytest.Mon
     tree = ConfigStore.instance().repo["hydra"].get("sweeper", {})
     monkeypatch.setitem(ConfigStore.instance().repo["hydra"], "sweeper", dict(tree))
     ConfigStore.instance().store(group="hydra/sweeper/sampler", name="tpe", node=Schema)
-    typed("train", "-m", "hydra/sweeper=optuna", "--cfg", "seed=1,2", "optimizer.lr=0.1,0.2")
+    words = ("hydra/sweeper=optuna", "--cfg", "seed=1,2", "optimizer.lr=0.1,0.2")
+    printed = typed("train", "-m", *words).stdout
+    assert "seed: 1\n" in printed, "a job is shown, with assay's own options"

@@ -81,6 +81,7 @@ def invoke(typed: str, code: int) -> str:
     with unchanged_process():
         result = CliRunner().invoke(app, [verb, *words], env={"COLUMNS": "300"})
     assert result.exit_code == code, f"{typed}\n{result.output}"
+    assert result.output.strip(), f"{typed}: it says nothing"
     if redirected:
         Path(redirected).write_text(result.stdout, encoding="utf-8")
     return result.stderr

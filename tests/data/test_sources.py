@@ -26,7 +26,6 @@ from torchvision import datasets  # type: ignore[import-untyped]  # torchvision 
 from assay.data.core.arrays import Arrays
 from assay.data.core.custom import Custom
 from assay.data.core.samples import Samples
-from assay.data.core.source import Source, with_defaults
 from assay.data.core.source_files import read_header
 from assay.data.core.synthetic import Synthetic
 from assay.data.image.torchvision_images import TorchvisionImages
@@ -547,29 +546,3 @@ def test_an_array_that_divides(tmp_path: Path, data_module: Callable[..., DataMo
     ):
         with pytest.raises(DataError, match=message):
             data_module(Arrays(root), split={"group": name}).setup()
-
-
-class Plain:
-    """A source that inherits from nothing and has what a source must have alone."""
-
-    task = "multiclass"
-    class_names = ("a", "b")
-
-    def read(self) -> dict[str, Samples]:
-        return {"all": SAMPLES}
-
-
-def test_a_source_need_not_inherit(data_module: Callable[..., DataModule]) -> None:
-    inherits = type("Inherits", (Source,), dict(vars(Plain)))()
-    both = [
-        data_module(source, batch_size=2, split={"val": 0, "test": 0.5}) for source in (Plain(), inherits)
-    ]
-    for data in both:
-        data.prepare_data()
-        data.setup()
-    assert both[0].spec == both[1].spec
-    assert both[0].notes == both[1].notes
-    copy = pickle.loads(pickle.dumps(both[0].source))  # noqa: S301 - made here; a worker may get one
-    assert copy.class_names == ("a", "b")
-    declared = {name for name in vars(Source) if not name.startswith("_")}
-    assert declared <= set(dir(with_defaults(Plain())))

@@ -168,7 +168,10 @@ def test_exported_it_says_the_same(small: Small, name: str, tmp_path: Path) -> N
     pytest.importorskip("onnxruntime")
     run = small(name)
     exported = export(run.run_dir, out=tmp_path)
-    assert exported.agreement is not None
+    agreement = exported.agreement
+    assert agreement is not None
+    assert agreement.num_samples > 0
+    assert 0 <= agreement.largest_difference <= agreement.tolerance
     predictor, (raw, _) = assay.load(run.run_dir, map_location="cpu"), raw_test_samples(run)
     if isinstance(raw, torch.Tensor) and not predictor.generates:
         found = open_onnx(exported.path)({"inputs": raw.numpy()})[exported.description["output"]["name"]]

@@ -103,7 +103,9 @@ def test_figures_of_classes() -> None:
     rates = metrics.precision_recall_fscore_support(targets, labels)[:3]
     for bars, values in zip(marks(said, "per_class"), rates, strict=True):
         assert bars.values == pytest.approx(values)
-    for label, curve in enumerate(marks(said, "roc")[1:]):
+    curves = marks(said, "roc")[1:]
+    assert len(curves) == 4
+    for label, curve in enumerate(curves):
         false, true, _ = metrics.roc_curve(targets == label, said.outputs[:, label])
         assert np.array_equal([curve.x, curve.y], [false, true])
         assert curve.name == f"c{label} ({metrics.auc(false, true):.3f})"
@@ -168,7 +170,9 @@ def test_embeddings() -> None:
     metric.update(torch.from_numpy(made.outputs), torch.from_numpy(made.targets))
     assert scores(made) == {"recall@1": pytest.approx(float(metric.compute()))}
     places = PCA(2, random_state=0).fit_transform(made.outputs.astype(float))
-    for label, cloud in enumerate(marks(made, "embeddings")):
+    clouds = marks(made, "embeddings")
+    assert len(clouds) == 3
+    for label, cloud in enumerate(clouds):
         assert cloud.name == "abc"[label]
         assert cloud.x == pytest.approx(places[made.targets == label, 0])
     assert figures(replace(made, outputs=np.ones_like(made.outputs))) == {}

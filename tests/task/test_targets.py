@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression, Ridge  # type: ignore[impor
 from sklearn.metrics import accuracy_score, r2_score  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
-from sklearn.utils.multiclass import type_of_target  # type: ignore[import-untyped]  # as above
 from torch import nn
 from torchmetrics.functional.classification import (
     multilabel_accuracy,
@@ -21,7 +20,6 @@ from torchmetrics.functional.classification import (
 )
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.core.spec import Spec
 from assay.errors import DataError
 from assay.model.autoencoder import Autoencoder
 from assay.model.mlp import MLP
@@ -31,9 +29,8 @@ from assay.task.multitask import Multitask
 from assay.task.predictions import StoredPredictions
 from assay.task.reconstruction import Reconstruction, SelfSupervised
 from assay.task.segmentation import IGNORED
-from assay.task.task_of import TASKS, task_of
+from assay.task.task_of import task_of
 from assay_analysis import predictions_file
-from assay_explain.listing import list_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,63 +38,9 @@ if TYPE_CHECKING:
     from assay.run.result import RunResult
 
 
-SIZES = {
-    "multiclass": (5, "multiclass"),
-    "binary": (2, "binary"),
-    "multilabel": (4, "multilabel-indicator"),
-    "regression": (3, "continuous-multioutput"),
-    "segmentation": (6, "unknown"),  # scikit-learn knows no targets of three dimensions
-    "language_modelling": (6, "multiclass-multioutput"),
-    "multitask": (2, "multilabel-indicator"),
-}
-"""What `size_key` counts, and what scikit-learn calls the targets."""
 MULTICLASS, BINARY, MULTILABEL, REGRESSION, MASKS = map(
     task_of, ("multiclass", "binary", "multilabel", "regression", "segmentation")
 )
-of_targets = pytest.mark.parametrize("name", SIZES)
-
-
-def names_of(name: str) -> list[str]:
-    if TASKS[name].has_heads:
-        return ["kind=a", "kind=b", "size"]
-    nameless = TASKS[name].has_real_targets or TASKS[name].size_key == "vocab_size"
-    return [] if nameless else [f"class {i}" for i in range(SIZES[name][0])]
-
-
-@of_targets
-def test_fake_targets_are_targets(name: str) -> None:
-    task, (size, form) = TASKS[name], SIZES[name]
-    targets = task.fake_targets(60, size)
-    assert type_of_target(targets.numpy()) == form
-    task.check("train", targets, names_of(name))
-    task.check_subsets({"train": targets, "val": targets[:7], "test": targets[:0]}, names_of(name))
-    assert torch.equal(task.as_targets(targets), targets)
-    assert torch.equal(task.batch_targets(targets, torch.float32), targets)
-    assert torch.equal(task.hard_targets(targets), targets)
-    tokens: dict[str, Any] = {"vocab_size": size} if task.size_key == "vocab_size" else {}
-    spec = Spec(task.name, (2,), **tokens, **task.sizes(targets, names_of(name))).as_config()
-    spec["class_names"] = names_of(name)
-    assert spec[task.size_key] == size
-    assert task.num_outputs(spec) == (3 if task.has_heads else size)
-    assert task.in_words(spec).startswith(f"{size} ")
-
-
-@of_targets
-def test_only_the_own_form_passes(name: str) -> None:
-    every = {other: TASKS[other].fake_targets(60, size) for other, (size, _) in SIZES.items()}
-    forms = {other: (targets.ndim, targets.is_floating_point()) for other, targets in every.items()}
-    for other, targets in every.items():
-        is_taken = name == "multilabel" and other in ("regression", "multitask")  # floats from 0 to 1
-        if forms[other] != forms[name] and not is_taken:
-            with pytest.raises(DataError, match=r"the val subset's targets have shape .*; a \w+ task has"):
-                TASKS[name].check("val", targets, names_of(name))
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_what_suits_it_can_be_chosen(name: str) -> None:
-    for choice in TASKS[name].suits.split():
-        group, option = choice.split("=")
-        assert option in [one.name for one in list_options(group)]
 
 
 @pytest.mark.parametrize("name", ["clustering", "auto", ""])

@@ -8,23 +8,18 @@ import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
 from tests.sweep.conftest import PATIENCE, environment, is_gone, run, until
-from tests.sweep.launcher.shared import (
-    ENDLESS,
-    POISON,
-    check_failure,
-    check_hanging_job_is_ended,
-    check_runs_to_its_end,
-    check_stopped_job_saves,
-    next_end,
-)
+from tests.sweep.launcher.shared import ENDLESS, next_end
 
 from assay.errors import AssayError
+from assay.record.run_record import RunRecord
 from assay_sweep.launcher.local import LocalLauncher
 from assay_sweep.launcher.serial import SerialLauncher
+from assay_sweep.testing import ENDINGS, check_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +41,20 @@ def output(job_spec: JobSpec) -> str:
     return Path(job_spec.output).read_text(encoding="utf-8", errors="replace")
 
 
-def test_a_job_runs_to_its_end(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_runs_to_its_end(launcher, make_job_spec)
+@pytest.mark.always("exit", "memory", "stop", "hang")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_it_keeps_the_promises_of_a_launcher(ending: str, launcher: LocalLauncher, tmp_path: Path) -> None:
+    check_launcher(launcher, tmp_path, [ending])
+
+
+def test_what_a_job_prints_goes_to_its_file(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
+    job_spec = make_job_spec("seed=3", number=7)
+    run(launcher, job_spec)
+    record = RunRecord.load(Path(job_spec.run_dir))
+    assert (record.overrides, record.machine["threads"]) == (["seed=3"], 1)
+    assert output(job_spec).startswith("--- job 7, attempt 1, ")
+    assert "seed=3" in output(job_spec).splitlines()[0]
+    assert "test" in output(job_spec)
 
 
 def test_jobs_do_not_see_each_other(
@@ -63,14 +70,6 @@ def test_jobs_do_not_see_each_other(
         {"OMP_TEST_ONE": "x", "OMP_TEST_KEPT": "2"},
         {"OMP_TEST_GONE": "1", "OMP_TEST_KEPT": "2"},
     ]
-
-
-@pytest.mark.always("exit", "memory")
-@pytest.mark.parametrize("kind", POISON)
-def test_what_kills_a_job_is_told_and_takes_nothing_along(
-    kind: str, launcher: LocalLauncher, make_job_spec: MakeJobSpec
-) -> None:
-    check_failure(kind, launcher, make_job_spec)
 
 
 def test_a_job_that_closes_every_descriptor_harms_nobody(
@@ -90,14 +89,6 @@ def test_what_a_job_has_started_ends_with_it(
     started = [int(pid) for pid in path.read_text().split()]
     assert len(started) == 2
     until(lambda: all(map(is_gone, started)))
-
-
-def test_a_job_that_is_told_to_stop_saves(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_stopped_job_saves(launcher, make_job_spec)
-
-
-def test_a_job_that_hangs_is_ended_at_once(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_hanging_job_is_ended(launcher, make_job_spec)
 
 
 def test_closing_ends_what_runs(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
@@ -190,6 +181,17 @@ def test_a_job_has_ended_when_it_was_started(make_job_spec: MakeJobSpec) -> None
     assert outcome.reason.startswith("ValueError: this is poison (")
 
 
+@pytest.mark.parametrize("ending", ["finish", "exception", "connection", "non_finite"])
+def test_this_process_keeps_the_promises_of_a_launcher(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as it outlives the job."""
+    monkeypatch.setattr("tempfile.mkdtemp", Mock(return_value=str(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    check_launcher(SerialLauncher(), tmp_path, [ending])
+
+
 @pytest.mark.usefixtures("in_the_project")
 def test_a_signal_for_the_job_is_one_for_the_sweep(make_job_spec: MakeJobSpec) -> None:
     received: list[int] = []
@@ -221,12 +223,9 @@ def nice_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.long
-def test_it_keeps_what_every_launcher_promises(nice_launcher: Any, make_job_spec: MakeJobSpec) -> None:
-    check_runs_to_its_end(nice_launcher, make_job_spec)
-    for kind in POISON:
-        check_failure(kind, nice_launcher, make_job_spec)
-    check_stopped_job_saves(nice_launcher, make_job_spec)
-    check_hanging_job_is_ended(nice_launcher, make_job_spec)
+@pytest.mark.timeout(900)
+def test_the_launcher_of_the_examples_keeps_them(nice_launcher: Any, tmp_path: Path) -> None:
+    check_launcher(nice_launcher, tmp_path, ["exit", "sigkill", "memory", "stop", "hang"])
 
 
 @pytest.mark.long

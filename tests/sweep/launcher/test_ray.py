@@ -13,20 +13,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.sweep.conftest import TINY, environment, is_gone, run, until
-from tests.sweep.launcher.shared import (
-    ENDLESS,
-    check_failure,
-    check_hanging_job_is_ended,
-    check_runs_to_its_end,
-    check_stopped_job_saves,
-    next_end,
-)
+from tests.sweep.launcher.shared import ENDLESS, next_end
 
 from assay.errors import AssayError
 from assay.process import keep_handlers
 from assay.record.run_record import RunRecord
 from assay_sweep.launcher.ray import RayLauncher
 from assay_sweep.session import start_sweep
+from assay_sweep.testing import check_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,16 +94,10 @@ def launcher(shared: RayLauncher) -> Iterator[RayLauncher]:
         until(lambda: shared.wait(0.1))
 
 
-def test_a_job_runs_to_its_end(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_runs_to_its_end(launcher, make_job_spec)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["exception", "memory"])
-def test_what_kills_a_job_is_told_and_takes_nothing_along(
-    kind: str, launcher: RayLauncher, make_job_spec: MakeJobSpec
-) -> None:
-    check_failure(kind, launcher, make_job_spec)
+@pytest.mark.always("stop")
+@pytest.mark.parametrize("ending", ["exception", "memory", "stop", "hang"])
+def test_it_keeps_the_promises_of_a_launcher(ending: str, launcher: RayLauncher, tmp_path: Path) -> None:
+    check_launcher(launcher, tmp_path, [ending], gpus=1)
 
 
 def test_a_job_has_the_variables_of_its_place(
@@ -122,15 +110,6 @@ def test_a_job_has_the_variables_of_its_place(
     cluster.get(place.stop.remote("x", now=True))
     outcome = cluster.get(place.run.remote("x", make_job_spec(*ENDLESS)))
     assert outcome.status == "interrupted", "it was to stop before it began"
-
-
-def test_a_job_that_is_told_to_stop_saves(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_stopped_job_saves(launcher, make_job_spec)
-
-
-@pytest.mark.long
-def test_a_job_that_hangs_is_ended_at_once(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_hanging_job_is_ended(launcher, make_job_spec)
 
 
 @pytest.mark.long

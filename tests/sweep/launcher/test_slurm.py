@@ -17,8 +17,6 @@ from tests.sweep.conftest import TINY, begin, environment, run, until
 from tests.sweep.launcher import fake_slurm
 from tests.sweep.launcher.shared import (
     ENDLESS,
-    check_failure,
-    check_hanging_job_is_ended,
     check_same_sweep,
     check_saves_when_stopped,
     next_end,
@@ -32,6 +30,7 @@ from assay_sweep.job_spec import JobSpec
 from assay_sweep.launcher.serial import SerialLauncher
 from assay_sweep.launcher.slurm import SlurmLauncher, query_states
 from assay_sweep.session import resume_sweep, start_sweep
+from assay_sweep.testing import check_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,14 +126,9 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["sigkill", "memory"])
-def test_what_kills_a_job_is_told(kind: str, launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_failure(kind, launcher, make_job_spec)
-
-
-@pytest.mark.long
-def test_a_job_that_hangs_is_ended_at_once(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
-    check_hanging_job_is_ended(launcher, make_job_spec)
+@pytest.mark.parametrize("ending", ["sigkill", "memory", "stop", "hang"])
+def test_it_keeps_the_promises_of_a_launcher(ending: str, launcher: SlurmLauncher, tmp_path: Path) -> None:
+    check_launcher(launcher, tmp_path, [ending])
 
 
 @pytest.mark.long

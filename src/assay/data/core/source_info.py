@@ -81,7 +81,7 @@ def are_vectors(source: dict[str, Any]) -> bool:
 def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], Any] | None:
     """Shape and type of an array; None where there is none, which reading the data reports."""
     root = source.get("root")
-    name = source.get(argument)
+    name = source.get(argument, argument)
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return None
     try:
@@ -94,7 +94,7 @@ def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], 
 
 
 def _find_arrays_task(source: dict[str, Any]) -> str:
-    if source.get("targets") is None:
+    if source.get("targets", "targets") is None:
         return Reconstruction.name
     if (header := _header_of(source, "targets")) is None:
         return ""
@@ -104,7 +104,9 @@ def _find_arrays_task(source: dict[str, Any]) -> str:
     num_classes = 0
     if not is_real and num_columns == 1:
         try:
-            num_classes = len(np.unique(read_array(Path(source["root"]), source["targets"])))
+            num_classes = len(
+                np.unique(read_array(Path(source["root"]), source.get("targets", "targets")))
+            )
         except (NoArrayError, OSError, ValueError, BadZipFile):
             return ""
     return infer_task(is_real=is_real, num_columns=num_columns, num_classes=num_classes)
@@ -131,7 +133,7 @@ def _by_columns(load: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
     """Find a task by the columns to predict; empty where these or the file are not known."""
 
     def find(source: dict[str, Any]) -> str:
-        target = source.get("target")
+        target = source.get("target", "auto")
         if target is None and source.get("text") is None:  # texts are not reconstructed
             return Reconstruction.name
         if not isinstance(target, str | list) or "???" in (source.get("path"), target):
