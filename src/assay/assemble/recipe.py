@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _DEFAULTS = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
 _MOST_EPOCHS = 200
-_MEMBERS = {20_000: 16, 100_000: 8, 300_000: 4}
-"""By the most rows, for which a run of so many steps takes minutes."""
 _CHANNELS_LAST_FROM = 16
 """Pixels of a side, from which convolutions on a CPU are faster where channels lie last in memory."""
 _FEW_PICTURES = 5000
@@ -46,7 +44,6 @@ class Recipe:
 
     batch_size: int
     max_epochs: int
-    members: int
     channels_last: bool
     lr: float
     weight_decay: float
@@ -73,7 +70,6 @@ def choose_recipe(config: DictConfig) -> Recipe:
     return Recipe(
         batch_size=size,
         max_epochs=chosen_epochs,
-        members=_choose_members(config.spec.num_train),
         channels_last=_suits_channels_last(config),
         lr=_choose_lr(config, together / suited),
         weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
@@ -81,18 +77,6 @@ def choose_recipe(config: DictConfig) -> Recipe:
         steps_per_epoch=steps_per_epoch,
         total_steps=length.total_steps,
     )
-
-
-def _choose_members(num_train: int) -> int:
-    """Networks of an ensemble whose steps take the longer the more there are.
-
-    >>> [_choose_members(rows) for rows in (1000, 30_000, 1_000_000)]
-    [16, 8, 2]
-    """
-    for rows, members in _MEMBERS.items():
-        if num_train <= rows:
-            return members
-    return 2
 
 
 def _typed_size(config: DictConfig) -> int:
@@ -200,7 +184,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
     named = [
         key
         for key in chosen
-        if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay", "model.members")
+        if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")
     ]
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:

@@ -15,6 +15,7 @@ from assay.cli.verb import (
     show_loading,
 )
 from assay.errors import ConfigError
+from assay.files.read_once import read_once
 from assay.quoting import command
 from assay.record.run_directory import JOURNAL
 from assay.rooms import entries, entry
@@ -73,25 +74,24 @@ def train(
     from assay.check.checker import Checker
 
     checker = Checker(config_dir)
-    world = None
-    job = None
-    if not multirun:
-        world = _take_world()
-        if world is None:
-            job = checker.single_job(typed)
-    if job is None and world is None:
-        entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
-        return
-    with show_loading():
-        from assay.run.train import train_job
-
-    if world is not None:
+    if not multirun and (world := _take_world()) is not None:
         together = entry("processes", "", "a job in several processes")
         _end_run(
             document, together.train_together(world, checker, typed, raise_errors=document.debug)
         )
-    elif job is not None:
-        _end_run(document, train_job(job, checker.check(job), raise_errors=document.debug))
+        return
+    with read_once():  # a table, by what finds the task and by the data
+        job = None
+        if not multirun:
+            job = checker.single_job(typed)
+        if job is not None:
+            with show_loading():
+                from assay.run.train import train_job
+            checked = checker.check(job)
+    if job is None:
+        entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
+    else:
+        _end_run(document, train_job(job, checked, raise_errors=document.debug))
 
 
 def _take_world() -> Any:

@@ -29,7 +29,6 @@ RECIPE = {
     "data.batch_size": ("batch_size", "auto"),
     "data.source.image_size": ("image_size", "auto"),
     "data.source.max_value": ("max_value", "auto"),
-    "model.members": ("members", "1"),
     "trainer.max_epochs": ("max_epochs", "30"),
     "trainer.channels_last": ("channels_last", "false"),
     "optimizer.lr": ("lr", "0.001"),

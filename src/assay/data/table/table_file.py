@@ -37,12 +37,13 @@ from assay.data.table.table_encoder import (
     use_decimal_point,
 )
 from assay.errors import DataError
+from assay.files.read_once import keep, keeps
 from assay.quoting import format_override, join_first, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from assay.data.core.types import Frame, Options, Size, Strings, Values
     from assay.data.table.table_encoder import Column
@@ -241,9 +242,7 @@ def read_table(
             frame = held.copy(deep=False)
         else:
             options = resolve_options(path, options)
-            frame = (_read_csv if is_csv(path) else _read_whole)(
-                path, key, options, columns, texts
-            )
+            frame = _read_kept(path, key, options, columns, texts)
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
@@ -270,6 +269,19 @@ def read_table(
     if notes is not None:
         notes += [f"{path}: {sentence}" for sentence in sentences]
     return frame
+
+
+def _read_kept(
+    path: str, key: str, options: Options, columns: Strings | None, texts: Strings
+) -> Frame:
+    read: Callable[..., Frame] = _read_whole
+    if is_csv(path):
+        read = _read_csv
+    if not keeps():
+        return read(path, key, options, columns, texts)
+    described = repr((options, list(texts)))
+    frame: Frame = keep(Path(path), described, lambda: read(path, key, options, None, texts))
+    return frame.copy(deep=False)
 
 
 def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
@@ -843,5 +855,7 @@ def find_task(source: Options, names: list[str]) -> str:
     if source.get("label_separator") is not None:
         return TASKS["multilabel"].name
     options = {key: source[key] for key in FILE_OPTIONS if source.get(key) is not None}
-    frame = read_table(str(source["path"]), columns=names, **options)
+    # as the source will read it
+    categories = [str(name) for name in source.get("categories") or ()]
+    frame = read_table(str(source["path"]), columns=names, texts=categories, **options)
     return task_of_columns(frame, names)[0]
