@@ -232,7 +232,7 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
         file_format = "onnx"
         kind = original.kind
         if original.encoder is not None:
-            steps.append("imputation and one-hot columns")
+            steps.append("imputation and encoding of columns")
         if inside:
             names = (type(transform).__name__ for transform in original.transforms.transforms)
             steps.append(", ".join(names))

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 class Table(TableSource):
     r"""Columns of numbers, categories and dates, read with pandas.
 
-    Numbers are taken as they are (and normalised by `data.transform.normalize`), categories become a column
-    each, dates those of year, month, weekday, hour and days since the first that vary. What that needs to
-    know (categories, values to fill in, the first date) is learned from the training rows alone. Columns of
-    ids, free text, a single value or nothing at all are left out, which `notes` says. A column that gives the
+    Numbers are taken as they are (and normalised by `data.transform.normalize`), those with a long tail by
+    their quantiles. Categories become codes, or for a model that does not take codes a column each, and dates
+    columns of year, month, weekday, hour and days since the first, those that vary. Texts that share character
+    n-grams become up to 30 numbers. What that needs to know is learned from the training rows alone. Columns of
+    ids, other texts, a single value or nothing at all are left out, which `notes` says. A column that gives the
     target away is refused.
 
     Args:
@@ -47,7 +48,7 @@ class Table(TableSource):
         header: Whether the first row of a CSV or Excel file holds names; if not, columns are c0, c1, …
         skip_rows: Lines above it, such as a title.
         label_separator: Between the labels of a cell, such as `;`: the target is that of a multilabel task.
-        max_categories: Columns a categorical column may become; the rarest categories share the last.
+        max_categories: Categories of a column that are told apart; the rarest ones share the last.
         positive: Of two classes the one that precision, recall and the like are of; None: the last one in
             alphabetical order, or the larger of two numbers.
 
