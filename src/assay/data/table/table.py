@@ -17,10 +17,10 @@ class Table(TableSource):
     r"""Columns of numbers, categories and dates, read with pandas.
 
     Numbers are taken as they are (and normalised by `data.transform.normalize`), those with a long tail by
-    their quantiles. Categories become codes, or for a model that does not take codes a column each, and dates
-    columns of year, month, weekday, hour and days since the first, those that vary. Texts that share character
-    n-grams become up to 30 numbers. What that needs to know is learned from the training rows alone. Columns of
-    ids, other texts, a single value or nothing at all are left out, which `notes` says. A column that gives the
+    their quantiles. Categories become codes, or a column each where the model takes no codes, and dates the
+    parts that vary: year, month, weekday, hour and days since the first. Texts that share character n-grams
+    become up to 30 numbers. What that needs to know is learned from the training rows alone. Columns of ids,
+    other texts, a single value or nothing at all are left out, which `notes` says. A column that gives the
     target away is refused.
 
     Args:

@@ -471,5 +471,7 @@ def read_columns(frame: Frame, forms: Mapping[str, str], categories: Strings) ->
 
 def _missing(column: Values) -> Bools:
     """Where a column has no value, or an infinite one."""
-    infinite = column.isin([np.inf, -np.inf]) if is_number(column) else False
-    return (column.isna() | infinite).to_numpy()
+    missing: Bools = column.isna().to_numpy()
+    if column.dtype.kind == "f" and isinstance(column.dtype, np.dtype):
+        missing = missing | np.isinf(column.to_numpy())
+    return missing
