@@ -477,7 +477,9 @@ def prepare(frame: pd.DataFrame) -> pd.DataFrame:
             known.str.contains(r"(?:19|20)\d\d").mean() > 0.95
             and known.str.contains(r"^\d|\d$").mean() > 0.95
         ):
-            days = pd.to_datetime(texts, format="mixed", dayfirst=known.str.contains(".", regex=False).any())
+            days = pd.to_datetime(
+                texts, format="mixed", dayfirst=bool(known.str.contains(".", regex=False).any())
+            )
             columns[name] = (days - pd.Timestamp("1970-01-01")).dt.days
             columns[f"{name} day of week"] = days.dt.dayofweek
             columns[f"{name} day of year"] = days.dt.dayofyear
