@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from assay.data.core.data_module import DataModule
     from assay.task.predictions import StoredPredictions
 
-_SECONDS = 900
+_SECONDS = 1800
 
 
 def compare(
