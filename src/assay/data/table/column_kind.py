@@ -292,7 +292,7 @@ PARTS: tuple[Part, ...] = ("year", "month", "day_of_week", "hour", "elapsed")
 TIME_PARTS: tuple[Part, ...] = ("hours", "sine", "cosine")
 """Of a time of day: hours since midnight, and sine and cosine of the share of the day that has passed."""
 ISO = "ISO8601"
-_ISO_DAY = r"\s*\d{4}-\d{2}-\d{2}"
+_ISO_DAY = r"\s*\d{4}[-/]\d{2}[-/]\d{2}"
 _ISO_DATE = r"\d{4}"
 _DAY = np.timedelta64(1, "D")
 _EPOCH = np.datetime64("1970-01-01")
@@ -343,7 +343,7 @@ def find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
 
 
 def find_format(column: Values, day_first: bool | None = None) -> str:
-    """How the dates of a column are written: `ISO8601`, a format of `strptime`, or the unit `s` or `ms`."""
+    """How dates are written: `ISO8601`, formats of `strptime` with `|` between, or the unit `s` or `ms`."""
     values = pd.Series(column.dropna().unique())
     if column.dtype.kind == "M":
         return ISO
@@ -368,19 +368,54 @@ def find_format(column: Values, day_first: bool | None = None) -> str:
         form for form in forms if not len(odd[form]) and day_first in (None, _has_day_first(form))
     ]
     if not chosen:
-        worst = min(odd.values(), key=len, default=texts)
-        raise DataError(
-            f"the dates in the column {column.name!r} are not all in one known format: "
-            f"{str((worst if len(worst) else texts).iloc[0])[:40]!r}",
-            hint="write them as 2024-12-31",
-        )
-    if len({_has_day_first(form) for form in chosen}) > 1:
+        chosen = _find_mixed(texts, str(column.name), day_first)
+    if len({_has_day_first(form) for form in chosen}) > 1 or (
+        "|" in chosen[0] and len(chosen) > 1
+    ):
         raise DataError(
             f"cannot tell whether the day or the month comes first in the dates of the column "
             f"{column.name!r}, such as {texts.iloc[0]!r}",
             hint="data.source.day_first=true, or data.source.day_first=false",
         )
     return chosen[0]
+
+
+def _find_mixed(texts: Values, name: str, day_first: bool | None) -> list[str]:
+    """Formats, joined by `|`, of which each text is written in one; a second one if days may be months."""
+    orders = [day_first]
+    if day_first is None:
+        orders = [True, False]
+    mixed = []
+    failed = []
+    for order in orders:
+        rest = texts
+        chain: list[str] = []
+        while len(rest):
+            left = {
+                form: rest[_parse_dates(rest, form).isna()]
+                for form in map("".join, product(_DAYS, _TIMES))
+                if (order == _has_day_first(form) or _has_one_order(form))
+                and _matches_format(rest.iloc[0], form)
+            }
+            if not left:
+                failed.append(rest)
+                break
+            chain.append(min(left, key=lambda form: len(left[form])))
+            rest = left[chain[-1]]
+        else:
+            mixed.append("|".join(chain))
+    if not mixed:
+        raise DataError(
+            f"the dates in the column {name!r} are not all in a known format: "
+            f"{str(min(failed, key=len).iloc[0])[:40]!r}",
+            hint="write them as 2024-12-31",
+        )
+    return [*dict.fromkeys(mixed)]
+
+
+def _has_one_order(form: str) -> bool:
+    """Whether nobody takes its month for a day."""
+    return "%m" not in form or form.startswith("%d.")
 
 
 def _matches_format(text: str, form: str) -> bool:
@@ -399,7 +434,9 @@ def parse_dates(column: Values, form: str) -> Values:
     """Points in time without a zone, in UTC where they have one; NaT for what cannot be read."""
     if form == TIME and column.dtype.kind != "M":
         return parse_times(column)
-    dates = _parse_dates(column, form)
+    dates = _parse_dates(column, form.partition("|")[0])
+    for other in form.split("|")[1:]:
+        dates = dates.fillna(_parse_dates(column, other))
     if form.startswith("%") and (dates.isna() & column.notna()).any():
         iso = column.where(column.astype(str).str.match(_ISO_DAY))
         dates = dates.fillna(_parse_dates(iso.astype(object), ISO))
@@ -786,18 +823,21 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         )
         chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
     if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
-        examples = join_first(
-            [
-                f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' * ('%' in form)}"
-                for name, form in dates.items()
-            ]
-        )
+        dates_shown = []
+        for name, form in dates.items():
+            written = ""
+            if "%" in form:
+                written = f" ({form.replace('|', ' or ')})"
+            dates_shown.append(
+                f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{written}"
+            )
         days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
         hour = ""
         if (np.concatenate(days) % 1 > 0).any():
             hour = ", hour"
         chosen.notes.append(
-            f"dates become year, month, weekday{hour} and days since the first, those that vary: {examples}"
+            f"dates become year, month, weekday{hour} and days since the first, those that vary: "
+            + join_first(dates_shown)
         )
 
 

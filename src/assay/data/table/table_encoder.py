@@ -115,9 +115,9 @@ class Column:
         if self.form == TIME:
             return "a time of day such as 13:08"
         examples = {column_kind.ISO: "2024-12-31", "s": "1735603200", "ms": "1735603200000"}
-        return (
-            f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
-        )
+        if self.form not in examples:
+            return f"a date such as {date(2024, 12, 31).strftime(self.form.partition('|')[0])}"
+        return f"a date such as {examples[self.form]}"
 
 
 def check_trained_columns(columns: Sequence[Column], names: Strings, where: str = "data") -> None:
