@@ -17,10 +17,9 @@ class Table(TableSource):
     r"""Columns of numbers, categories and dates, read with pandas.
 
     Numbers are taken as they are (and normalised by `data.transform.normalize`), categories become a column
-    each, dates those of year, month, weekday, hour and days since the first that vary. What that needs to
-    know (categories, values to fill in, the first date) is learned from the training rows alone. Columns of
-    ids, free text, a single value or nothing at all are left out, which `notes` says. A column that gives the
-    target away is refused.
+    each, dates their parts and cycles that vary. What that needs to know (categories, values to fill in,
+    the first date) is learned from the training rows alone. Columns of ids, free text, a single value or
+    nothing at all are left out, which `notes` says. A column that gives the target away is refused.
 
     Args:
         path: A .csv or .tsv (also compressed), .parquet, .feather or .xlsx file; all samples, or those for
