@@ -77,7 +77,7 @@ def export(
     *,
     out: Path | None = None,
     checkpoint: Literal["best", "last"] = "best",
-    threshold: float | None = None,
+    threshold: str | None = None,
     trusted_packages: Sequence[str] = (),
 ) -> Exported:
     """Export a run's model with what its data does to raw input."""
@@ -88,7 +88,7 @@ def export(
     _check_replaced(path, card)
     original = Original(run_dir, checkpoint, trusted_packages)
     if threshold is not None:
-        set_threshold(original.predictor, threshold)
+        set_threshold(original.predictor, run_dir, threshold)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
     with explain_write_errors(path.parent), write_together(path) as folder:
