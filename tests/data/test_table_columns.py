@@ -452,7 +452,7 @@ def test_as_scikit_learn(impute: bool, max_categories: int | None, seed: int) ->
     np.testing.assert_array_equal(encoded.numpy(), expected)
 
 
-def wave(date: datetime.datetime, part: str) -> float:
+def wave(date: Any, part: str) -> float:
     """Sine or cosine of the share of the year or the week that has passed."""
     if pd.isna(date):
         return math.nan
@@ -461,7 +461,7 @@ def wave(date: datetime.datetime, part: str) -> float:
         first = datetime.datetime(date.year, 1, 1)
         share = (date - first) / (datetime.datetime(date.year + 1, 1, 1) - first)
     else:
-        monday = datetime.datetime.fromisocalendar(*date.isocalendar()[:2], 1)
+        monday = date.normalize() - datetime.timedelta(days=date.weekday())
         share = (date - monday) / datetime.timedelta(days=7)
     return {"sine": math.sin, "cosine": math.cos}[kind](math.tau * share)
 

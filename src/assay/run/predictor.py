@@ -197,7 +197,7 @@ class Predictor(nn.Module):
     @property
     def has_members(self) -> bool:
         """Whether the model is an ensemble whose members predict by themselves."""
-        return hasattr(self.model, "member_outputs") and self.model.members > 1
+        return hasattr(self.model, "member_outputs") and getattr(self.model, "members", 1) > 1
 
     @torch.no_grad()
     def spread(self, samples: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ class Predictor(nn.Module):
         model: Any = self.model
         of_members = model.member_outputs(preprocess.normalized(samples))
         predicted = self.postprocess(of_members.flatten(0, 1))
-        return predicted.unflatten(0, of_members.shape[:2]).std(1, correction=0).cpu()
+        return predicted.view(*of_members.shape[:2], -1).std(1, correction=0).cpu()
 
     def model_outputs(self, inputs: Tensor) -> Tensor:
         """What the model returns for normalised samples, `[N, *input_shape]`.

@@ -176,13 +176,11 @@ class Predictions(ABC):
         return pd.DataFrame(dict(several.columns(top_k)))
 
     def _at(self, index: Any) -> Any:
-        kind: Any = type(self)
-        return kind(
-            *(
-                value[index] if isinstance(value, np.ndarray | np.generic) else value
-                for value in vars(self).values()
-            )
-        )
+        fields: Any = vars(self)
+        changed = {
+            name: value[index] for name, value in fields.items() if hasattr(value, "dtype")
+        }
+        return type(self)(**fields | changed)
 
     def __len__(self) -> int:
         return len(self.outputs)
