@@ -22,7 +22,6 @@ from assay.assemble.trainer import check_device, silence_lightning
 from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
-from assay.config.tree import places
 from assay.config.unread_keys import OUR_DATA
 from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import sample_names
@@ -37,16 +36,22 @@ from assay.record.run_record import RunRecord, now, to_json_numbers
 from assay.record.secrets import redact_tree
 from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
-from assay.run.predictor import checkpoint_path, explain_misfit, read_weights, source_info
+from assay.run.predictor import (
+    checkpoint_path,
+    explain_misfit,
+    read_predictor,
+    read_weights,
+    source_info,
+)
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
-from assay.targets.trust import ADDRESS, Trust, refuse_untyped, trust, typed_packages
 from assay.targets.trust import KEY as TRUSTED
+from assay.targets.trust import check_addresses, trust, typed_packages
 from assay.task.task_of import task_of
 from assay_analysis import predictions_file
 from assay_serve.kept_predictions import collect_predictions, predictions_of, warnings_of
-from assay_serve.threshold import describe_scores
+from assay_serve.threshold import describe_scores, set_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,6 +189,7 @@ def evaluate(
     *,
     checkpoint: Literal["best", "last"] = "best",
     split: Literal["", "train", "val", "test"] = "",
+    threshold: str | None = None,
     trusted_packages: Sequence[str] = (),
     config_dir: Path | None = None,
 ) -> Evaluation:
@@ -200,6 +206,8 @@ def evaluate(
         checkpoint: `best` or `last`; `last` is taken where a run kept no best one.
         split: Subset to test. Left out, it is the test subset of the run's data, or of data that comes with
             one; of other data it is all.
+        threshold: Of two classes, see `assay_serve.threshold.set_threshold`; that of the run's own test
+            becomes the run's.
         trusted_packages: What the user trusts besides.
         config_dir: The user's folder of config groups.
 
@@ -222,6 +230,12 @@ def evaluate(
     check_addresses(config, trust(overrides))
     check_links(run_dir)
     is_writable = os.access(run_dir, os.W_OK)
+    notes = list[str]()
+    if threshold is not None:
+        predictor = read_predictor(run_dir, checkpoint, "cpu", trusted_packages)
+        set_threshold(predictor, run_dir, threshold)
+        record.threshold = dict(predictor.about_threshold)
+        notes += [note for note in predictor.notes if note not in ended]
     with (
         lock_run(run_dir) if is_writable else nullcontext(),
         silence_lightning(),
@@ -231,12 +245,21 @@ def evaluate(
         found, predictions = _test(
             config, record, run_dir, path, split, trained=trained, other=other
         )
-        notes = [*ended, *found.notes]
+        becomes_own = (
+            threshold is not None
+            and found.same_data
+            and found.subset == "test"
+            and path == checkpoint_path(run_dir, "best")
+            and is_writable
+        )
+        notes = [*ended, *notes, *found.notes]
+        if becomes_own:
+            notes += ["assay predict, export and report use this threshold from now on"]
         if not is_writable:
             notes += [f"the scores are not kept: {run_dir} cannot be written"]
         found = replace(found, overrides=list(overrides), notes=notes)
         if is_writable:
-            return _save_evaluation(found, predictions)
+            return _save_evaluation(found, predictions, becomes_own=becomes_own)
         return found
 
 
@@ -396,7 +419,9 @@ def _score_differences(metrics: Mapping[str, float], recorded: Mapping[str, floa
     return []
 
 
-def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -> Evaluation:
+def _save_evaluation(
+    found: Evaluation, predictions: StoredPredictions | None, *, becomes_own: bool
+) -> Evaluation:
     """Write the predictions, then the entry that names them."""
     stem = found.at.partition("+")[0].replace(":", "-")
     number = 1
@@ -410,6 +435,9 @@ def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -
             found = replace(found, predictions=path.relative_to(found.run_dir).as_posix())
         record = RunRecord.load(found.run_dir)
         entry = {key: value for key, value in asdict(found).items() if key != "run_dir"}
+        if becomes_own:
+            record.threshold = dict(found.threshold)
+            record.warnings = warnings_of(predictions and predictions.at(record.threshold))
         record.evaluations = [*record.evaluations, to_json_numbers(redact_tree(entry))]
         record.save(found.run_dir)
     except OSError as error:
@@ -419,14 +447,3 @@ def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -
                 folder.rmdir()
         raise AssayError(f"{found.run_dir} cannot be written: {first_line(error)}") from error
     return found
-
-
-def check_addresses(config: DictConfig, person: Trust) -> None:
-    """Refuse data behind an address that a run's config names and nobody has typed."""
-    for entry in places(config):
-        if (
-            entry.key.startswith("data.")
-            and isinstance(entry.value, str)
-            and "://" in entry.value
-        ):
-            refuse_untyped(entry.key, entry.value, ADDRESS, person)

@@ -343,9 +343,9 @@ def _first_notes(predictor: Predictor, kind: str) -> list[str]:
     return notes
 
 
-def _outputs(predictor: Predictor, samples: Tensor, size: int) -> Tensor:
+def _in_batches(compute: Callable[[Tensor], Tensor], samples: Tensor, size: int) -> Tensor:
     try:
-        return torch.cat([predictor.outputs(batch) for batch in torch.split(samples, size)])
+        return torch.cat([compute(batch) for batch in torch.split(samples, size)])
     except torch.OutOfMemoryError as error:
         message = (
             f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time"
@@ -368,9 +368,8 @@ def _frame(
     usable = np.flatnonzero([error is None for error in errors])
     # Where nothing is predicted, a sample of zeros says which columns there are.
     zeros = block.samples.new_zeros(1, *preprocess.input_shape)
-    outputs = _outputs(predictor, block.samples if len(block.samples) else zeros, size)[
-        : len(block.samples)
-    ]
+    samples = block.samples if len(block.samples) else zeros
+    outputs = _in_batches(predictor.outputs, samples, size)[: len(block.samples)]
     finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
     if not finite.all():
         errors[usable[~finite]] = "the model's output is not finite"
@@ -382,7 +381,11 @@ def _frame(
             f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])
         }
     else:
-        predictions = predictor.typed(outputs)
+        spread = None
+        if predictor.has_members:
+            spread = _in_batches(predictor.spread, samples, size)[: len(block.samples)]
+            spread = spread[torch.from_numpy(finite)]
+        predictions = predictor.typed(outputs, spread)
         if block.sizes:
             predictions = predictions.resized(
                 [size for size, good in zip(block.sizes, finite, strict=True) if good]

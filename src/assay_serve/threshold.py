@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from assay.assemble.assembly import open_data
 from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import eval_samples
 from assay.errors import ConfigError
 from assay.module import Module
+from assay.quoting import pluralize, reads_as_number
+from assay.record.run_record import RunRecord
+from assay.run.saved_config import read_config
+from assay.targets.trust import check_addresses, trust
 from assay.task.figures.class_figures import scores_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from assay.assemble.assembly import Assembly
-    from assay.record.run_record import RunRecord
     from assay.run.predictor import Predictor
     from assay.task.predictions import StoredPredictions
 
@@ -28,6 +35,12 @@ _EVEN = 0.4
 _FEWEST = 20
 """Validation samples of each class; with fewer a threshold would be chance."""
 _NEARLY = 0.95
+KEY = "--threshold"
+RULE = re.compile(
+    r"f1|(?P<bounded>precision|recall)>=(?P<least>1(\.0*)?|0?\.\d+)"
+    r"|cost=(?P<missed>\d+(\.\d+)?):(?P<alarm>\d+(\.\d+)?)"
+)
+"""What chooses a threshold on validation samples, beside a number."""
 _SUBSETS = {"test": "the test", "val": "validation", "train": "training", "all": "these samples"}
 
 
@@ -48,21 +61,31 @@ def choose_threshold(
     ):
         return
     to_probabilities: Any = module.task.probabilities(module.loss)
+
+    def predict(inputs: Tensor) -> Tensor:
+        return module.task.postprocess(to_probabilities(module(inputs)).float(), "probabilities")
+
     module.eval().to(data.device)
-    positions = torch.arange(len(data.splits.rows["val"]))
-    of_class = []
-    right = []
     with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
-        for chosen in torch.split(positions, data.eval_batch_size):
-            inputs, targets = eval_samples(data, "val", chosen.tolist())
-            outputs = to_probabilities(module(inputs)).float()
-            of_class.append(module.task.postprocess(outputs, "probabilities")[:, 1].cpu())
-            right.append(targets.cpu().eq(1))
-    value = best_threshold(torch.cat(of_class).numpy(), torch.cat(right).numpy())
+        value = best_threshold(*_validate(data, predict))
     if value is not None:
         record.threshold = describe_scores(
             {"value": value, "class": predictions.class_names[1]}, predictions
         )
+
+
+def _validate(
+    data: DataModule, predict: Callable[[Tensor], Tensor]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Probabilities of the second class of the validation samples, and which of them are of it."""
+    positions = torch.arange(len(data.splits.rows["val"]))
+    of_class = []
+    right = []
+    for chosen in torch.split(positions, data.eval_batch_size):
+        inputs, targets = eval_samples(data, "val", chosen.tolist())
+        of_class.append(predict(inputs)[:, 1].cpu())
+        right.append(targets.cpu().eq(1))
+    return torch.cat(of_class).numpy(), torch.cat(right).numpy()
 
 
 def describe_scores(
@@ -74,7 +97,7 @@ def describe_scores(
     value = threshold["value"]
     subset = _SUBSETS[predictions.subset]
     scores = scores_at(value, predictions.outputs[:, 1], predictions.targets == 1)
-    return {"value": value, "class": threshold["class"], "subset": subset, **scores}
+    return {**threshold, "subset": subset, **scores}
 
 
 def best_threshold(probabilities: NDArray[Any], right: NDArray[np.bool_]) -> float | None:
@@ -82,36 +105,115 @@ def best_threshold(probabilities: NDArray[Any], right: NDArray[np.bool_]) -> flo
     rarer = min(int(right.sum()), int((~right).sum()))
     if rarer < _FEWEST or rarer > _EVEN * len(right) or not np.isfinite(probabilities).all():
         return None
+    return choose_by("f1", probabilities, right)
+
+
+def choose_by(rule: str, probabilities: NDArray[Any], right: NDArray[np.bool_]) -> float:
+    """The best threshold by a rule, of equally good ones the highest.
+
+    Raises:
+        ConfigError: None fulfils the rule; it says what can be had.
+    """
+    parsed = RULE.fullmatch(rule)
+    if parsed is None:
+        raise ValueError(rule)
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order]
     last = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True))  # equal ones are on one side
     above = ranked[last]
     below = np.append(ranked[1:], 0.0).astype(ranked.dtype)[last]
-    f1 = 2 * right[order].cumsum()[last] / (last + 1 + right.sum())
-    values = (above.astype(float) + below) / 2
-    values[f1 < _NEARLY * f1.max(initial=0.0)] = np.inf
-    index = np.abs(values - 0.5).argmin()
+    predicted = last + 1
+    hits = right[order].cumsum()[last]
+    rates = {"precision": hits / predicted, "recall": hits / right.sum()}
+    if parsed["bounded"]:
+        bounded = rates.pop(parsed["bounded"])
+        (other,) = rates.values()
+        merits = np.where(bounded >= float(parsed["least"]), other, -1.0)
+        if merits.max() < 0:
+            highest = f"{parsed['bounded']}>={np.floor(1000 * bounded.max()) / 1000:g}"
+            raise _refuse(f"no threshold reaches {rule} on validation", f"{KEY} '{highest}'")
+    elif parsed["missed"]:
+        # What is saved against predicting the second class of no sample.
+        merits = float(parsed["missed"]) * hits - float(parsed["alarm"]) * (predicted - hits)
+        if merits.max() <= 0:
+            raise _refuse(
+                f"by {rule} no threshold is better on validation than never predicting the second class",
+                f"{KEY} f1",
+            )
+    else:
+        # Nearly the highest F1, and of these the nearest to one half.
+        f1 = 2 * hits / (predicted + right.sum())
+        distances = np.abs((above.astype(float) + below) / 2 - 0.5)
+        merits = np.where(f1 < _NEARLY * f1.max(), -np.inf, -distances)
+    index = merits.argmax()
     # No more digits than the probabilities have that it divides.
-    middle = np.float32(values[index])
+    middle = np.float32((float(above[index]) + float(below[index])) / 2)
     return float(
         str(middle if below[index] < middle <= above[index] else np.float32(above[index]))
     )
 
 
-def set_threshold(predictor: Predictor, value: float) -> None:
+def _refuse(message: str, hint: str) -> ConfigError:
+    return ConfigError(message, key=KEY, hint=hint)
+
+
+def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
     """Let a predictor use another threshold than that of its run.
 
+    Args:
+        predictor: Of the run.
+        run_dir: Its directory, whose validation samples a rule chooses by.
+        typed: A number, `f1`, `recall>=0.8`, `precision>=0.9`, or `cost=10:1`, the cost of a missed sample of
+            the second class and of a false alarm.
+
     Raises:
-        ConfigError: The run does not predict one of two classes.
+        ConfigError: The run does not predict one of two classes, or no threshold fulfils the rule.
     """
+    typed = typed.replace(" ", "")
+    is_rule = RULE.fullmatch(typed)
+    if not is_rule and not (reads_as_number(typed) and 0 <= float(typed) <= 1):
+        raise _refuse(
+            f"expected a number from 0 to 1, f1, recall>=0.8, precision>=0.9 or cost=10:1, got {typed!r}",
+            f"{KEY} 0.3, or {KEY} 'recall>=0.8' (in quotes)",
+        )
     if (
         predictor.kind != "probabilities"
         or predictor.task is None
         or predictor.task.num_classes != 2
     ):
-        raise ConfigError(
-            "the model does not predict probabilities of two classes",
-            key="--threshold",
-            hint="leave it out",
+        raise _refuse("the model does not predict probabilities of two classes", "leave it out")
+    if not is_rule:
+        predictor.use_threshold(float(typed), {"chosen": "as typed"})
+        return
+    probabilities, right = _validation_of(predictor, run_dir)
+    name = predictor.names[1]
+    if not right.any() or not np.isfinite(probabilities).all():
+        raise _refuse(
+            f"validation has no samples of class {name!r} with finite probabilities", f"{KEY} 0.3"
         )
-    predictor.use_threshold(value, {"chosen": "as typed"})
+    value = choose_by(typed, probabilities, right)
+    scores = scores_at(value, probabilities, right)
+    about = {"chosen": f"by {typed} on validation", "subset": "validation", **scores}
+    predictor.use_threshold(value, about)
+    if right.sum() < _FEWEST:
+        samples = pluralize(int(right.sum()), "validation sample")
+        predictor.notes.append(f"the threshold rests on only {samples} of {name!r}")
+
+
+def _validation_of(predictor: Predictor, run_dir: Path) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    config = read_config(run_dir)
+    check_addresses(config, trust(()))
+    data = open_data(config, prepare=False)
+    if not isinstance(data, DataModule) or not len(data.splits.rows["val"]):
+        raise _refuse("the run has no validation samples to choose by", f"{KEY} 0.3")
+    if RunRecord.load(run_dir).data_sha256 not in ("", data.digest()):
+        raise _refuse(
+            f"the data is not what {run_dir} was trained on: its SHA-256 differs, so its validation "
+            "samples may have been trained on",
+            f"restore it, or type a number: {KEY} 0.3",
+        )
+    device = next(predictor.model.parameters()).device
+    with torch.no_grad():
+        return _validate(
+            data, lambda inputs: predictor.postprocess(predictor.model(inputs.to(device)))
+        )

@@ -31,12 +31,12 @@ _SHOWN = 20
 _IN_DOCUMENT = 1000
 _WIDE = 1000
 Threshold = Annotated[
-    float | None,
+    str | None,
     typer.Option(
-        metavar="P",
-        min=0,
-        max=1,
-        help="With two classes, predict the second from this probability on.  [default: the run's]",
+        metavar="P|RULE",
+        help="With two classes, predict the second from this probability on; or from that which validation "
+        "chooses: f1, 'recall>=0.8', 'precision>=0.9', cost=10:1 (of a miss and a false alarm).  "
+        "[default: the run's]",
     ),
 ]
 
@@ -51,12 +51,14 @@ def evaluate(
         Literal["train", "val", "test"] | None,
         typer.Option(help="Subset to test.  [default: test; all of other data without one]"),
     ] = None,
+    threshold: Threshold = None,
     config_dir: ConfigDir = None,
 ) -> None:
     """Test a run's weights again, on the same or on other data.
 
     RUN data.source.path=new.csv tests a file of new rows, RUN data=OPTION another data set. Preprocessing is
-    the run's. The scores become an entry of the run's record.
+    the run's. The scores become an entry of the run's record. --threshold becomes that of the run, unless
+    other data is tested.
     """
     from assay.record.run_record import RunRecord
 
@@ -65,7 +67,12 @@ def evaluate(
         from assay_serve.evaluate import evaluate as test
 
     evaluation = test(
-        run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir
+        run,
+        changes or [],
+        checkpoint=checkpoint,
+        split=split or "",
+        threshold=threshold,
+        config_dir=config_dir,
     )
     document.say("eval", evaluation)
     _print_evaluation(document.console, evaluation)
@@ -169,7 +176,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             check_name(out)
         predictor = read_predictor(run, checkpoint)
         if threshold is not None:
-            set_threshold(predictor, threshold)
+            set_threshold(predictor, run, threshold)
     console = Console(stderr=True)
     inputs = inputs or []
     prompt = prompt or []

@@ -224,13 +224,13 @@ MIXED = [*(f"${price:,}.50" for price in range(100_000, 139_000, 1_000)), "€7"
 AREAS = [*map(str, range(38)), "unknown", "n/k"]
 
 
-@pytest.mark.parametrize(("time", "parts"), [("", "weekday and days"), (" 12:30", "weekday, hour and days")])
+@pytest.mark.parametrize(("time", "parts"), [("", "weekday, sine"), (" 12:30", "weekday, hour, sine")])
 def test_the_hour_is_announced_where_dates_have_a_time(time: str, parts: str) -> None:
     days = [f"2024-05-{day:02}{time}" for day in range(1, 29)]
     (note,) = choose_features(
         pd.DataFrame({"y": range(28), "day": days}), ColumnOptions(["y"]), "rows.csv"
     ).notes
-    assert note.startswith(f"dates become year, month, {parts} since the first")
+    assert note.startswith(f"dates become year, month, day of the year, {parts} and cosine of the year")
 
 
 @pytest.mark.parametrize("asked", [{}, {"exclude": ["either"], "keep": ["remark"], "na_values": ["-1"]}])
@@ -478,6 +478,37 @@ def test_as_scikit_learn(impute: bool, max_categories: int | None, seed: int) ->
     np.testing.assert_array_equal(encoded.numpy(), expected)
 
 
+def wave(date: Any, part: str) -> float:
+    """Sine or cosine of the share of the year or the week that has passed."""
+    if pd.isna(date):
+        return math.nan
+    cycle, _, kind = part.partition("_")
+    if cycle == "year":
+        first = datetime.datetime(date.year, 1, 1)
+        share = (date - first) / (datetime.datetime(date.year + 1, 1, 1) - first)
+    else:
+        monday = date.normalize() - datetime.timedelta(days=date.weekday())
+        share = (date - monday) / datetime.timedelta(days=7)
+    return {"sine": math.sin, "cosine": math.cos}[kind](math.tau * share)
+
+
+@pytest.mark.parametrize(
+    ("days", "cycles"),
+    [
+        (3, set()),
+        (5, {"week_sine", "week_cosine"}),
+        (150, {"week_sine", "week_cosine"}),
+        (200, {"week_sine", "week_cosine", "day_of_year", "year_sine", "year_cosine"}),
+    ],
+)
+def test_cycles_count_from_half_of_one_on(days: int, cycles: set[str]) -> None:
+    encoder = TableEncoder()
+    encoder.fit(pd.DataFrame({"day": pd.date_range("2023-09-04", periods=days)}), np.arange(days))
+    parts = {*encoder.columns[0].parts}
+    assert parts - {"year", "month", "day_of_week", "elapsed"} == cycles
+    assert {"day_of_week", "elapsed"} <= parts
+
+
 @given(st.permutations(["size", "city", "rooms", "since", "garden", "grade"]))
 def test_each_input_has_the_name_of_its_column(order: list[str]) -> None:
     """In whatever order the columns stand: a value of each input, found by its name in the table itself."""
@@ -499,10 +530,14 @@ def test_each_input_has_the_name_of_its_column(order: list[str]) -> None:
             expected = (frame[column] == category).to_numpy()
         elif part == "elapsed":
             expected = (frame[column] - frame[column][0]).dt.total_seconds() / 86400
+        elif "_" in part and part.endswith("sine"):
+            expected = frame[column].map(lambda date, part=part: wave(date, part))
         else:
             expected = getattr(frame[column].dt, part) if part else frame[column].to_numpy()
         rows = there.get(column, frame[column].notna()) | str(name).endswith("missing")
-        np.testing.assert_allclose(inputs[name][rows], np.asarray(expected, np.float32)[rows], rtol=1e-6)
+        wanted = np.asarray(expected, np.float32)[rows]
+        np.testing.assert_allclose(inputs[name][rows], wanted, rtol=1e-6, atol=1e-6)
+    assert {"since, year_sine", "since, week_cosine", "since, day_of_year"} <= {*inputs}
     columns = {str(name).partition("=")[0].partition(",")[0] for name in inputs}
     assert columns == {*order, "size is missing", "since is missing"}
 

@@ -117,3 +117,14 @@ def test_a_target_whose_mean_would_be_better() -> None:
         "always predicting the mean of 'b' would be at least as good as the model on the 100 test samples "
         f"(R² {r2_score(right[:, 1], said[:, 1]):.3g})"
     ]
+
+
+def test_one_of_two_classes_for_all_says_what_to_type() -> None:
+    targets = (np.arange(200) % 10 == 0).astype(np.int64)
+    outputs = np.tile(np.array([0.9, 0.1], np.float32), (200, 1))
+    keys = tuple(map(str, range(200)))
+    rare = StoredPredictions("binary", "probabilities", keys, outputs, targets, ("no", "yes"))
+    assert warnings_of(rare) == [
+        "the model predicts 'no' for each of the 200 test samples; train with data.balance=weights, or try "
+        "assay eval RUN --threshold f1"
+    ]

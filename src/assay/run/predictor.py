@@ -30,7 +30,7 @@ from assay.run.preprocess import Preprocess
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.objects import provide_objects
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
-from assay.task.predictions import ClassPredictions, ReconstructionPredictions
+from assay.task.predictions import ClassPredictions, ReconstructionPredictions, ValuePredictions
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,12 @@ class Predictor(nn.Module):
         outputs = [self.outputs(block) for block in torch.split(samples, self.batch_size)]
         if self.kind is None:
             return torch.cat(outputs)
-        predictions = self.typed(torch.cat(outputs))
+        spread = None
+        if self.has_members:
+            spread = torch.cat(
+                [self.spread(block) for block in torch.split(samples, self.batch_size)]
+            )
+        predictions = self.typed(torch.cat(outputs), spread)
         if self.task is not None and self.task.has_masks:
             predictions = predictions.resized(self.preprocess.sizes(raw))
         if single:
@@ -192,6 +197,20 @@ class Predictor(nn.Module):
         inputs = preprocess.normalized(samples)
         return self.read_outputs(inputs, self.model_outputs(inputs)).cpu()
 
+    @property
+    def has_members(self) -> bool:
+        """Whether the model is an ensemble whose members predict by themselves."""
+        return hasattr(self.model, "member_outputs") and getattr(self.model, "members", 1) > 1
+
+    @torch.no_grad()
+    def spread(self, samples: Tensor) -> Tensor:
+        """Standard deviation of what the members say of samples, as `outputs` has it."""
+        preprocess: Any = self.preprocess
+        model: Any = self.model
+        of_members = model.member_outputs(preprocess.normalized(samples))
+        predicted = self.postprocess(of_members.flatten(0, 1))
+        return predicted.view(*of_members.shape[:2], -1).std(1, correction=0).cpu()
+
     def model_outputs(self, inputs: Tensor) -> Tensor:
         """What the model returns for normalised samples, `[N, *input_shape]`.
 
@@ -237,11 +256,12 @@ class Predictor(nn.Module):
             return outputs
         return probabilities(outputs)
 
-    def typed(self, outputs: Tensor) -> Predictions:
+    def typed(self, outputs: Tensor, spread: Tensor | None = None) -> Predictions:
         """Predictions of postprocessed outputs.
 
         Args:
             outputs: From `postprocess`.
+            spread: From `spread`, of an ensemble.
 
         Raises:
             DataError: One is not finite, or the user's own task fails to say what it stands for.
@@ -261,7 +281,12 @@ class Predictor(nn.Module):
             return ReconstructionPredictions(values, tuple(self.spec["input_shape"]))
         predicted = self.task.typed(values, self.kind, self.names)
         if isinstance(predicted, ClassPredictions):
-            return replace(predicted, threshold=self.threshold)
+            predicted = replace(predicted, threshold=self.threshold)
+            if spread is not None:
+                chosen = torch.from_numpy(predicted.indices)
+                spread = spread.gather(1, chosen[:, None])[:, 0]
+        if spread is not None and isinstance(predicted, ClassPredictions | ValuePredictions):
+            return replace(predicted, uncertainty=spread.numpy())
         return predicted
 
 

@@ -443,3 +443,14 @@ def refuse_untyped(key: str, value: str, why: str, person: Trust, typed: str = "
         hint=f"to allow it, type {typed or format_override(key, str(value)):.200}, "
         f"or list it under {VALUES} in conf/project.yaml",
     )
+
+
+def check_addresses(config: DictConfig, person: Trust) -> None:
+    """Refuse data behind an address that a run's config names and nobody has typed."""
+    for entry in places(config):
+        if (
+            entry.key.startswith("data.")
+            and isinstance(entry.value, str)
+            and "://" in entry.value
+        ):
+            refuse_untyped(entry.key, entry.value, ADDRESS, person)

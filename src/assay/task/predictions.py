@@ -120,7 +120,7 @@ class Predictions(ABC):
     """Predictions of several samples, or of one; an index selects the predictions of one sample.
 
     Subclasses are frozen dataclasses whose first field is an array over the samples, `[N, …]`, or that of
-    one, `[…]`; the other fields apply to all samples.
+    one, `[…]`, as are other arrays; the other fields apply to all samples.
 
     Attributes:
         file_suffix: Of the files that are written beside a table, one per prediction; empty: none.
@@ -174,14 +174,17 @@ class Predictions(ABC):
         import pandas as pd
 
         if self.outputs.ndim == self.sample_ndim:
-            several = self._with_outputs(self.outputs[None])
+            several = self._at(None)
         else:
             several = self
         return pd.DataFrame(dict(several.columns(top_k)))
 
-    def _with_outputs(self, outputs: Floats) -> Any:
-        kind: Any = type(self)
-        return kind(outputs, *list(vars(self).values())[1:])
+    def _at(self, index: Any) -> Any:
+        fields: Any = vars(self)
+        changed = {
+            name: value[index] for name, value in fields.items() if hasattr(value, "dtype")
+        }
+        return type(self)(**fields | changed)
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -192,7 +195,7 @@ class Predictions(ABC):
     def __getitem__(self, index: Any) -> Any:
         if self.outputs.ndim == self.sample_ndim:
             raise TypeError("the prediction of a single sample cannot be indexed")
-        return self._with_outputs(self.outputs[index])
+        return self._at(index)
 
     def __str__(self) -> str:
         if self.outputs.ndim == self.sample_ndim:
@@ -248,9 +251,12 @@ class ClassPredictions(Scored):
 
     Attributes:
         threshold: For two classes, the smallest probability at which the second one is predicted.
+        uncertainty: Of an ensemble, the standard deviation of its members' probabilities of the predicted
+            class, float32 `[N]`; None for other models.
     """
 
     threshold: float = 0.5
+    uncertainty: Any = None
 
     @property
     def indices(self) -> NDArray[np.int64]:
@@ -307,6 +313,8 @@ class ClassPredictions(Scored):
                 label, score = ("prediction", word)
             columns[label] = names[best[:, rank]]
             columns[score] = np.take_along_axis(self.scores, best[:, rank : rank + 1], 1)[:, 0]
+        if self.uncertainty is not None:
+            columns["uncertainty"] = self.uncertainty
         return columns | _score_columns(word, self.class_names, self.scores)
 
 
@@ -346,10 +354,13 @@ class ValuePredictions(Predictions):
     Attributes:
         values: Float32 `[N, T]` or `[T]`.
         names: Of the T targets.
+        uncertainty: Of an ensemble, the standard deviation of its members' values, in their shape and unit;
+            None for other models.
     """
 
     values: Floats
     names: tuple[str, ...]
+    uncertainty: NDArray[np.float32] | None = None
 
     @property
     def value(self) -> float:
@@ -366,11 +377,14 @@ class ValuePredictions(Predictions):
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        if len(self.names) == 1:
-            return {"prediction": self.values[:, 0]}
-        return {
-            f"prediction_{name}": self.values[:, index] for index, name in enumerate(self.names)
-        }
+        columns = {}
+        for kind, values in (("prediction", self.values), ("uncertainty", self.uncertainty)):
+            if values is None:
+                continue
+            for index, name in enumerate(self.names):
+                suffix = f"_{name}" * (len(self.names) > 1)
+                columns[f"{kind}{suffix}"] = values[:, index]
+        return columns
 
 
 @final

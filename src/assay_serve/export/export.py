@@ -26,8 +26,7 @@ from assay.errors import AssayError, ConfigError, explain_write_errors, first_li
 from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.targets.resolve import require
-from assay.targets.trust import trust
-from assay_serve.evaluate import check_addresses
+from assay.targets.trust import check_addresses, trust
 from assay_serve.export.exportable import (
     Original,
     missing_numbers,
@@ -78,7 +77,7 @@ def export(
     *,
     out: Path | None = None,
     checkpoint: Literal["best", "last"] = "best",
-    threshold: float | None = None,
+    threshold: str | None = None,
     trusted_packages: Sequence[str] = (),
 ) -> Exported:
     """Export a run's model with what its data does to raw input."""
@@ -89,7 +88,7 @@ def export(
     _check_replaced(path, card)
     original = Original(run_dir, checkpoint, trusted_packages)
     if threshold is not None:
-        set_threshold(original.predictor, threshold)
+        set_threshold(original.predictor, run_dir, threshold)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
     with explain_write_errors(path.parent), write_together(path) as folder:

@@ -50,11 +50,12 @@ def model_card(exported: Exported, original: Original) -> str:
 
 
 _MEANINGS = f"""\
-A missing number is NaN, a missing text is empty; each counts as `missing` says, and null gives NaN. `elapsed`
-are days since `start`, Monday is 0, and `sine` and `cosine` are of 2π times the share of the day that has
-passed. `logits` are what the model returns before its sigmoid or softmax. `prediction` is the index of the
-class, by the threshold if there is one, or of each label 0 or 1; {NO_CLASS} for a row without one. Of a
-language model, `scores` are the logits of the token that follows each, and texts begin after token 0."""
+A missing number is NaN, a missing text is empty; each counts as `missing` says, and null gives NaN.
+`elapsed` are days since `start`, Monday is 0, and `sine` and `cosine` are of 2π times the share of the
+day, `year_sine` of the year, `week_sine` of the week, that has passed. `logits` are what the model
+returns before its sigmoid or softmax. `prediction` is the index of the class, by the threshold if there
+is one, or of each label 0 or 1; {NO_CLASS} for a row without one. Of a language model, `scores` are the
+logits of the token that follows each, and texts begin after token 0."""
 _IN_CARD = ("inputs", "output", "outputs", "names", "one_of_classes", "threshold", "inside")
 
 

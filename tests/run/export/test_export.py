@@ -200,7 +200,13 @@ def test_rows_of_a_table_with_gaps_and_new_categories(
     config, raw = houses_run.datamodule, houses.iloc[rows]
     dates, training = raw["built"].dt, houses.iloc[config.splits.rows["train"]]
     elapsed = (raw["built"] - training["built"].min()).dt.days
-    features = [raw["size"], raw["garden"], dates.year, dates.month, dates.day_of_week, elapsed]
+    features = [raw["size"], raw["garden"], dates.year, dates.month, dates.day_of_year, dates.day_of_week]
+    for letter in ("Y", "W"):
+        periods = dates.to_period(letter)
+        start = periods.dt.start_time
+        turn = 2 * np.pi * ((raw["built"] - start) / ((periods + 1).dt.start_time - start))
+        features += [np.sin(turn), np.cos(turn)]
+    features.append(elapsed)
     numbers = np.column_stack([one.astype("float64") for one in features])
     texts = raw[["district", "floor"]].astype(object).where(raw[["district", "floor"]].notna(), "").to_numpy()
     found = onnx_outputs(exported.path, {"numbers": numbers, "categories": texts})

@@ -86,6 +86,12 @@ class Served:
         date = pd.Timestamp(text)
         if column["part"] == "elapsed":
             return (date - pd.Timestamp(column["start"])) / pd.Timedelta(days=1)
+        cycle, _, wave = column["part"].partition("_")
+        if wave in ("sine", "cosine"):
+            start = date.to_period(cycle[0].upper()).start_time
+            end = (date.to_period(cycle[0].upper()) + 1).start_time
+            share = (date - start) / (end - start)
+            return float({"sine": np.sin, "cosine": np.cos}[wave](2 * np.pi * share))
         return float(getattr(date, column["part"]))
 
 

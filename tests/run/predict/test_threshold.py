@@ -1,4 +1,4 @@
-"""A threshold that is typed is said, and written beside what it decides."""
+"""A threshold that is typed, or chosen by a rule, is said, written beside what it decides, and recorded."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
+    confusion_matrix,
+    precision_score,
+    recall_score,
+)
+from tests.run.predict.conftest import SHORT
 from typer.testing import CliRunner
 
+import assay
 from assay.cli.app import app
+from assay.errors import ConfigError
+from assay.record import predictions_file
+from assay.record.run_record import RunRecord
+from assay_report.page import Note
+from assay_report.run_page import run_page
+from assay_serve.evaluate import evaluate
+from assay_serve.threshold import choose_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Trained
+    from tests.conftest import Train, Trained
 
 
 def invoke(*typed: object) -> Any:
@@ -47,7 +61,9 @@ def test_what_was_used_is_written_beside_the_predictions(
     assert document["threshold"] == {"chosen": "as typed", "value": 0.3, "class": name}
 
 
-@pytest.mark.parametrize("typed", ["recall", "1.5", "nan", ""])
+@pytest.mark.parametrize(
+    "typed", ["recall", "1.5", "nan", "", "recall>=2", "recall>=1.5", "cost=1", "cost=a:b", "f2", "-1"]
+)
 def test_what_is_no_threshold_is_refused(yes_no_run: Trained, tmp_path: Path, typed: str) -> None:
     told = invoke("predict", yes_no_run.run_dir, tmp_path / "none.npy", f"--threshold={typed}")
     assert told.exit_code == 2
@@ -57,3 +73,102 @@ def test_what_is_no_threshold_is_refused(yes_no_run: Trained, tmp_path: Path, ty
 def test_a_threshold_of_more_classes_is_refused(kind_run: Trained, table: Path) -> None:
     told = invoke("predict", kind_run.run_dir, table / "rows.csv", "--threshold=0.3")
     assert "--threshold: the model does not predict probabilities of two classes" in told.stderr
+
+
+def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities, many of them equal, and which samples are of the second class."""
+    draw = np.random.default_rng(seed)
+    right = draw.random(200) < 0.15
+    chances = (draw.normal(0.25, 0.15, 200) + 0.3 * right).clip(0, 1)
+    return chances.round(draw.integers(1, 4)).astype(np.float32), right
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("rule", ["recall>=0.8", "precision>=0.3", "cost=10:1", "cost=1:2.5"])
+def test_no_other_threshold_is_better_by_the_rule(rule: str, seed: int) -> None:
+    chances, right = drawn(seed)
+
+    def merit(threshold: float) -> float:
+        said = chances >= np.float32(threshold)
+        precision = precision_score(right, said, zero_division=0)
+        recall = recall_score(right, said)
+        if rule.startswith("recall"):
+            return float(precision if recall >= 0.8 else -1)
+        if rule.startswith("precision"):
+            return float(recall if precision >= 0.3 else -1)
+        miss, alarm = map(float, rule.removeprefix("cost=").split(":"))
+        (_, alarms), (misses, _) = confusion_matrix(right, said)
+        return -float(miss * misses + alarm * alarms)
+
+    merits = [merit(edge) for edge in np.unique(chances)]
+    try:
+        chosen = choose_by(rule, chances, right)
+    except ConfigError:
+        assert max(merits) <= merit(2.0)  # never predicting the second class
+    else:
+        assert merit(chosen) == pytest.approx(max(merits))
+
+
+def test_what_cannot_be_had_is_refused_with_what_can() -> None:
+    right = np.array([True, False, True, False] * 5)
+    chances = np.linspace(1, 0.5, 20, dtype=np.float32)
+    chances[:2] = 0.99  # one of either class
+    with pytest.raises(ConfigError, match=r"no threshold reaches precision>=0\.9") as refused:
+        choose_by("precision>=0.9", chances, right)
+    best = max(precision_score(right, chances >= edge) for edge in np.unique(chances))
+    assert refused.value.hint == f"--threshold 'precision>={np.floor(best * 1000) / 1000:g}'"
+    again = refused.value.hint.split("'")[1]
+    assert precision_score(right, chances >= choose_by(again, chances, right)) == best
+    with pytest.raises(ConfigError, match="never predicting"):
+        choose_by("cost=1:100", chances, right)
+
+
+def rare(train: Train, folder: Path) -> Trained:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(900, 3)), columns=list("abc"))
+    frame["left"] = np.where(frame["a"] + draw.normal(size=900) > 1.9, "yes", "no")
+    frame.to_csv(folder / "rows.csv", index=False)
+    path = f"data.source.path={folder / 'rows.csv'}"
+    return train("data=table", path, "data.source.target=left", "data.split.val=0.3", *SHORT)
+
+
+def test_a_rule_stands_in_the_run_and_on_its_page(train: Train, tmp_path: Path) -> None:
+    run = rare(train, tmp_path)
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    validation = rows.iloc[run.datamodule.splits.rows["val"]]
+    right = (validation["left"] == "yes").to_numpy()
+    found = evaluate(run.run_dir, threshold="recall >= 0.9")
+    value = found.threshold["value"]
+    chances = assay.load(run.run_dir)(validation).probabilities[:, 1]
+    recalls = {edge: recall_score(right, chances >= edge) for edge in np.unique(chances)}
+    assert recall_score(right, chances >= np.float32(value)) >= 0.9
+    kept = predictions_file.read(run.run_dir / predictions_file.FILE)
+    said = kept.outputs[:, 1] >= np.float32(value)
+    assert found.threshold["recall"] == pytest.approx(recall_score(kept.targets, said))
+    assert found.threshold["chosen"] == "by recall>=0.9 on validation"
+    assert max(recalls.values()) == 1
+    record = RunRecord.load(run.run_dir)
+    assert record.threshold == found.threshold == record.evaluations[-1]["threshold"]
+    assert assay.load(run.run_dir).threshold == value
+    notes = [block.text for block in run_page(run.run_dir).sections[0].blocks if isinstance(block, Note)]
+    assert any("by recall>=0.9 on validation" in note for note in notes)
+    told = invoke("eval", run.run_dir, "--threshold", "cost=0:1")
+    assert told.exit_code == 2
+    assert RunRecord.load(run.run_dir).threshold == found.threshold
+    told = invoke("eval", run.run_dir, "--threshold", "recall>=0.5")
+    assert "by recall>=0.5 on validation" in told.output
+    assert "use this threshold from now on" in told.output
+    assert RunRecord.load(run.run_dir).threshold != found.threshold
+    told = invoke("predict", run.run_dir, tmp_path / "rows.csv", "--threshold", "cost=10:1")
+    assert told.exit_code == 0, told.stderr
+    assert "by cost=10:1 on validation" in told.stderr
+    assert "--threshold=cost=10:1" in told.stdout
+
+
+def test_other_data_leaves_the_threshold_of_the_run(train: Train, tmp_path: Path) -> None:
+    run = rare(train, tmp_path)
+    before = RunRecord.load(run.run_dir).threshold
+    pd.read_csv(tmp_path / "rows.csv").tail(200).to_csv(tmp_path / "new.csv", index=False)
+    found = evaluate(run.run_dir, [f"data.source.path={tmp_path / 'new.csv'}"], threshold="0.2")
+    assert found.threshold["value"] == 0.2
+    assert RunRecord.load(run.run_dir).threshold == before

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
 import numpy as np
 import pandas as pd
@@ -286,11 +286,29 @@ def _most_are(matches: Callable[[str], Any], texts: list[str]) -> bool:
     return sum(map(bool, map(matches, texts))) >= _MOST * len(texts)
 
 
-Part = Literal["year", "month", "day_of_week", "hour", "elapsed", "hours", "sine", "cosine"]
-PARTS: tuple[Part, ...] = ("year", "month", "day_of_week", "hour", "elapsed")
-"""As pandas calls them, Monday is 0; `elapsed` is in days since the first date of the training rows."""
+Part = Literal[
+    "year",
+    "month",
+    "day_of_year",
+    "day_of_week",
+    "hour",
+    "year_sine",
+    "year_cosine",
+    "week_sine",
+    "week_cosine",
+    "elapsed",
+    "hours",
+    "sine",
+    "cosine",
+]
+PARTS: tuple[Part, ...] = get_args(Part)[:10]
+"""As pandas calls them, Monday is 0; sine and cosine are of the share of the year, or of the week, that has
+passed; `elapsed` is in days since the first date of the training rows."""
 TIME_PARTS: tuple[Part, ...] = ("hours", "sine", "cosine")
 """Of a time of day: hours since midnight, and sine and cosine of the share of the day that has passed."""
+_HALF_YEAR = dict.fromkeys(("day_of_year", "year_sine", "year_cosine"), 183.0)
+_LEAST_SPANS = _HALF_YEAR | {"week_sine": 3.5, "week_cosine": 3.5}
+"""Days that dates have to span: of less than half of a cycle they do not tell how it goes on."""
 ISO = "ISO8601"
 _ISO_DAY = r"\s*\d{4}[-/]\d{2}[-/]\d{2}"
 _ISO_DATE = r"\d{4}"
@@ -484,15 +502,36 @@ def date_parts(days: Floats, parts: Strings, start: float) -> Floats:
     if not parts:
         return days[:, None]
     dates = pd.to_datetime(pd.Series(np.round(days * 86_400e6)).astype("Int64"), unit="us").dt
-    turn = 2 * np.pi * (days % 1)
-    computed = {
-        "elapsed": days - start,
-        "hours": days % 1 * 24,
-        "sine": np.sin(turn),
-        "cosine": np.cos(turn),
-    }
-    columns = [computed[part] if part in computed else getattr(dates, part) for part in parts]
-    return np.column_stack(columns).astype(np.float64)
+    return np.column_stack([_date_part(days, dates, part, start) for part in parts]).astype(float)
+
+
+def _date_part(days: Floats, dates: Any, part: str, start: float) -> Any:
+    if part == "elapsed":
+        return days - start
+    if part == "hours":
+        return days % 1 * 24
+    cycle, _, wave = part.rpartition("_")
+    if wave not in ("sine", "cosine"):
+        return getattr(dates, part)
+    passed = days % 1
+    if cycle == "year":
+        passed = (dates.day_of_year - 1 + passed) / (365 + dates.is_leap_year)
+    elif cycle == "week":
+        passed = (dates.day_of_week + passed) / 7
+    if wave == "sine":
+        return np.sin(2 * np.pi * passed)
+    return np.cos(2 * np.pi * passed)
+
+
+def varying_parts(days: Floats, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
+    values = date_parts(days, parts, 0.0)
+    varying = [
+        part
+        for place, part in enumerate(parts)
+        if len(np.unique(values[:, place])) > 1 and np.ptp(days) >= _LEAST_SPANS.get(part, 0.0)
+    ]
+    return tuple(varying) or parts[-1:]
 
 
 def check_columns(frame: Frame, names: Strings, path: str, option: str) -> None:
@@ -836,8 +875,8 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         if (np.concatenate(days) % 1 > 0).any():
             hour = ", hour"
         chosen.notes.append(
-            f"dates become year, month, weekday{hour} and days since the first, those that vary: "
-            + join_first(dates_shown)
+            f"dates become year, month, day of the year, weekday{hour}, sine and cosine of the year and of "
+            f"the week, and days since the first, those that vary: {join_first(dates_shown)}"
         )
 
 

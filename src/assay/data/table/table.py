@@ -17,11 +17,10 @@ class Table(TableSource):
     r"""Columns of numbers, categories and dates, read with pandas.
 
     Numbers are taken as they are (and normalised by `data.transform.normalize`), those with a long tail by
-    their quantiles. Categories become codes, or a column each where the model takes no codes, and dates the
-    parts that vary: year, month, weekday, hour and days since the first. Texts that share character n-grams
-    become up to 30 numbers. What that needs to know is learned from the training rows alone. Columns of ids,
-    other texts, a single value or nothing at all are left out, which `notes` says. A column that gives the
-    target away is refused.
+    their quantiles. Categories become codes, or a column each where the model takes no codes, and dates their
+    parts and cycles that vary. Texts that share character n-grams become up to 30 numbers. What that needs to
+    know is learned from the training rows alone. Columns of ids, other texts, one value or nothing at all are
+    left out, which `notes` says. A column that gives the target away is refused.
 
     Args:
         path: A .csv or .tsv (also compressed), .parquet, .feather or .xlsx file; all samples, or those for

@@ -256,7 +256,6 @@ class TableEncoder:
         return Column(name, "ngrams", fill, gaps=bool(column.isna().any()), ngrams=learned)
 
     def _learn_date(self, name: str, column: Values) -> Column:
-        """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
         form = self._forms.get(name, column_kind.ISO)
         days = column_kind.days_since_1970(column_kind.parse_dates(column, form))
         present = np.sort(days[~np.isnan(days)])
@@ -267,14 +266,18 @@ class TableEncoder:
             parts = column_kind.TIME_PARTS
         else:
             parts = column_kind.PARTS
-        values = column_kind.date_parts(present, parts, start)
-        varying = [part for i, part in enumerate(parts) if len(np.unique(values[:, i])) > 1]
         # a date that there is
         fill = 0.0
         if len(present):
             fill = float(present[(len(present) - 1) // 2])
         return self._scalar(
-            name, "date", days, fill, form=form, start=start, parts=tuple(varying) or parts[-1:]
+            name,
+            "date",
+            days,
+            fill,
+            form=form,
+            start=start,
+            parts=column_kind.varying_parts(present, parts),
         )
 
     def transform(self, raw: Frame) -> Tensor:

@@ -469,7 +469,13 @@ class Classes(Evaluator):
         who = "the model"
         if threshold != 0.5:
             who = f"the model at its threshold {threshold:.4g}"
-        return class_warnings(require_targets(predictions), preds, names, samples, who)
+        warnings = class_warnings(require_targets(predictions), preds, names, samples, who)
+        is_binary = predictions.kind == "probabilities" and len(names) == 2
+        if is_binary and warnings and (preds == preds[0]).all():
+            return [
+                f"{warnings[0]}; train with data.balance=weights, or try assay eval RUN --threshold f1"
+            ]
+        return warnings
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
