@@ -188,8 +188,9 @@ def _score(predictions: StoredPredictions, outputs: Any) -> float:
 
 def _area(predictions: StoredPredictions, outputs: Any) -> float:
     """Area under the ROC curve, the mean over classes against the rest."""
-    present = np.unique(predictions.targets)
-    areas = [roc_auc_score(predictions.targets == one, _probabilities(outputs)[:, one]) for one in present]
+    targets: Any = predictions.targets
+    present = np.unique(targets)
+    areas = [roc_auc_score(targets == one, _probabilities(outputs)[:, one]) for one in present]
     return float(np.mean(areas))
 
 

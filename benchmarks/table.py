@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -92,7 +93,9 @@ def make_table(rows: int) -> pd.DataFrame:
     """Draw 20 numbers, 6 categories, a date, and a target that follows from some of them."""
     random = np.random.default_rng(0)
     values = random.normal(size=(rows, 20))
-    columns = {f"n{place}": np.round(values[:, place] * 10.0 ** (place % 4), 6) for place in range(20)}
+    columns: dict[str, Any] = {
+        f"n{place}": np.round(values[:, place] * 10.0 ** (place % 4), 6) for place in range(20)
+    }
     effects = np.zeros(rows)
     for place, size in enumerate(CATEGORIES):
         codes = random.integers(0, size, rows)

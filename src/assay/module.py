@@ -244,7 +244,9 @@ class Module(L.LightningModule):
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
         outputs = self(inputs)
         loss, weight = self._terms(outputs, targets)
-        seen = self.combined(outputs)
+        seen = outputs
+        if self._members > 1:
+            seen = self.combined(outputs)
         if seen.requires_grad:
             seen = seen.detach()
         if not self._predicts_later:
@@ -257,16 +259,16 @@ class Module(L.LightningModule):
 
     def _is_of_members(self, outputs: Tensor) -> bool:
         """Whether a model in training mode gave the outputs of each member, `[B, members, num_outputs]`."""
-        return self._members > 1 and outputs.ndim == 3 and self.model.training
+        return outputs.ndim == 3 and self.model.training
 
     def combined(self, outputs: Tensor) -> Tensor:
         """Outputs `[B, num_outputs]` of a model, also of an ensemble in training mode."""
-        if self._is_of_members(outputs):
+        if self._members > 1 and self._is_of_members(outputs):
             return outputs.mean(1)
         return outputs
 
     def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
-        if self._is_of_members(outputs):
+        if self._members > 1 and self._is_of_members(outputs):
             outputs = outputs.flatten(0, 1)
             targets = targets.repeat_interleave(self._members, 0)
         if self._target_scale is not None:

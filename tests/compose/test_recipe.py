@@ -162,7 +162,7 @@ def chosen(overrides: list[str]) -> tuple[Any, str, list[str]]:
 )
 def test_a_table(table: str, target: str, more: list[str], loss: str, metric: str) -> None:
     found, model, metrics = chosen(of_table(table, target, *more))
-    assert (found, model) == (loss, "assay.model.mlp.MLP")
+    assert (found, model) == (loss, "assay.model.table_mlp.TableMLP")
     assert metric in metrics
 
 
@@ -185,7 +185,9 @@ def test_two_classes_that_an_experiment_names(
     config = compose(["experiment=own"], tmp_path / "conf")
     assert config.loss._target_ == loss
     assert metric in config.metrics.eval.metrics
-    assert config.model._target_ == ("torch.nn.Sequential" if "linear" in more else "assay.model.mlp.MLP")
+    assert config.model._target_ == (
+        "torch.nn.Sequential" if "linear" in more else "assay.model.table_mlp.TableMLP"
+    )
 
 
 @pytest.mark.parametrize(("classes", "loss"), [("ab", BCE), ("abc", CROSS_ENTROPY)])

@@ -766,3 +766,28 @@ def test_random_ids_are_left_out(tmp_path: Path) -> None:
     source = Table(str(path), "y")
     assert list(source.read()["all"].raw) == ["size"]
     assert any(note.startswith("left out of the features: city (ids or names") for note in source.notes)
+
+
+def test_integers_that_are_codes_by_their_names_are_categories(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"product_code": np.arange(200) % 20 + 1000, "barcode_code": np.arange(200) * 7 % 199}
+    )
+    path = tmp_path / "codes.csv"
+    frame.assign(count=np.arange(200) % 30, y=np.arange(200) % 7 / 4).to_csv(path, index=False)
+    source = Table(str(path), "y")
+    encoder: Any = fitted(source)
+    kinds = {column.name: column.kind for column in encoder.columns}
+    assert kinds == {"product_code": "category", "barcode_code": "number", "count": "number"}
+    assert (
+        "integers taken as categories, by their names: product_code; as numbers: "
+        "'data.source.keep=[product_code]'"
+    ) in source.notes
+    kept: Any = fitted(Table(str(path), "y", keep=["product_code"]))
+    assert {column.kind for column in kept.columns} == {"number"}
+
+
+def fitted(source: Table) -> Any:
+    samples = source.read()["all"]
+    encoder: Any = samples.encoder
+    encoder.fit(samples.raw, np.arange(len(samples)))
+    return encoder

@@ -142,7 +142,7 @@ VALUES = ["true", "3", "0.5", "text", "null", "[1]", "[0.5, 1.0]", "[a]", "{a: 1
 @pytest.mark.parametrize(
     ("group", "option", "keys"),
     [
-        ("model", "mlp", ("hidden", "activation", "dropout", "norm", "clip", "waves")),
+        ("model", "mlp", ("hidden", "activation", "dropout", "norm", "clip")),
         ("optimizer", "sgd", ("lr", "momentum", "nesterov")),
         ("loss", "cross_entropy", ("label_smoothing", "class_weight")),
         ("callbacks", "ema", ("decay", "warmup_fraction", "use_buffers")),

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.errors import ConfigError
-from assay.record import predictions_file
 from assay.record.run_record import RunRecord
+from assay_analysis import predictions_file
 from assay_report.page import Note
 from assay_report.run_page import run_page
 from assay_serve.evaluate import evaluate

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from assay.data.core.types import Frame, Pair, Rows
 
 
-_MOST_CATEGORIES = 100
+_MOST_CATEGORIES = 1000
 
 
 @final

@@ -58,6 +58,7 @@ _FEW = 10
 _MANY = 50
 _MOST_EMBEDDED = 40
 """Different texts that are never too many for categories without a look at what they share."""
+_ROWS_OF_CODE = 4
 _FEWEST_TEXTS = 100
 _ADDRESS = re.compile(r"\S+@\S+|https?://\S+")
 _DIGITS = re.compile(r"\d+")
@@ -68,6 +69,7 @@ _ROWS_OF_ONE = 10
 _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|uuid|guid|nr\.?)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$)|[a-z]I[dD]$"
 )
+_CODE_NAME = re.compile(r"(?i:(^|[_\W])(code|zip|postcode|plz)$)|[a-z]Code$")
 _ENTITY_NAME = re.compile(
     r"^(account|author|client|customer|device|family|household|machine|member|participant|patient|person"
     r"|player|speaker|student|subject|user)s?([_ -]?(code|key|nr|no|num|number))?$",
@@ -704,6 +706,19 @@ class Features:
     """Texts that are encoded by their character n-grams."""
     notes: list[str] = field(default_factory=list)
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
+
+
+def find_codes(frame: Frame, asked: ColumnOptions) -> list[str]:
+    """Integers that are codes by their name, with several rows of each, to be taken as categories."""
+    typed = (*asked.targets, *(asked.features or ()), *asked.keep, *asked.categories)
+    codes = []
+    for name in frame.columns:
+        if name in typed or frame[name].dtype.kind not in "iu" or not _CODE_NAME.search(name):
+            continue
+        different = frame[name].nunique()
+        if different > _FEW and _ROWS_OF_CODE * different <= len(frame):
+            codes.append(name)
+    return codes
 
 
 def choose_features(

@@ -86,7 +86,7 @@ class Table(TableSource):
         header: bool | Literal["auto"] = AUTO,
         skip_rows: int = 0,
         label_separator: str | None = None,
-        max_categories: int | None = 100,
+        max_categories: int | None = 1000,
         positive: str | float | bool | None = None,
     ) -> None:
         columns = column_options(target, features, exclude, keep, categories)

@@ -20,6 +20,7 @@ from assay.data.table.column_kind import (
     check_columns,
     choose_features,
     drop_missing_targets,
+    find_codes,
     find_format,
     is_category,
     is_number,
@@ -141,14 +142,12 @@ class TableSource(Source):
             problem = error
         if problem is not None and encoder is not None:
             raise problem
-        categories = [
-            *self._asked_of_columns.categories,
-            *declared_categories(first, self._asked_of_columns),
-        ]
+        asked = self._asked_of_columns
+        categories = [*asked.categories, *declared_categories(first, asked)]
         if encoder is not None:
             chosen = learned_features(encoder)
         else:
-            asked = self._asked_of_columns
+            categories += self._find_codes(first)
             left_out = [
                 *self._check_split_columns(first, path),
                 *self._find_subset_columns(first),
@@ -315,6 +314,16 @@ class TableSource(Source):
                     + format_override("data.source.keep", [name])
                 )
         return split_names
+
+    def _find_codes(self, frame: Frame) -> list[str]:
+        """Columns of integers that are codes."""
+        asked = self._asked_of_columns
+        if codes := find_codes(frame, asked):
+            keep = format_override("data.source.keep", [*asked.keep, *codes])
+            self.notes.append(
+                f"integers taken as categories, by their names: {join_first(codes)}; as numbers: {keep}"
+            )
+        return codes
 
     def _find_subset_columns(self, frame: Frame) -> list[str]:
         """Columns of words such as train and test, which are no features."""
