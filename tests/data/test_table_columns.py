@@ -775,18 +775,18 @@ def test_integers_that_are_codes_by_their_names_are_categories(tmp_path: Path) -
     path = tmp_path / "codes.csv"
     frame.assign(count=np.arange(200) % 30, y=np.arange(200) % 7 / 4).to_csv(path, index=False)
     source = Table(str(path), "y")
-    encoder: Any = fitted(source)
+    encoder: Any = encoder_of(source)
     kinds = {column.name: column.kind for column in encoder.columns}
     assert kinds == {"product_code": "category", "barcode_code": "number", "count": "number"}
     assert (
         "integers taken as categories, by their names: product_code; as numbers: "
         "'data.source.keep=[product_code]'"
     ) in source.notes
-    kept: Any = fitted(Table(str(path), "y", keep=["product_code"]))
+    kept: Any = encoder_of(Table(str(path), "y", keep=["product_code"]))
     assert {column.kind for column in kept.columns} == {"number"}
 
 
-def fitted(source: Table) -> Any:
+def encoder_of(source: Table) -> Any:
     samples = source.read()["all"]
     encoder: Any = samples.encoder
     encoder.fit(samples.raw, np.arange(len(samples)))
