@@ -77,7 +77,7 @@ def redact(text: str, *, code: bool = False) -> str:
     """Strike out the values of environment variables that `is_secret` names, and credentials in addresses."""
     if not code:
         text = _without_credentials(text)
-    text = _without_random(text)
+    text = _without_random(text, _values())
     for value in _values().others:
         if code and not re.search(r"\d", value):
             continue  # a word that code may hold by chance
@@ -85,14 +85,14 @@ def redact(text: str, *, code: bool = False) -> str:
     return text
 
 
-def _without_random(text: str) -> str:
+def _without_random(text: str, values: _Values) -> str:
     """Strike out what cannot stand in a text by chance: random values, tokens of services, private keys."""
     text = _KNOWN.sub(STRUCK, text)
     if "PRIVATE KEY-----" in text:  # line by line: a patch counts its lines
         text = _PRIVATE_KEY.sub(
             lambda match: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", match[0]), text
         )
-    for value in _values().random:
+    for value in values.random:
         if len(value.split()) > 1:
             text = re.sub(_pattern(value), STRUCK, text)
         else:
@@ -103,13 +103,13 @@ def _without_random(text: str) -> str:
 def redact_tree(value: Any) -> Any:
     """A copy of nested dicts and lists without secrets; what else they hold is kept."""
     remember_secrets(value)
-    return _redact_tree(value, _values().others)
+    return _redact_tree(value, _values())
 
 
 def holds_secret(text: str) -> bool:
     """Whether a name or path holds a secret that cannot stand there by chance."""
     overrides = re.findall(r"([\w.@]+)=[^,/]", text)  # as in Hydra's override_dirname
-    return _without_random(text) != text or any(map(is_secret_key, overrides))
+    return _without_random(text, _values()) != text or any(map(is_secret_key, overrides))
 
 
 def remember_secrets(value: Any, key: str = "") -> None:
@@ -124,11 +124,11 @@ def remember_secrets(value: Any, key: str = "") -> None:
         _given.add(stated[1])
 
 
-def _redact_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
+def _redact_tree(value: Any, values: _Values, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _redact_tree(inner, weak, str(name)) for name, inner in value.items()}
+        return {name: _redact_tree(inner, values, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_redact_tree(inner, weak, key) for inner in value]
+        return [_redact_tree(inner, values, key) for inner in value]
     if stated := _find_secret(value, key):
         return stated[0] + STRUCK
     if not isinstance(value, str) or key == "_target_":
@@ -137,9 +137,9 @@ def _redact_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
         before, equals, after = value.partition("=")
     else:
         before, equals, after = ("", "", value)
-    if after in weak:
+    if after in values.others:
         return before + equals + STRUCK
-    return _without_random(_without_credentials(value))
+    return _without_random(_without_credentials(value), values)
 
 
 def _find_secret(value: Any, key: str) -> tuple[str, str] | None:
