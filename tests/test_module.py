@@ -51,6 +51,33 @@ def test_the_loss_and_scores_of_a_batch(form: str) -> None:
     assert module.train_tracker.compute() == {}, "a step counts once it is over"
 
 
+class Members(nn.Module):
+    """Three linear layers, as an ensemble gives their outputs."""
+
+    members = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = torch.stack([layer(inputs) for layer in self.layers], 1)
+        return outputs if self.training else outputs.mean(1)
+
+
+def test_each_member_of_an_ensemble_has_a_loss_of_its_own() -> None:
+    torch.manual_seed(0)
+    model = Members()
+    module = classifier(model=model)
+    inputs, targets = torch.randn(6, 4), torch.tensor([0, 1, 2, 2, 1, 0])
+    loss = module.training_step((inputs, targets), 0)
+    alone = [F.cross_entropy(layer(inputs), targets) for layer in model.layers]
+    torch.testing.assert_close(loss, torch.stack(alone).mean())
+    module.eval()
+    expected = F.cross_entropy(model(inputs), targets)
+    torch.testing.assert_close(module.evaluated((inputs, targets))[0], expected)
+
+
 def test_a_batch_is_augmented_once_in_training_alone() -> None:
     calls: list[int] = []
 

@@ -27,7 +27,7 @@ from assay.model.gpt import GPT
 from assay.model.mlp import MLP
 from assay.model.simclr import SimCLR
 from assay.model.small_cnn import SmallCNN
-from assay.model.table_mlp import PeriodicEmbedding
+from assay.model.table_mlp import EnsembleLinear, PeriodicEmbedding, TableMLP
 from assay.model.text_transformer import TextTransformer
 from assay.model.unet import UNet
 
@@ -85,6 +85,35 @@ def test_waves_are_the_formula_of_their_paper() -> None:
             cosines = np.cos(frequency[column] * number + phase[column])
             expected = [number, *(cosines @ weight[column] + bias[column])]
             np.testing.assert_allclose(outputs[row, column], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_members_share_a_weight_and_differ_in_scales() -> None:
+    torch.manual_seed(0)
+    layer = EnsembleLinear(5, 4, members=3, signs=True)
+    assert set(layer.input_scales.flatten().tolist()) == {-1.0, 1.0}
+    with torch.no_grad():
+        layer.output_scales.normal_()
+    inputs = torch.randn(7, 3, 5)
+    outputs = layer(inputs).detach().numpy()
+    weight, scales, after, bias = (parameter.detach().numpy() for parameter in layer.parameters())
+    for member in range(3):
+        expected = (inputs[:, member].numpy() * scales[member]) @ weight.T * after[member] + bias[member]
+        np.testing.assert_allclose(outputs[:, member], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_ensemble_of_a_table_predicts_the_mean_of_its_members() -> None:
+    torch.manual_seed(0)
+    model = TableMLP([4], 2, [3, 5], hidden=[8], waves=2, members=3)
+    inputs = torch.tensor([[0.5, -1.0, 2.0, 0.0], [0.5, -1.0, 3.0, 5.0], [0.5, -1.0, 1.0, 4.0]])
+    members = model(inputs)
+    assert members.shape == (3, 3, 2)
+    torch.testing.assert_close(model.eval()(inputs), members.mean(1))
+    unknown = [
+        embedding(torch.tensor([size])) for embedding, size in zip(model.embeddings, (3, 5), strict=True)
+    ]
+    assert all(not embedded.any() for embedded in unknown)
+    single = TableMLP([4], 2, [3, 5], hidden=[8], waves=2)
+    assert single(inputs).shape == (3, 2)
 
 
 def test_the_latent_vector_is_all_that_the_decoder_sees() -> None:
@@ -434,6 +463,8 @@ def build(
 def train_a_step(model: nn.Module, inputs: torch.Tensor, num_outputs: int) -> torch.Tensor:
     """One step of SGD; returns the outputs before it."""
     outputs: torch.Tensor = model(inputs)
+    if outputs.ndim == 3:  # of each member of an ensemble
+        outputs = outputs.mean(1)
     if num_outputs == 1:
         loss = nn.functional.mse_loss(outputs, torch.ones_like(outputs))
     else:
