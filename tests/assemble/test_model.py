@@ -359,3 +359,18 @@ def test_every_loss_with_every_task(task: str, loss: str) -> None:
         check_fit(spec_of(task), get_class(LOSSES[loss]))
     assert caught.value.key == "loss"
     assert caught.value.hint == TASKS[task].suits
+
+
+@pytest.mark.parametrize(("precision", "most"), [("bf16-true", 256), ("16-true", 2048)])
+def test_codes_that_a_type_cannot_hold_are_refused(precision: str, most: int) -> None:
+    dtype = {"bf16-true": torch.bfloat16, "16-true": torch.float16}[precision]
+    assert len(set(torch.arange(most + 1).to(dtype).tolist())) == most + 1
+    assert len(set(torch.arange(most + 2).to(dtype).tolist())) < most + 2
+
+    def config(size: int) -> DictConfig:
+        spec = {"task": "regression", "num_targets": 1, "categories": [3, size]}
+        return OmegaConf.create({"spec": spec, "trainer": {"precision": precision}})
+
+    check_fit(config(most), nn.L1Loss())
+    with pytest.raises(ConfigError, match=rf"hold codes up to {most:,}, .* has {most + 1:,} categories"):
+        check_fit(config(most + 1), nn.L1Loss())

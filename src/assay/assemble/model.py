@@ -145,6 +145,10 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
     return task_of(config.spec.task).num_outputs(config.spec, getattr(loss, "kind", None))
 
 
+_LARGEST_CODES = {"bf16-true": 256, "16-true": 2048}
+"""Up to which a floating type has all integers; Lightning converts batches to it as they are stored."""
+
+
 def check_fit(config: DictConfig, loss: Any) -> None:
     """Refuse a loss that cannot take the data's targets, or an augmentation its inputs."""
     task = task_of(config.spec.task)
@@ -159,6 +163,14 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     hint = task.suits
     if config.spec.get("vocab_size"):
         _check_tokens(config)
+    most = _LARGEST_CODES.get(str(OmegaConf.select(config, "trainer.precision")))
+    largest = max(config.spec.get("categories") or [0])
+    if most is not None and largest > most:
+        raise ConfigError(
+            f"16-bit numbers hold codes up to {most:,}, but a column of the data has {largest:,} categories",
+            key="trainer.precision",
+            hint="precision=bf16, which is mixed; or data.source.max_categories=" + str(most),
+        )
     if issubclass(kind, REAL_VALUED) and not takes_values:
         message = f"{name} compares real values, but the data has {task.in_words(config.spec)}"
     elif standardized and task.has_real_targets and issubclass(kind, _OWN_UNIT):
