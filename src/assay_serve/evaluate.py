@@ -29,6 +29,7 @@ from assay.data.core.spec import FittedPreprocessing, Spec
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
+from assay.loop.fit_loop import install
 from assay.loop.lightning_internals import leave_signals
 from assay.quoting import format_number
 from assay.record.run_lock import lock_run
@@ -317,6 +318,7 @@ def _test(
         default_root_dir=str(run_dir),
     )
     leave_signals(trainer)
+    install(trainer)
     assembly = Assembly(build_module(config, trainer), data, trainer, config)
     with explain_misfit(path, run_dir):
         assembly.module.load_state_dict(read_weights(path))

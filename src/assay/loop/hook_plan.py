@@ -167,10 +167,12 @@ class HookPlan:
         trainer = self._trainer
         strategy = self._trainer.strategy
         convert = trainer.precision_plugin.convert_input
-        if getattr(convert, "__qualname__", "") != "Precision.convert_input":
+        converts = None
+        # A datamodule that normalises first: 16 bits hold too few digits of what is not normalised.
+        converts_itself = getattr(getattr(trainer, "datamodule", None), "converts_batches", False)
+        is_default = getattr(convert, "__qualname__", "") == "Precision.convert_input"
+        if not (converts_itself or is_default):
             converts = convert
-        else:
-            converts = None
         if self.profiled or type(strategy).batch_to_device is not Strategy.batch_to_device:
             return converts, None
         before, move, after = (getattr(batch_hook_owner(trainer, hook), hook) for hook in _MOVING)

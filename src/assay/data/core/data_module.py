@@ -122,6 +122,8 @@ class DataModule(L.LightningDataModule):
     spec: Spec
     splits: Splits
 
+    converts_batches: Final = True
+    """Whether batches have the type of the trainer's precision when they have been normalised."""
     mapping_arguments: Final = {"split": Split, "spec": StaticSpec}
     """What mappings become; `spec` stands in for a source that is not read."""
 

@@ -129,9 +129,9 @@ class Normalize:
             if is_byte:
                 return inputs.to(dtype).div_(255)
             return inputs.to(dtype)
-        # Doubles are scaled as such: of 1.7e9 and more, 32 bits keep no units.
-        if inputs.dtype == torch.float64:
-            exact = torch.float64
+        # Floats are scaled as such: of 1.7e9 and more 32 bits keep no units, of 300 and more 16 bits.
+        if inputs.is_floating_point():
+            exact = torch.promote_types(inputs.dtype, dtype)
         else:
             exact = dtype
         shift, scale = self._statistics(inputs, exact, is_byte)
