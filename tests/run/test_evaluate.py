@@ -319,3 +319,16 @@ def test_a_file_without_a_label_of_the_run_is_tested(train: Train, tmp_path: Pat
     assert predictions.class_names == ("blue", "grey", "red")
     assert predictions.targets is not None
     assert predictions.targets.sum(axis=0).tolist()[0] == 0
+
+
+def test_16_bits_hold_what_has_been_normalised(train: Train, tmp_path: Path) -> None:
+    """Around 1,000 bfloat16 has steps of 4; scores of training and of an evaluation are the same."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=600)
+    path = tmp_path / "table.csv"
+    np.savetxt(path, np.column_stack([1000 + x, 3 * x]), delimiter=",", header="x,y", comments="")
+    job = ("data=table", f"data.source.path={path}", "data.source.target=y", "data.source.keep=[x]")
+    short = ("precision=bf16_true", "trainer.max_epochs=8", "model.members=1")
+    run = train(*job, *short, KEPT[0], cwd=tmp_path)
+    assert run.result.metrics["test/r2"] > 0.9
+    assert evaluate(run.run_dir).metrics == stage(run.result.metrics, "test")
