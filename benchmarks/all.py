@@ -31,6 +31,7 @@ COMMANDS = {
     "start": "train",
     "job_start": "1/",
     "to_fit": "functions in",
+    "table --rows 1000000 --pairs 1": "of by hand",
     "checkpoint": " / ",
     "many_epochs": "ms an epoch",
     "check_prediction": r"\d",
