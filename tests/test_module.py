@@ -14,6 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from assay.data.core.normalize import TargetScale
 from assay.loss.cross_entropy import CrossEntropy
+from assay.loss.triplet import Triplet
 from assay.module import Module
 from assay.task.task_of import task_of
 
@@ -76,6 +77,15 @@ def test_each_member_of_an_ensemble_has_a_loss_of_its_own() -> None:
     module.eval()
     expected = F.cross_entropy(model(inputs), targets)
     torch.testing.assert_close(module.evaluated((inputs, targets))[0], expected)
+
+
+def test_an_embedding_loss_compares_samples_not_members() -> None:
+    torch.manual_seed(0)
+    model = Members()
+    module = classifier(model=model, loss=Triplet())
+    inputs, targets = torch.randn(6, 4), torch.tensor([0, 1, 2, 2, 1, 0])
+    mean = torch.stack([layer(inputs) for layer in model.layers], 1).mean(1)
+    torch.testing.assert_close(module.training_step((inputs, targets), 0), Triplet()(mean, targets))
 
 
 def test_a_batch_is_augmented_once_in_training_alone() -> None:

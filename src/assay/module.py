@@ -98,6 +98,7 @@ class Module(L.LightningModule):
         self.test_scores: dict[str, float] = {}
         self._has_terms = has_terms(loss)
         self._members: int = getattr(model, "members", 1)
+        self._compares_samples = getattr(loss, "kind", None) in ("embedding", "views")
         self.matrices: dict[str, list[Any]] = {}
         self._optimizer = optimizer
         self._scheduler = scheduler
@@ -268,7 +269,9 @@ class Module(L.LightningModule):
         return outputs
 
     def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
-        if self._members > 1 and self._is_of_members(outputs):
+        if self._members > 1 and self._compares_samples:
+            outputs = self.combined(outputs)  # members must not be compared with one another
+        elif self._members > 1 and self._is_of_members(outputs):
             outputs = outputs.flatten(0, 1)
             targets = targets.repeat_interleave(self._members, 0)
         if self._target_scale is not None:

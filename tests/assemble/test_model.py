@@ -368,7 +368,7 @@ def test_codes_that_a_type_cannot_hold_are_refused(precision: str, most: int) ->
     assert len(set(torch.arange(most + 2).to(dtype).tolist())) < most + 2
 
     def config(size: int) -> DictConfig:
-        spec = {"task": "regression", "num_targets": 1, "categories": [3, size]}
+        spec = {"task": "regression", "num_targets": 1, "cardinalities": [3, size]}
         return OmegaConf.create({"spec": spec, "trainer": {"precision": precision}})
 
     check_fit(config(most), nn.L1Loss())

@@ -164,7 +164,7 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     if config.spec.get("vocab_size"):
         _check_tokens(config)
     most = _LARGEST_CODES.get(str(OmegaConf.select(config, "trainer.precision")))
-    largest = max(config.spec.get("categories") or [0])
+    largest = max(config.spec.get("cardinalities") or [0])
     if most is not None and largest > most:
         raise ConfigError(
             f"16-bit numbers hold codes up to {most:,}, but a column of the data has {largest:,} categories",
