@@ -269,11 +269,12 @@ class Module(L.LightningModule):
         return outputs
 
     def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
-        if self._members > 1 and self._compares_samples:
-            outputs = self.combined(outputs)  # members must not be compared with one another
-        elif self._members > 1 and self._is_of_members(outputs):
-            outputs = outputs.flatten(0, 1)
-            targets = targets.repeat_interleave(self._members, 0)
+        if self._members > 1 and self._is_of_members(outputs):
+            if self._compares_samples:
+                outputs = outputs.mean(1)  # members must not be compared with one another
+            else:
+                outputs = outputs.flatten(0, 1)
+                targets = targets.repeat_interleave(self._members, 0)
         if self._target_scale is not None:
             outputs = at_least_float32(outputs)
             targets = self._target_scale.standardize(targets)

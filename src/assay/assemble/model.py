@@ -146,7 +146,7 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
 
 
 _LARGEST_CODES = {"bf16-true": 256, "16-true": 2048}
-"""Up to which a floating type has all integers; Lightning converts batches to it as they are stored."""
+"""Up to which a floating type has all integers; a model gets its inputs in it, codes among them."""
 
 
 def check_fit(config: DictConfig, loss: Any) -> None:

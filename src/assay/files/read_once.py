@@ -23,16 +23,11 @@ def read_once() -> Iterator[None]:
         _kept.reset(token)
 
 
-def keeps() -> bool:
-    """Whether `keep` keeps anything."""
-    return _kept.get() is not None
-
-
-def keep(path: Path, options: str, read: Callable[[], Any]) -> Any:
-    """What is read from a file with some options, unless the file has changed since."""
+def keep(path: Path, options: str, read: Callable[[], Any], read_part: Callable[[], Any]) -> Any:
+    """What is read from a file as a whole with some options, kept until it changes; else a part of it."""
     kept = _kept.get()
     if kept is None:
-        return read()
+        return read_part()
     about = path.stat()
     place = str(path), about.st_mtime_ns, about.st_size, options
     if place not in kept:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
+def clip_smoothly(inputs: Tensor, clip: float) -> Tensor:
+    """Inputs x as `x / sqrt(1 + (x / clip)²)`, between -clip and clip."""
+    return inputs * (1 + (inputs / clip).square()).rsqrt()
+
+
 @final
 class MLP(nn.Module):
     """Layers of linear, norm, activation and dropout over the flattened input, then one linear layer.
@@ -72,6 +77,6 @@ class MLP(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Map inputs `[B, *input_shape]` to outputs `[B, num_outputs]`."""
         if self.clip is not None:
-            inputs = inputs * (1 + (inputs / self.clip).square()).rsqrt()
+            inputs = clip_smoothly(inputs, self.clip)
         outputs: Tensor = self.layers(inputs)
         return outputs

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import check_numbers
+from assay.model.mlp import clip_smoothly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,7 +161,7 @@ class TableMLP(nn.Module):
         flat = inputs.flatten(1)
         numbers = flat[:, : self.num_numbers]
         if self.clip is not None:
-            numbers = numbers * (1 + (numbers / self.clip).square()).rsqrt()
+            numbers = clip_smoothly(numbers, self.clip)
         features = [self.waves(numbers)]
         codes = flat[:, self.num_numbers :].long()
         for place, embedding in enumerate(self.embeddings):

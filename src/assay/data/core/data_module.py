@@ -239,11 +239,11 @@ class DataModule(L.LightningDataModule):
                 if len(splits.rows[name]) and data is not splits.data["train"]
             }
             check_shapes(first, trained, others)
-            cardinalities = categories = tuple(splits.data["train"].categories)
+            cardinalities = splits.data["train"].categories
             one_hot: tuple[int, ...] = ()
             if not self._takes_codes or splits.task.learns_from_inputs:
+                one_hot = cardinalities
                 cardinalities = ()
-                one_hot = categories
             if one_hot:
                 first = trained = expand_categories(first, one_hot)
             typed = check_scale(first, self._given_scale)

@@ -345,9 +345,10 @@ def keep_codes(mean: Numbers, std: Numbers, width: int, codes: int) -> Scale:
     if not mean:
         return mean, std
     numbers = width - codes
-    unchanged = (0.0,) * codes, (1.0,) * codes
-    of_numbers = [(tuple(values) * width)[:numbers] for values in (mean, std)]
-    return of_numbers[0] + unchanged[0], of_numbers[1] + unchanged[1]
+    return (
+        (mean * width)[:numbers] + (0.0,) * codes,
+        (std * width)[:numbers] + (1.0,) * codes,
+    )
 
 
 def target_statistics(splits: Splits) -> Scale:

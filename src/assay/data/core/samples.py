@@ -108,7 +108,7 @@ class Samples:
     columns: Sequence[str] = ()
     vocab_size: int = 0
     token_bytes: str = ""
-    categories: Sequence[int] = ()
+    categories: tuple[int, ...] = ()
     lengths: Tensor | None = None
     split_values: Mapping[str, Any] = field(default_factory=dict)
     split_hints: Mapping[str, str] = field(default_factory=dict)

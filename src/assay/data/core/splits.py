@@ -174,7 +174,7 @@ class Splits:
             input_shape=tuple(first.shape[1:]),
             input_dtype=stored_type(first.dtype),
             vocab_size=self.data["train"].vocab_size,
-            categories=tuple(self.data["train"].categories),
+            categories=self.data["train"].categories,
             token_bytes=self.data["train"].token_bytes,
             **sizes,
             class_names=self.class_names,

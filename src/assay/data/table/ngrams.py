@@ -47,18 +47,22 @@ def learn_ngrams(texts: Sequence[str]) -> str:
 
 def ngram_width(learned: str) -> int:
     """How many numbers stand for a text."""
-    return len(_unpack(learned)) - 1
+    return (
+        len(learned) * 3 // 4 // (4 * _BUCKETS) - 1
+    )  # of base64 and float32; not decoded: asked often
 
 
 def encode_ngrams(texts: Sequence[str], learned: str) -> Floats:
     """Float64 `[N, F]`; zeros for a text without an n-gram."""
     from sklearn.preprocessing import normalize  # type: ignore[import-untyped]  # it ships no types
 
-    weights, *directions = _unpack(learned).astype(np.float64)
-    encoded = [np.empty((0, len(directions)))]
+    unpacked = _unpack(learned).astype(np.float64)
+    weights = unpacked[0]
+    directions = unpacked[1:].T
+    encoded = [np.empty((0, directions.shape[1]))]
     for start in range(0, len(texts), _AT_ONCE):
         counts = _count_ngrams(texts[start : start + _AT_ONCE])
-        encoded.append(normalize(counts.multiply(weights).tocsr()) @ np.array(directions).T)
+        encoded.append(normalize(counts.multiply(weights).tocsr()) @ directions)
     return np.concatenate(encoded)
 
 

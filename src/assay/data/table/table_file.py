@@ -37,7 +37,7 @@ from assay.data.table.table_encoder import (
     use_decimal_point,
 )
 from assay.errors import DataError
-from assay.files.read_once import keep, keeps
+from assay.files.read_once import keep
 from assay.quoting import format_override, join_first, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
 from assay.task.task_of import TASKS
@@ -277,10 +277,12 @@ def _read_kept(
     read: Callable[..., Frame] = _read_whole
     if is_csv(path):
         read = _read_csv
-    if not keeps():
-        return read(path, key, options, columns, texts)
-    described = repr((options, list(texts)))
-    frame: Frame = keep(Path(path), described, lambda: read(path, key, options, None, texts))
+    frame: Frame = keep(
+        Path(path),
+        repr((options, list(texts))),
+        lambda: read(path, key, options, None, texts),
+        lambda: read(path, key, options, columns, texts),
+    )
     return frame.copy(deep=False)
 
 
