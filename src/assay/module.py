@@ -7,6 +7,7 @@ import lightning as L
 import torch
 
 from assay.errors import ConfigError
+from assay.finetune.features import compute_features, find_trained_head
 from assay.loss.targets import at_least_float32, has_terms, loss_terms
 from assay.metrics.tracker import LARGEST, Tracker, count_numbers, is_scalar, to_nested_lists
 from assay.optimizer.fused_layout import keep_layout
@@ -120,6 +121,7 @@ class Module(L.LightningModule):
         self._target_scale = target_scale or None
         self.finetune = finetune
         self.piece: slice | None = None
+        self._head = ""  # what is called alone, on features of images
         self._step = _Step()
         self._eval_order: Any = None  # a BatchOrder, which says which batches are stand-ins
         if channels_last:
@@ -129,8 +131,28 @@ class Module(L.LightningModule):
         """Outputs of the model; of a regression standardised, where the targets are."""
         if self._memory_format is not None and inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=self._memory_format)
-        outputs: Tensor = self.model(inputs)
+        if self._head and inputs.ndim == 2:
+            outputs: Tensor = self.model.get_submodule(self._head)(inputs)
+        else:
+            outputs = self.model(inputs)
         return outputs
+
+    def has_fixed_features(self) -> bool:
+        """Whether the head alone is trained, on images that no augmentation changes."""
+        if self.finetune is None or self._augment is not None or self._loss_targets is not None:
+            return False
+        return self.finetune.last_change(self.model) == 0 and bool(find_trained_head(self.model))
+
+    def features(self, images: Tensor) -> Tensor | None:
+        """What the head gets of images `[B, C, H, W]`, `[B, F]`, which `forward` takes from then on."""
+        head = find_trained_head(self.model)
+        if self._memory_format is not None:
+            images = images.contiguous(memory_format=self._memory_format)
+        with self.trainer.precision_plugin.forward_context():
+            features = compute_features(self.model, head, images)
+        if features is not None:
+            self._head = head
+        return features
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of a batch, or of a piece of it; pieces are taken in their order."""

@@ -44,24 +44,24 @@ _NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
 
 def build_error(error: BaseException, config: DictConfig, key: str) -> AssayError:
     """Find the cause, and the value at fault, of a failed call."""
-    cause = error
-    while not isinstance(cause, AssayError) and isinstance(cause.__cause__, Exception):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, AssayError):
+            return cause
+        if isinstance(cause, OmegaConfBaseException):
+            return _dangling_error(cause, config, key)
         cause = cause.__cause__
-    if isinstance(cause, AssayError):
-        return cause
-    if isinstance(cause, OmegaConfBaseException):
-        return _dangling_error(cause, config, key)
-    text = " ".join(str(cause).split()) or type(cause).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
     node = OmegaConf.select(config, key)
-    if isinstance(cause, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError):
         hint = "install the missing package"
-        if cause.name:
-            hint = install_command(key, cause.name)
+        if error.name:
+            hint = install_command(key, error.name)
         return ConfigError(text, key=key, hint=hint)
     fault = _value_at_fault(text, node, key)
-    if not isinstance(cause, _PLAIN_KINDS):
-        text = f"cannot be built with these values: {describe_error(cause)}"
-    elif frame := user_frame(cause):
+    if not isinstance(error, _PLAIN_KINDS):
+        text = f"cannot be built with these values: {describe_error(error)}"
+    elif frame := user_frame(error):
         text = f"{text} ({frame})"
     shown = fault
     if text.startswith(f"{fault}="):
