@@ -454,7 +454,7 @@ def test_bundled_weights_classify_a_photo_as_the_stock_network_does() -> None:
 
     import numpy as np
     from PIL import Image
-    from sklearn.datasets import load_sample_images
+    from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # ships no types
     from timm.data import ImageNetInfo  # type: ignore[attr-defined]  # timm exports it
 
     model = Timm("tf_efficientnet_lite0", [3, 224, 224], 1000, weights="bundled").eval()

@@ -327,7 +327,7 @@ def compute_features(
         num_workers=num_workers,
         worker_init_fn=ignore_stop_signals,
     )
-    features = []
+    features: list[Tensor] = []
     for samples in loader:
         part = compute(stack(list(map(input_of, samples))))
         if part is None or part[0].nbytes * len(subset.rows) > free_memory() // 4:
