@@ -61,6 +61,8 @@ class Module(L.LightningModule):
         task: As given.
         finetune: As given.
         piece: What `training_step` takes of a batch once it is augmented; None for the whole batch.
+        uses_cuda_graphs: Whether the model is compiled to graphs, each replay of which overwrites the last
+            one's outputs.
         test_scores: What the stored predictions of the test tell, by `Score.metric`; it replaces what the
             metrics have computed.
     """
@@ -121,6 +123,7 @@ class Module(L.LightningModule):
         self._target_scale = target_scale or None
         self.finetune = finetune
         self.piece: slice | None = None
+        self.uses_cuda_graphs = False
         self._head = ""  # what is called alone, on features of images
         self._step = _Step()
         self._eval_order: Any = None  # a BatchOrder, which says which batches are stand-ins
@@ -135,6 +138,8 @@ class Module(L.LightningModule):
             outputs: Tensor = self.model.get_submodule(self._head)(inputs)
         else:
             outputs = self.model(inputs)
+        if self.uses_cuda_graphs:
+            outputs = outputs.clone()  # which the next replay would overwrite
         return outputs
 
     def has_fixed_features(self) -> bool:
@@ -159,6 +164,8 @@ class Module(L.LightningModule):
         del batch_idx
         step = self._step
         piece = self.piece
+        if self.uses_cuda_graphs:
+            torch.compiler.cudagraph_mark_step_begin()
         inputs, targets = self.augmented(batch)
         if piece is None:
             loss, step.observed = self._evaluate(inputs, targets)
@@ -203,6 +210,8 @@ class Module(L.LightningModule):
 
     def evaluated(self, batch: Any) -> Observation:
         """Loss, outputs and targets of a batch that is not trained on, as the trackers take them."""
+        if self.uses_cuda_graphs:
+            torch.compiler.cudagraph_mark_step_begin()
         inputs, targets = self._supervised(batch)
         if self._augment is None or not self.task.compares_views:
             return self._evaluate(inputs, targets)[1]
