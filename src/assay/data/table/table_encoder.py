@@ -327,6 +327,13 @@ class TableEncoder:
         first = [name for column in numbers for name in column.names]
         return [*first, *marks, *(name for column in categories for name in column.names)]
 
+    @property
+    def input_columns(self) -> list[str]:
+        """The column that each of the inputs comes from, a category being one input."""
+        numbers, marked, categories = self._in_order()
+        first = [column.name for column in numbers for _ in range(column.width)]
+        return [*first, *(column.name for column in (*marked, *categories))]
+
     def _in_order(self) -> tuple[list[Column], list[Column], list[Column]]:
         """Numbers and dates, those of them whose gaps have a feature of their own, and categories."""
         numbers = [column for column in self.columns if column.kind != "category"]
