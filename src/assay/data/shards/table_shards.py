@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from assay.data.core.samples import Samples
 from assay.data.shards.shard_stream import ShardSource
-from assay.data.table.column_kind import choose_features, parse_targets
+from assay.data.table.features import choose_features
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import FILE_OPTIONS, from_arrow, settle
 from assay.data.table.table_source import (
@@ -22,7 +22,12 @@ from assay.data.table.table_source import (
     may_be_real,
     read_columns,
 )
-from assay.data.table.table_targets import TableTargets, choose_task, class_columns
+from assay.data.table.table_targets import (
+    TableTargets,
+    choose_task,
+    class_columns,
+    parse_targets,
+)
 from assay.errors import DataError
 from assay.task.task_of import infer_task, task_of
 

@@ -13,28 +13,16 @@ import pandas as pd
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
 from assay.data.core.split import SUBSET_WORDS
-from assay.data.table.amount import TIME, is_amount
-from assay.data.table.column_kind import (
-    ColumnOptions,
-    Features,
-    check_columns,
-    choose_features,
-    drop_missing_targets,
-    find_codes,
-    find_format,
-    is_category,
-    is_number,
-    is_text,
-    kind_of,
-    parse_dates,
-    parse_targets,
-    split_hints,
-)
-from assay.data.table.table_encoder import TableEncoder, blank_texts, category_texts
+from assay.data.table.category import as_integers, blank_texts, category_texts
+from assay.data.table.column import check_columns, is_category, is_number, is_text
+from assay.data.table.column_kind import kind_of, split_hints
+from assay.data.table.date import TIME, Date, find_format, parse_dates
+from assay.data.table.features import ColumnOptions, Features, choose_features, find_codes
+from assay.data.table.number import Number, is_amount
+from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import (
     AUTO,
     PLAIN,
-    as_integers,
     is_csv,
     parse_texts,
     prepare_rows,
@@ -45,7 +33,9 @@ from assay.data.table.table_targets import (
     TableTargets,
     choose_task,
     class_columns,
+    drop_missing_targets,
     find_label_separator,
+    parse_targets,
 )
 from assay.errors import DataError
 from assay.quoting import format_override, join_first, pluralize
@@ -420,7 +410,7 @@ def learned_features(encoder: Any) -> Features:
     forms = {
         column.name: column.form
         for column in encoder.columns
-        if column.kind == "date" or (column.kind == "number" and is_amount(column.form))
+        if isinstance(column, Date) or (isinstance(column, Number) and is_amount(column.form))
     }
     return Features([column.name for column in encoder.columns], forms)
 
