@@ -500,7 +500,9 @@ def wave(date: Any, part: str) -> float:
 def test_cycles_count_from_half_of_one_on(days: int, cycles: set[str]) -> None:
     encoder = TableEncoder()
     encoder.fit(pd.DataFrame({"day": pd.date_range("2023-09-04", periods=days)}), np.arange(days))
-    parts = {*encoder.columns[0].parts}
+    (column,) = encoder.columns
+    assert isinstance(column, Date)
+    parts = {*column.parts}
     assert parts - {"year", "month", "day_of_week", "elapsed"} == cycles
     assert {"day_of_week", "elapsed"} <= parts
 
@@ -551,7 +553,7 @@ def test_what_is_learned_is_plain_and_comes_back_to_the_bit(impute: bool) -> Non
     assert again.transform(frame.head(0)).shape == (0, encoder.transform(frame).shape[1])
 
 
-OF_ALL_KINDS = {
+OF_ALL_KINDS: dict[str, Any] = {
     "codes": {},
     "other": None,
     "parts": [],

@@ -264,6 +264,7 @@ def find_sign(column: Values) -> str:
 _BUCKETS = 4096
 _WIDTH = 30
 _MOST_TEXTS = 10_000
+_MOST_LOOKED_AT = 1000
 _EXPLAINED = 0.1
 """Least share of the variance that the numbers keep; of random ids they keep next to nothing."""
 _AT_ONCE = 20_000
@@ -290,6 +291,11 @@ def learn_ngrams(texts: Sequence[str]) -> str:
         return ""
     learned = np.vstack([weighting.idf_, directions.components_]).astype("<f4")
     return base64.b64encode(learned.tobytes()).decode("ascii")
+
+
+def share_ngrams(texts: Sequence[str]) -> bool:
+    """Whether different texts share n-grams, by some of them."""
+    return bool(learn_ngrams(texts[:: max(1, len(texts) // _MOST_LOOKED_AT)]))
 
 
 def encode_ngrams(texts: Sequence[str], learned: str) -> Floats:

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from assay.data.table.category import find_sign, learn_ngrams
-from assay.data.table.column import FEW, check_columns, has_few, is_nested, is_number, is_text
+from assay.data.core.split import SUBSET_WORDS
+from assay.data.table.category import find_sign, share_ngrams
+from assay.data.table.column import (
+    FEW,
+    check_columns,
+    has_few,
+    is_category,
+    is_nested,
+    is_number,
+    is_text,
+)
 from assay.data.table.column_kind import ENTITY_NAME, FORMED, ID_NAME, kind_of, most_are
 from assay.data.table.date import TIME, days_since_1970, find_format, parse_dates, parse_times
 from assay.data.table.leak import find_hints, find_leak
@@ -25,7 +34,7 @@ from assay.errors import DataError
 from assay.quoting import format_override, join_first
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.data.core.types import Frame, Strings, Values
 
@@ -55,6 +64,8 @@ class ColumnOptions:
     categories: Strings = ()
     na_values: Strings = ()
     day_first: bool | None = None
+    split: Mapping[str, str] = field(default_factory=dict)
+    """Columns that divide the samples, by the keys that name them."""
 
 
 @final
@@ -66,21 +77,10 @@ class Features:
     forms: dict[str, str] = field(default_factory=dict)
     ngrams: list[str] = field(default_factory=list)
     """Texts that are encoded by their character n-grams."""
+    categories: Strings = ()
+    """Columns to be read as categories, whatever they hold."""
     notes: list[str] = field(default_factory=list)
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
-
-
-def find_codes(frame: Frame, asked: ColumnOptions) -> list[str]:
-    """Integers that are codes by their name, with several rows of each, to be taken as categories."""
-    typed = (*asked.targets, *(asked.features or ()), *asked.keep, *asked.categories)
-    codes = []
-    for name in frame.columns:
-        if name in typed or frame[name].dtype.kind not in "iu" or not _CODE_NAME.search(name):
-            continue
-        different = frame[name].nunique()
-        if different > FEW and _ROWS_OF_CODE * different <= len(frame):
-            codes.append(name)
-    return codes
 
 
 def choose_features(
@@ -95,14 +95,17 @@ def choose_features(
                 f"data.source.{option}: {both[0]!r} is the target",
                 hint=f"leave it out of {option}",
             )
+    chosen = Features([])
+    left_out = {*options.targets, *options.exclude}
+    if options.features is None:
+        left_out |= _leave_out_of_split(frame, options, chosen)
     named = frame.columns if options.features is None else options.features
-    chosen = Features(
-        [name for name in named if name not in (*options.targets, *options.exclude)]
-    )
+    chosen.names = [name for name in named if name not in left_out]
+    chosen.categories = _find_categories(frame, options, chosen)
     chosen.kinds = {
         name: kind_of(frame[name])
         for name in chosen.names
-        if name not in options.categories or is_nested(frame[name])
+        if name not in chosen.categories or is_nested(frame[name])
     }
     _find_texts(frame, options, chosen)
     if options.features is None:
@@ -136,6 +139,54 @@ def choose_features(
     _note_forms(frame, options, chosen)
     _add_notes(parsed, options, chosen)
     return chosen
+
+
+def _leave_out_of_split(frame: Frame, asked: ColumnOptions, chosen: Features) -> set[str]:
+    """Columns that divide the samples, or say train and test, which are not features."""
+    left_out = set[str]()
+    for key, name in asked.split.items():
+        if name in asked.targets:
+            raise DataError(f"{key}: {name!r} is the target", hint="name another column")
+        if name in frame and name not in (*asked.keep, *asked.exclude):
+            left_out.add(name)
+            chosen.notes.append(
+                f"{key}={name}: it divides the samples and is not a feature; to use it as one as well: "
+                + format_override("data.source.keep", [name])
+            )
+    others = (*asked.targets, *asked.keep, *asked.exclude, *asked.split.values())
+    for name in frame.columns:
+        if name in others or not is_text(frame[name]):
+            continue
+        words = {str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]}
+        if len(words) > 1 and words <= SUBSET_WORDS.keys():
+            left_out.add(name)
+            use = format_override("data.split.column", name)
+            chosen.notes.append(
+                f"left out of the features: {name}, which says {join_first(sorted(words))}; to divide "
+                f"the samples by it: {use}; as a feature: {_override(asked, 'keep', name)}"
+            )
+    return left_out
+
+
+def _find_categories(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[str]:
+    """Columns that are typed as categories, that the file says are such, and integers that are codes."""
+    declared = [name for name in chosen.names if is_category(frame[name])]
+    typed = (*(asked.features or ()), *asked.keep, *asked.categories)
+    codes = [name for name in chosen.names if name not in typed and _are_codes(frame[name])]
+    if codes:
+        chosen.notes.append(
+            f"integers taken as categories, by their names: {join_first(codes)}; as numbers: "
+            + _override(asked, "keep", *codes)
+        )
+    return [*asked.categories, *declared, *codes]
+
+
+def _are_codes(column: Values) -> bool:
+    """Whether integers are codes by their name, with several rows of each."""
+    if not is_number(column) or not _CODE_NAME.search(str(column.name)):
+        return False
+    is_repeated = FEW < column.nunique() <= len(column) / _ROWS_OF_CODE
+    return is_repeated and bool((column.dropna() % 1 == 0).all())
 
 
 def _find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
@@ -206,7 +257,7 @@ def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             continue
         different = [str(text) for text in column.unique()]
         is_rare = len(column) < _ROWS_OF_TEXT * len(different)
-        if is_rare and not _are_numbered(different) and learn_ngrams(different):
+        if is_rare and not _are_numbered(different) and share_ngrams(different):
             chosen.ngrams.append(name)
 
 
@@ -282,7 +333,7 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     chosen.notes += filter(
         None, [note_on_spelling(frame[name], name, "categories") for name in texts]
     )
-    numeric = [name for name in (*chosen.names, *asked.targets) if name not in asked.categories]
+    numeric = [name for name in (*chosen.names, *asked.targets) if name not in chosen.categories]
     if padded := [name for name in texts if _has_zeros(frame[name])]:
         chosen.notes.append(
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"

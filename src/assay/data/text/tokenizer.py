@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.types import Frame, Rows, Strings
+    from assay.data.table.column import Column
 
 
 def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
@@ -294,7 +295,7 @@ class TextEncoder:
         check_tokenizer("bpe" if tokenizer == "auto" else tokenizer, vocab_size)
         if not 1 <= max_length <= LONGEST:
             raise ValueError(f"max_length={max_length}: expected 1 to {LONGEST:,}")
-        self.columns = (Text(column),)
+        self.columns: tuple[Column, ...] = (Text(column),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}
         self._options: dict[str, Any] = {"vocab_size": vocab_size, "lowercase": lowercase}
