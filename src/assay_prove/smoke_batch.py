@@ -196,8 +196,10 @@ def _try_augment(
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
-        message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
         hint = "augment=none"
+        if unmet := _unmet_need(config, augment, inputs, targets):
+            raise ConfigError(unmet, key="augment", hint=hint) from error
+        message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
         if "'Long'" in str(error):
             whole = (
                 entry.key for entry in walk(config.augment, "augment") if type(entry.raw) is int
@@ -217,6 +219,21 @@ def _try_augment(
         message = f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}"
         raise _error(error, "augment", message, "augment=none") from error
     return batch
+
+
+def _unmet_need(config: DictConfig, augment: Any, inputs: Tensor, targets: Tensor) -> str:
+    """What an augmentation that fails needs and the data lacks: classes or pictures; empty where unknown."""
+    counts = [entry for entry in walk(config.augment, "augment") if "num_classes" in entry.key]
+    if counts and not config.spec.get("num_classes"):
+        return f"mixes classes, and the data has {_targets_in_words(config)}"
+    if inputs.ndim == 4:
+        return ""
+    pictures = torch.rand(len(inputs), 3, 32, 32)
+    try:
+        augment(pictures, targets)
+    except Exception:
+        return ""
+    return f"takes pictures [channels, height, width], and the data has inputs {list(inputs.shape[1:])}"
 
 
 def _are_numbers_of_samples(targets: Tensor, augmented: Tensor) -> bool:

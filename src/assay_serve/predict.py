@@ -343,9 +343,11 @@ def _first_notes(predictor: Predictor, kind: str) -> list[str]:
     return notes
 
 
-def _in_batches(compute: Callable[[Tensor], Tensor], samples: Tensor, size: int) -> Tensor:
+def _outputs_and_spread(
+    predictor: Predictor, samples: Tensor, size: int
+) -> tuple[Tensor, Tensor | None]:
     try:
-        return torch.cat([compute(batch) for batch in torch.split(samples, size)])
+        return predictor.outputs_and_spread(samples, size)
     except torch.OutOfMemoryError as error:
         message = (
             f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time"
@@ -369,7 +371,8 @@ def _frame(
     # Where nothing is predicted, a sample of zeros says which columns there are.
     zeros = block.samples.new_zeros(1, *preprocess.input_shape)
     samples = block.samples if len(block.samples) else zeros
-    outputs = _in_batches(predictor.outputs, samples, size)[: len(block.samples)]
+    outputs, spread = _outputs_and_spread(predictor, samples, size)
+    outputs = outputs[: len(block.samples)]
     finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
     if not finite.all():
         errors[usable[~finite]] = "the model's output is not finite"
@@ -381,10 +384,8 @@ def _frame(
             f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])
         }
     else:
-        spread = None
-        if predictor.has_members:
-            spread = _in_batches(predictor.spread, samples, size)[: len(block.samples)]
-            spread = spread[torch.from_numpy(finite)]
+        if spread is not None:
+            spread = spread[: len(block.samples)][torch.from_numpy(finite)]
         predictions = predictor.typed(outputs, spread)
         if block.sizes:
             predictions = predictions.resized(

@@ -31,8 +31,12 @@ from assay.data.core.transforms import Transforms, stack
 from assay.data.image.decode import as_tensor as picture_as_tensor
 from assay.data.image.decode import read_image, size_of, upright_size
 from assay.data.image.image_source import list_images
-from assay.data.table.column_kind import is_number
-from assay.data.table.table_encoder import check_trained_columns, describe_unusual, judge_rows
+from assay.data.table.column import (
+    check_trained_columns,
+    describe_unusual,
+    is_number,
+    judge_rows,
+)
 from assay.data.table.table_file import AUTO, find_options, prepare_rows, table_chunks
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, ConfigError, DataError
