@@ -20,13 +20,13 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import target_scale
 from assay.data.core.source_info import info_of
 from assay.data.core.transforms import Transforms
+from assay.data.encoder_file import read_encoder
+from assay.data.preprocess import Preprocess
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.tokenizer import Bytes, TextEncoder, Tokenizer
 from assay.errors import AssayError, DataError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord
-from assay.run.encoder_file import read_encoder
-from assay.run.preprocess import Preprocess
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.objects import provide_objects
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
@@ -115,7 +115,7 @@ class Predictor(nn.Module):
         """The prediction of one sample, or the predictions of several.
 
         Args:
-            raw: As `assay.run.preprocess.Preprocess` takes it; of a language model one text or more.
+            raw: As `assay.data.preprocess.Preprocess` takes it; of a language model one text or more.
             sampling: `temperature`, `top_k`, `max_tokens` and `seed` of a language model, see
                 `assay.task.language_modelling.Sampling`.
 

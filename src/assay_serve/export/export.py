@@ -20,11 +20,10 @@ from assay.data.core.placement import padded_length
 from assay.data.core.source import subset_of
 from assay.data.core.source_info import info_of
 from assay.data.core.transforms import Transforms
+from assay.data.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.data.table.category import Category, category_texts
 from assay.data.table.number import Number, format_amount, is_amount, missing_numbers
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
-from assay.files.atomic import write_together
-from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.targets.resolve import require
 from assay.targets.trust import check_addresses, trust
 from assay_serve.export.exportable import (
@@ -36,6 +35,7 @@ from assay_serve.export.exportable import (
     unknown_code,
 )
 from assay_serve.export.model_card import MARK, Agreement, Exported, describe, model_card
+from assay_serve.output import write_together
 from assay_serve.threshold import set_threshold
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from assay.data.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.data.table.category import Category
 from assay.data.text.tokenizer import PAD
 from assay.quoting import command
 from assay.record.scores import describe_threshold, format_score
-from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown, printable
 from assay_serve.export.exportable import NO_CLASS
 
