@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
+from benchmarks.picture_sets import PICTURE_SETS, write_pictures
 from benchmarks.ugly_tables import UGLY, make
 from PIL import Image, ImageDraw
 
@@ -124,8 +125,13 @@ def data_sets(texts: Path | None, pictures: Path | None) -> Iterator[DataSet]:  
     if pictures is not None:
         for count in (300, 1000, 3000, 10_000, 20_000):
             yield DataSet(f"photos-{count}", "picture", partial(_photos, pictures=pictures, count=count))
+        for side, count in ((96, 600), (64, 3000), (48, 10_000)):
+            enlarged = partial(_photos, pictures=pictures, count=count, side=side)
+            yield DataSet(f"photos-{side}-{count}", "picture", enlarged)
     for count in (300, 620, 2000):
         yield DataSet(f"shapes-{count}", "picture", partial(_shapes, count=count))
+    for name in PICTURE_SETS:
+        yield DataSet(name, "picture", partial(write_pictures, name=name))
     for count in (70, 300):
         yield DataSet(f"scans-{count}", "mask", partial(_scans, count=count))
     for name in ("waves", "walks", "beats"):
@@ -271,13 +277,18 @@ def _vader(folder: Path, archive: Path, name: str) -> list[str]:
     return _texts(folder, rows)
 
 
-def _photos(folder: Path, pictures: Path, count: int) -> list[str]:
+def _photos(folder: Path, pictures: Path, count: int, side: int | None = None) -> list[str]:
     with zipfile.ZipFile(pictures) as held:
         names = sorted(one for one in held.namelist() if one.lower().endswith((".png", ".jpg", ".jpeg")))
         for row in np.random.default_rng(count).permutation(len(names))[:count]:
             target = folder / "pictures" / Path(names[row]).parent.name
             target.mkdir(parents=True, exist_ok=True)
-            (target / Path(names[row]).name).write_bytes(held.read(names[row]))
+            if side is None:
+                (target / Path(names[row]).name).write_bytes(held.read(names[row]))
+            else:
+                picture = Image.open(io.BytesIO(held.read(names[row])))
+                picture = picture.resize((side, side), Image.Resampling.BICUBIC)
+                picture.save(target / f"{Path(names[row]).stem}.png")
     return ["data=image_folder", f"data.source.root={folder}/pictures"]
 
 

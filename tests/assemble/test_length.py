@@ -21,12 +21,13 @@ from typing_extensions import override
 
 import assay
 from assay.assemble.assembly import add_spec
-from assay.assemble.recipe import notes_on_pictures, run_length
+from assay.assemble.recipe import choose_widths, notes_on_pictures, run_length, tells_sides
 from assay.check.checker import check_job
 from assay.compose.compose import compose, job_config
 from assay.config.yaml_file import load_mapping
 from assay.data.core.spec import Spec
 from assay.errors import ConfigError
+from assay.model.small_cnn import SmallCNN
 from assay.record.run_record import RunRecord
 from assay_prove.fit import check_length, why_no_validation
 from assay_prove.prove import Prover
@@ -340,6 +341,100 @@ def test_pictures_are_augmented_and_pretrained_networks_named(
     notes = "\n".join(notes_on_pictures(job))
     assert ("half of them are mirrored" in notes) is augmented
     assert ("model=torchvision model.name=resnet18 model.weights=DEFAULT" in notes) is pretrained
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples", "expected"),
+    [
+        ((3, 1, 1), 100, ((32,), 1)),
+        ((3, 3, 500), 100, ((32, 64), 1)),
+        ((1, 8, 8), 1000, ((32, 64, 128), 1)),
+        ((3, 32, 32), 50_000, ((32, 64, 128), 1)),
+        ((3, 64, 64), 300, ((16, 32, 64), 2)),
+        ((3, 96, 200), 300, ((16, 32, 64, 128), 2)),
+        ((3, 96, 96), 20_000, ((32, 64, 128, 128), 2)),
+        ((3, 224, 224), 300, ((16, 32, 64, 128, 128), 2)),
+        ((20,), 300, ((32, 64, 128), 1)),
+    ],
+)
+def test_the_depth_of_a_network_follows_the_size_of_the_pictures(
+    shape: tuple[int, ...], samples: int, expected: object
+) -> None:
+    widths, stride = choose_widths(shape, samples)
+    assert (widths, stride) == expected
+    if len(shape) == 3:
+        model = SmallCNN(shape, 4, widths=widths, stride=stride).eval()
+        last = model.blocks(torch.zeros(1, *shape))
+        assert min(shape[1:]) < 64 or 5 <= min(last.shape[2:]) <= 11
+
+
+def test_the_depth_is_typed_or_kept_in_the_run_and_said(tmp_path: Path) -> None:
+    large = (
+        *("data=synthetic", "data.source.input_shape=[3,64,72]", "data.source.num_samples=40", "device=cpu"),
+        *("model=small_cnn", "trainer.max_epochs=1", "data.batch_size=8", "data.source.num_classes=3"),
+        "baseline=none",
+    )
+    assert "model.widths [16,32,64] and model.stride 2" in told(*large)
+    assert "model.widths" not in told(*large, "model.widths=[8,8]")
+    assert "model.widths" not in told(*large, "data.source.input_shape=[3,32,32]")
+    with chdir(tmp_path), unchanged_process():
+        assay.train([*large, "hydra.run.dir=run"])
+        assay.train([*large, "hydra.run.dir=typed", "model.widths=[4,8]"])
+        assert [
+            (list(one.model.widths), one.model.stride)
+            for one in (load_mapping(tmp_path / name / "config.yaml") for name in ("run", "typed"))
+        ] == [([16, 32, 64], 2), ([4, 8], 1)]
+        network: Any = assay.load("run").model
+        assert network.blocks[0][0].stride == (2, 2)
+
+
+def test_a_run_without_a_stride_is_loaded_as_before(tmp_path: Path) -> None:
+    small = ("data=digits", "model=small_cnn", "model.widths=[4,8]", "device=cpu", "trainer.max_epochs=1")
+    with chdir(tmp_path), unchanged_process():
+        assay.train([*small, "~model.stride", "hydra.run.dir=old", "baseline=none"])
+        config = tmp_path / "old" / "config.yaml"
+        assert "stride" not in load_mapping(config).model
+        network: Any = assay.load("old").model
+        assert network.blocks[0][0].stride == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("a", "b"), True),
+        (("0", "1", "9"), True),
+        (("0 - zero", "1 - one"), True),
+        (("left hand", "fist"), True),
+        (("cat", "dog"), False),
+        (("a", "dog"), False),
+        (("a",), False),
+        ((), False),
+    ],
+)
+def test_pictures_of_letters_digits_and_sides_are_not_mirrored(
+    names: tuple[str, ...], expected: bool
+) -> None:
+    assert tells_sides(names) is expected
+
+
+def test_pictures_are_scaled_where_they_are_large_and_many(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    settings = {}
+    for size, count in ((64, 300), (64, 60), (32, 300)):
+        folder = tmp_path / f"{size}-{count}"
+        for number in range(count):
+            target = folder / "ab"[number % 2]
+            target.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(draw.integers(0, 255, (size, size, 3), np.uint8)).save(target / f"{number}.png")
+        typed = ("data=image_folder", f"data.source.root={folder}", "data.num_workers=0", "device=cpu")
+        report = proved(*typed)
+        settings[size, count] = report.spec["zoom"], report.spec["flip"]
+        assert "not mirrored" in "\n".join(report.notes)
+    assert settings == {
+        (64, 300): ([0.8, 1.5], 0.0),
+        (64, 60): ([1.0, 1.0], 0.0),
+        (32, 300): ([1.0, 1.0], 0.0),
+    }
 
 
 @pytest.mark.always("overrides0-True", "overrides1-False")

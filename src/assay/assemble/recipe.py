@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, final
@@ -22,6 +23,8 @@ from assay.targets.annotation import check_value
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omegaconf import DictConfig
 
 
@@ -33,6 +36,12 @@ _FEW_PICTURES = 5000
 _FEW_STEPS = 300
 _SMALL_PICTURE = 64
 """Pixels of a side, below which what networks learnt of larger pictures helps little."""
+_MAP = 8
+"""Cells of a side that a large picture is halved to before the average over all of them."""
+_MANY_PICTURES = 5000
+_ZOOMED_PICTURES = 200
+_SIDES = re.compile("left|right|clockwise")
+_WORD_ENDS = re.compile(r"\W|_")
 _SCALES = {"SGD": 30.0, "Adagrad": 10.0}
 """Optimizers whose learning rates are not those of Adam."""
 
@@ -45,6 +54,10 @@ class Recipe:
     batch_size: int
     max_epochs: int
     channels_last: bool
+    widths: tuple[int, ...]
+    stride: int
+    flip: float
+    zoom: tuple[float, float]
     lr: float
     weight_decay: float
     patience: int
@@ -64,6 +77,9 @@ def choose_recipe(config: DictConfig) -> Recipe:
         epochs = chosen_epochs
     length = count_steps(config, batches, epochs)
     together = used_size * world_size(config) * length.accumulated
+    widths, stride = choose_widths(config.spec.input_shape, config.spec.num_train)
+    if not is_chosen(config, "model.widths"):
+        stride = 1
     steps_per_epoch = None
     if length.is_known:
         steps_per_epoch = length.steps_per_epoch
@@ -71,12 +87,46 @@ def choose_recipe(config: DictConfig) -> Recipe:
         batch_size=size,
         max_epochs=chosen_epochs,
         channels_last=_suits_channels_last(config),
+        widths=widths,
+        stride=stride,
+        flip=0.0 if tells_sides(config.spec.class_names) else 0.5,
+        zoom=_choose_zoom(config),
         lr=_choose_lr(config, together / suited),
         weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
         patience=max(10, -(-(length.epochs or 0) // 4)),
         steps_per_epoch=steps_per_epoch,
         total_steps=length.total_steps,
     )
+
+
+def choose_widths(shape: Sequence[int], samples: int) -> tuple[tuple[int, ...], int]:
+    """Channels of the blocks of a convolutional network, and the stride of its first convolution."""
+    side = _SMALL_PICTURE - 1
+    if len(shape) == 3:
+        side = min(shape[1], shape[2])
+    if side < _SMALL_PICTURE:
+        blocks = min(3, side.bit_length())
+        return (32, 64, 128)[:blocks], 1
+    blocks = 1 + round(math.log2(side / 2 / _MAP))
+    first = 16
+    if samples >= _MANY_PICTURES:
+        first = 32
+    return tuple(min(128, first * 2**block) for block in range(blocks)), 2
+
+
+def tells_sides(class_names: Sequence[str]) -> bool:
+    """Whether classes are letters, digits or sides: a mirrored picture is then of another class."""
+    return any(_SIDES.search(name.lower()) for name in class_names) or (
+        len(class_names) > 1 and all(len(_WORD_ENDS.split(name)[0]) == 1 for name in class_names)
+    )
+
+
+def _choose_zoom(config: DictConfig) -> tuple[float, float]:
+    shape = config.spec.input_shape
+    enough = config.spec.num_train >= _ZOOMED_PICTURES
+    if enough and len(shape) == 3 and min(shape[1], shape[2]) >= _SMALL_PICTURE:
+        return 0.8, 1.5
+    return 1.0, 1.0
 
 
 def _typed_size(config: DictConfig) -> int:
@@ -187,6 +237,9 @@ def notes_on_length(config: DictConfig) -> list[str]:
         if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")
     ]
     parts += [f"{key} {value_of(config, key):g}" for key in named]
+    if "model.widths" in chosen and config.spec.get("stride", 1) > 1:
+        widths = ",".join(map(str, config.spec.widths))
+        parts.append(f"model.widths [{widths}] and model.stride {config.spec.stride}")
     if parts:
         notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
     # as of `debug=small`
@@ -205,13 +258,21 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
     if source != "assay.data.image.image_folder.ImageFolder" or "spec" not in config:
         return []
     notes = []
-    if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(
-        config, "augment.flip"
-    ):
-        notes.append(
-            "in training, pictures are shifted and half of them are mirrored; augment.flip=0 where left and "
-            "right tell classes apart, augment=none for neither"
-        )
+    if str(value_of(config, "augment._target_")).endswith(".FlipCrop"):
+        low, high = value_of(config, "augment.zoom") or (1, 1)
+        changes = "shifted"
+        if high > low:
+            changes = f"shifted, scaled by {low:g} to {high:g},"
+        if value_of(config, "augment.flip"):
+            mirrored = "half of them are mirrored; augment.flip=0 where left and right tell classes apart"
+            notes.append(
+                f"in training, pictures are {changes} and {mirrored}, augment=none for neither"
+            )
+        elif is_chosen(config, "augment.flip"):
+            notes.append(
+                f"in training, pictures are {changes} and not mirrored, as the classes are named by letters, "
+                "digits or sides; augment.flip=0.5 mirrors half of them"
+            )
     few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
     large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
     if few and large and value_of(config, "model.weights") is None:

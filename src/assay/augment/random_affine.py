@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, final, overload
 
 import torch
 import torch.nn.functional as F
@@ -25,9 +25,10 @@ class RandomAffine(nn.Module):
         translate: Largest shift either way, as a share of the size, in both directions.
         scale: Lowest and highest factor.
         shear: Largest horizontal shear either way, in degrees.
+        flip: Probability of a horizontal flip.
 
     Raises:
-        ValueError: A number is out of its range.
+        ValueError: A number is out of its range; as a batch is augmented, if its targets are masks.
     """
 
     def __init__(
@@ -36,24 +37,38 @@ class RandomAffine(nn.Module):
         translate: float = 0.1,
         scale: Sequence[float] = (0.8, 1.2),
         shear: float = 10.0,
+        flip: float = 0.0,
     ) -> None:
         super().__init__()
         check_numbers("[0, inf)", degrees=degrees, translate=translate)
         check_numbers("[0, 90)", shear=shear)
+        check_numbers("[0, 1]", flip=flip)
         low, high = scale
         check_numbers("(0, inf)", scale=scale)
         check_numbers(f"[{low}, inf)", scale=high)
         self.degrees = degrees
         self.translate = translate
         self.shear = shear
+        self.flip = flip
         self.scale = float(low), float(high)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Resample each image with its own transform."""
+    @overload
+    def forward(self, images: Tensor) -> Tensor: ...
+    @overload
+    def forward(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, images: Tensor, targets: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Resample each image with its own transform; return targets, where given, unchanged."""
         if images.ndim != 4 or not images.is_floating_point():
             raise ValueError(f"expected float images [B,C,H,W], got {list(images.shape)}")
+        if targets is not None and targets.shape == (len(images), *images.shape[2:]):
+            raise ValueError("RandomAffine does not move masks; use augment=flip_crop")
         grid = F.affine_grid(self._draw(images), list(images.shape), align_corners=False)
-        return F.grid_sample(images, grid.to(images.dtype), align_corners=False)
+        moved = F.grid_sample(images, grid.to(images.dtype), align_corners=False)
+        if targets is None:
+            return moved
+        return moved, targets
 
     def _draw(self, images: Tensor) -> Tensor:
         """Draw matrices `[B, 2, 3]` from positions in the result to positions in the image, from -1 to 1."""
@@ -75,4 +90,8 @@ class RandomAffine(nn.Module):
             sin * shear + cos,
             shift[1],
         ]
-        return torch.stack(rows, 1).reshape(-1, 2, 3)
+        matrices = torch.stack(rows, 1).reshape(-1, 2, 3)
+        if self.flip:
+            flipped = torch.rand(len(images), device=images.device) < self.flip
+            matrices[flipped, :, 0] *= -1
+        return matrices

@@ -23,10 +23,11 @@ class SmallCNN(nn.Module):
         input_shape: Channels, height and width of one image.
         num_outputs: Width of the output.
         widths: Channels of each block, first to last.
+        stride: Of the first convolution; 2 halves the image before all else.
 
     Raises:
-        ValueError: No widths, a width below 1, the input is not an image, or it is too small to be halved
-            between the blocks.
+        ValueError: No widths, a width or stride below 1, the input is not an image, or it is too small to be
+            halved between the blocks.
     """
 
     def __init__(
@@ -35,13 +36,14 @@ class SmallCNN(nn.Module):
         num_outputs: int,
         *,
         widths: Sequence[int] = (32, 64, 128),
+        stride: int = 1,
     ) -> None:
         super().__init__()
-        check_numbers("[1, inf)", widths=widths or [0], num_outputs=num_outputs)
+        check_numbers("[1, inf)", widths=widths or [0], num_outputs=num_outputs, stride=stride)
         channels, _, _ = parse_image_shape(
             input_shape,
             f"model=small_cnn with {len(widths)} widths",
-            minimum=2 ** (len(widths) - 1),
+            minimum=stride * 2 ** (len(widths) - 1),
         )
         blocks: list[nn.Module] = []
         for index, width in enumerate(widths):
@@ -50,7 +52,7 @@ class SmallCNN(nn.Module):
                 block = [nn.MaxPool2d(2)]
             block += [
                 # The norm's shift makes a bias redundant.
-                nn.Conv2d(channels, width, kernel_size=3, padding=1, bias=False),
+                nn.Conv2d(channels, width, 3, stride if index == 0 else 1, padding=1, bias=False),
                 nn.BatchNorm2d(width),
                 nn.ReLU(),
             ]
