@@ -165,7 +165,7 @@ class Module(L.LightningModule):
         step = self._step
         piece = self.piece
         if self.uses_cuda_graphs:
-            torch.compiler.cudagraph_mark_step_begin()
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         inputs, targets = self.augmented(batch)
         if piece is None:
             loss, step.observed = self._evaluate(inputs, targets)
@@ -211,7 +211,7 @@ class Module(L.LightningModule):
     def evaluated(self, batch: Any) -> Observation:
         """Loss, outputs and targets of a batch that is not trained on, as the trackers take them."""
         if self.uses_cuda_graphs:
-            torch.compiler.cudagraph_mark_step_begin()
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         inputs, targets = self._supervised(batch)
         if self._augment is None or not self.task.compares_views:
             return self._evaluate(inputs, targets)[1]

@@ -18,7 +18,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 
 from assay.data.core.source_files import read_inputs
 from assay.data.image.image_source import list_images
-from assay.data.table.column_kind import is_number
+from assay.data.table.column import is_number
 from assay.data.table.table_file import find_options, table_chunks
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, ConfigError

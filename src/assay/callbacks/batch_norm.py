@@ -88,7 +88,8 @@ def _without_compilation() -> AbstractContextManager[Any]:
     """Call compiled modules as they were: an average over all batches breaks their graph."""
     if "torch._dynamo" not in sys.modules:  # which takes a second to import
         return nullcontext()
-    return torch.compiler.set_stance("force_eager")
+    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
 
 
 def _refit(module: L.LightningModule, layers: list[Any], batches: list[Tensor]) -> None:
