@@ -204,7 +204,7 @@ class DataModule(L.LightningDataModule):
             "prefetch_factor": prefetch_factor if num_workers > 0 else None,
         }
         self._ready: dict[tuple[str, str], Subset] = {}
-        self._featured: dict[str, Subset] = {}
+        self._featured: dict[tuple[str, str], Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
         # Lightning may request new ones every epoch
         self._streams: WeakSet[StreamLoader] = WeakSet()
@@ -463,29 +463,30 @@ class DataModule(L.LightningDataModule):
             self._ready[key] = self.subset(name, chain).apply_once(self._processes())
         return self._ready[key]
 
-    def _find_features(self, name: str, subset: Subset) -> Subset:
+    def _find_features(self, name: str, chain: str) -> Subset:
         """What the head of a frozen network sees of images, computed once; else the images."""
+        subset = self.ready_subset(name, chain)
         module: Any = self.trainer and self.trainer.lightning_module
         is_fixed = subset.transforms.deterministic and self._world_size() == 1
         if not (is_fixed and len(self.spec.input_shape) == 3) or not len(subset.rows):
             return subset
         if not hasattr(module, "features") or not module.has_fixed_features():
             return subset
-        if name not in self._featured:
+        if (name, chain) not in self._featured:
 
             def compute(inputs: Tensor) -> Tensor | None:
                 prepared: Tensor = self.normalize(inputs.to(self.device), self.dtype)
                 return module.features(prepared)  # type: ignore[no-any-return]  # of our module
 
             found = compute_features(subset, compute, self.seed, self._num_workers)
-            self._featured[name] = found or subset
-        return self._featured[name]
+            self._featured[name, chain] = found or subset
+        return self._featured[name, chain]
 
     def _position(self, order: BatchOrder) -> Callable[[], Size]:
         return lambda: train_position(self.trainer if order.even else None)
 
     def _loader(self, name: str, *, train: bool = False) -> MemoryLoader | StreamLoader:
-        subset = self._find_features(name, self.ready_subset(name, "train" if train else "eval"))
+        subset = self._find_features(name, "train" if train else "eval")
         lengths = subset.data.lengths
         weights = None
         if train and self.balance == "sampler":  # one over how many samples each one's class has

@@ -333,7 +333,9 @@ def compute_features(
         if part is None or part[0].nbytes * len(subset.rows) > free_memory() // 4:
             return None
         if not features:
-            _log.info("computing what the head sees of %s images, once", f"{len(subset.rows):,}")
+            _log.warning(
+                "computing once what the head sees of %s images", f"{len(subset.rows):,}"
+            )
         features.append(part.cpu())
     data = Samples(torch.cat(features), subset.data.targets[subset.rows])
     return Subset(data, torch.arange(len(subset.rows)), subset.keys, Transforms())
