@@ -140,7 +140,12 @@ class TableShards(ShardSource):
         encoder = self.fitted
         if encoder is None:
             # Columns whose exclusion is typed were not read.
-            options = replace(self._options, exclude=[], split=self.split_columns)
+            options = replace(
+                self._options,
+                exclude=[],
+                max_categories=_MOST_CATEGORIES,
+                split=self.split_columns,
+            )
             self._features = choose_features(train, options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(

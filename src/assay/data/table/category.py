@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from typing_extensions import override
 
-from assay.data.table.column import WORDS, Column, as_text, is_text, note
+from assay.data.table.column import MISSING_WORDS, WORDS, Column, as_text, is_text, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,12 +92,15 @@ class Category(Column):
         """True: codes such as 01 and 02 alone would be read as numbers, which in training they were not."""
         return not set(self.codes) <= {"True", "False"}
 
-    @override
-    def clean(self, texts: Values) -> Values:
-        present = texts.mask(texts.isin(WORDS.difference(self.codes)))
-        if any(text.isdigit() for text in self.codes):
-            return as_integers(present)
-        return present
+    @property
+    def has_integers(self) -> bool:
+        """Whether some categories are integers."""
+        return any(text.isdigit() for text in self.codes)
+
+    @property
+    def missing_words(self) -> frozenset[str]:
+        """Those that are no category."""
+        return MISSING_WORDS.difference(self.codes)
 
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
@@ -195,11 +198,10 @@ class Text(Column):
         """True."""
         return True
 
-    @override
-    def clean(self, texts: Values) -> Values:
-        if self.ngrams:
-            return super().clean(texts)
-        return texts
+    @property
+    def missing_words(self) -> frozenset[str]:
+        """None of a tokenizer's, to which they are words."""
+        return WORDS if self.ngrams else frozenset()
 
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:

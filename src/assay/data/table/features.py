@@ -12,6 +12,7 @@ from assay.data.core.split import SUBSET_WORDS
 from assay.data.table.category import find_sign, share_ngrams
 from assay.data.table.column import (
     FEW,
+    MISSING_WORDS,
     check_columns,
     has_few,
     is_category,
@@ -64,6 +65,7 @@ class ColumnOptions:
     categories: Strings = ()
     na_values: Strings = ()
     day_first: bool | None = None
+    max_categories: int | None = None
     split: Mapping[str, str] = field(default_factory=dict)
     """Columns that divide the samples, by the keys that name them."""
 
@@ -172,21 +174,29 @@ def _find_categories(frame: Frame, asked: ColumnOptions, chosen: Features) -> li
     """Columns that are typed as categories, that the file says are such, and integers that are codes."""
     declared = [name for name in chosen.names if is_category(frame[name])]
     typed = (*(asked.features or ()), *asked.keep, *asked.categories)
-    codes = [name for name in chosen.names if name not in typed and _are_codes(frame[name])]
+    untyped = [name for name in chosen.names if name not in typed]
+    repeated = [name for name in untyped if _comes_again(frame[name], asked.max_categories)]
+    codes = [name for name in repeated if _CODE_NAME.search(name) and is_number(frame[name])]
     if codes:
         chosen.notes.append(
             f"integers taken as categories, by their names: {join_first(codes)}; as numbers: "
             + _override(asked, "keep", *codes)
         )
-    return [*asked.categories, *declared, *codes]
+    ids = [name for name in repeated if ID_NAME.search(name)]
+    if ids:
+        counts = join_first([f"{name} ({frame[name].nunique():,} values)" for name in ids])
+        chosen.notes.append(
+            f"ids that come again in several rows are taken as categories: {counts}; without: "
+            + _override(asked, "exclude", *ids)
+        )
+    return [*asked.categories, *declared, *codes, *ids]
 
 
-def _are_codes(column: Values) -> bool:
-    """Whether integers are codes by their name, with several rows of each."""
-    if not is_number(column) or not _CODE_NAME.search(str(column.name)):
+def _comes_again(column: Values, most: int | None) -> bool:
+    """Whether integers or texts come again often enough to learn something of each."""
+    if not is_text(column) and not (is_number(column) and (column.dropna() % 1 == 0).all()):
         return False
-    is_repeated = FEW < column.nunique() <= len(column) / _ROWS_OF_CODE
-    return is_repeated and bool((column.dropna() % 1 == 0).all())
+    return FEW < column.nunique() <= min(len(column) / _ROWS_OF_CODE, most or np.inf)
 
 
 def _find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
@@ -195,6 +205,7 @@ def _find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
         raise DataError(
             f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}"
         )
+    column = column.mask(column.isin(MISSING_WORDS))
     if kind == "amount":
         return find_amount(column)
     if kind == "date":

@@ -80,7 +80,9 @@ class TableSource(Source):
         else:
             codes = as_names(codes)
         self.file_options = {**file_options, "na_values": codes}
-        self._asked_of_columns = replace(columns, na_values=() if codes == AUTO else codes)
+        self._asked_of_columns = replace(
+            columns, na_values=() if codes == AUTO else codes, max_categories=max_categories
+        )
         self.targets: list[str] = columns.targets
         if task != "auto" and task_of(task).learns_from_inputs == bool(self.targets):
             expected = "the name of a column"
