@@ -794,6 +794,25 @@ def test_misspelt_names_are_told_apart_by_their_n_grams(tmp_path: Path) -> None:
     assert again.transform(new)[1, :30].eq(0).all()
 
 
+@pytest.mark.parametrize(("share", "kind"), [(0.0, "category"), (0.05, "category"), (0.3, "ngrams")])
+def test_names_that_come_again_have_codes_unless_many_are_rare(
+    tmp_path: Path, share: float, kind: str
+) -> None:
+    draw = np.random.default_rng(0)
+    hospitals = [
+        f"{town} {saint} {ward}" for town in ("Ulm", "Bonn") for saint in "ABCDE" for ward in "fghijk"
+    ]
+    names = np.resize(hospitals, 600).astype(object)
+    rare = draw.permutation(600)[: int(share * 600)]
+    names[rare] = [
+        f"{name}{letter}" for name, letter in zip(names[rare], draw.choice(list("xyz"), 600), strict=False)
+    ]
+    frame = pd.DataFrame({"hospital": names, "y": draw.normal(size=600)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (column,) = encoder_of(Table(str(tmp_path / "rows.csv"), "y")).columns
+    assert column.kind == kind
+
+
 def test_random_ids_are_left_out(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     ids = ["".join(random.choice(list("0123456789abcdef"), 12)) for _ in range(600)]

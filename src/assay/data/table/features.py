@@ -46,7 +46,11 @@ _FEWEST_TEXTS = 100
 _ADDRESS = re.compile(r"\S+@\S+|https?://\S+")
 _DIGITS = re.compile(r"\d+")
 _ROWS_OF_TEXT = 20
-"""Of a text on average, below which its n-grams tell more than itself."""
+"""Of a text on average, below which its n-grams may tell more than itself."""
+_FEW_ROWS = 5
+"""Of a text, from which nothing is learned of it alone."""
+_SHARE_OF_RARE = 0.1
+"""Of the rows that have such a text, above which n-grams tell more; below, each text has its code."""
 _CODE_NAME = re.compile(r"(?i:(^|[_\W])(code|zip|postcode|plz)$)|[a-z]Code$")
 _SAMPLE = 1000
 _NAMED = 10
@@ -267,7 +271,9 @@ def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         if len(column) < _FEWEST_TEXTS or has_few(column, _MOST_EMBEDDED):
             continue
         different = [str(text) for text in column.unique()]
-        is_rare = len(column) < _ROWS_OF_TEXT * len(different)
+        counts = column.value_counts()
+        in_rare = counts[counts < _FEW_ROWS].sum() > _SHARE_OF_RARE * len(column)
+        is_rare = len(column) < _ROWS_OF_TEXT * len(different) and (in_rare or kind == "text")
         if is_rare and not _are_numbered(different) and share_ngrams(different):
             chosen.ngrams.append(name)
 
