@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from assay.data.table.column import JudgedRows
 
 _INTEGRAL = re.compile(r"^([-+]?\d+)\.0$")
-_SIGNS = re.compile(r"[^\w\s]+")
 _MOST_IN_CARD = 10_000
 
 
@@ -250,15 +249,6 @@ def blank_texts(texts: Values) -> Bools:
     """Which texts are missing, or are nothing but white space."""
     blank: Bools = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
     return blank
-
-
-def find_sign(column: Values) -> str:
-    """The only text of signs alone, such as `?`: likely a missing value; else empty."""
-    different = [*map(str, column.dropna().unique())]
-    signs = [text for text in different if _SIGNS.fullmatch(text.strip())]
-    if len(signs) == 1 and len(different) > 2:
-        return signs[0]
-    return ""
 
 
 # -- n-grams -------------------------------------------------------------------------------------------------

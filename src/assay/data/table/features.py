@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from assay.data.core.split import SUBSET_WORDS
-from assay.data.table.category import find_sign, share_ngrams
+from assay.data.table.category import share_ngrams
 from assay.data.table.column import (
     FEW,
     MISSING_WORDS,
@@ -19,6 +19,7 @@ from assay.data.table.column import (
     is_nested,
     is_number,
     is_text,
+    shorten,
 )
 from assay.data.table.column_kind import ENTITY_NAME, FORMED, ID_NAME, kind_of, most_are
 from assay.data.table.date import TIME, days_since_1970, find_format, parse_dates, parse_times
@@ -95,7 +96,8 @@ def choose_features(
     """Choose the feature columns by what each column holds; what is wrong is told beside other problems."""
     for option in ("features", "exclude", "keep", "categories"):
         names = getattr(options, option) or []
-        check_columns(frame, names, path, option)
+        if option != "exclude":  # of shards these are not read
+            check_columns(frame, names, path, option)
         if both := [name for name in names if name in options.targets]:
             raise DataError(
                 f"data.source.{option}: {both[0]!r} is the target",
@@ -113,6 +115,11 @@ def choose_features(
         for name in chosen.names
         if name not in chosen.categories or is_nested(frame[name])
     }
+    formed = [name for name, (kind, _) in chosen.kinds.items() if kind in FORMED]
+    for name in formed:
+        if is_text(frame[name]):
+            words = frame[name].isin(MISSING_WORDS)
+            frame = frame.assign(**{name: frame[name].mask(words)})
     _find_texts(frame, options, chosen)
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
@@ -209,14 +216,13 @@ def _find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
         raise DataError(
             f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}"
         )
-    column = column.mask(column.isin(MISSING_WORDS))
     if kind == "amount":
         return find_amount(column)
     if kind == "date":
         return find_format(column, day_first)
     if len(wrong := column[column.notna() & parse_times(column).isna()]):
         raise DataError(
-            f"the column {column.name!r} holds times of day, but also {str(wrong.iloc[0])[:40]!r}",
+            f"the column {column.name!r} holds times of day, but also {shorten(wrong.iloc[0])}",
             hint="write them as 13:08 or 1:08 PM",
         )
     return TIME
@@ -308,9 +314,7 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
 def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     forms = chosen.forms
     if texts := [name for name in chosen.ngrams if name in chosen.names]:
-        examples = join_first(
-            [f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}" for name in texts]
-        )
+        examples = join_first([_show_example(frame[name]) for name in texts])
         chosen.notes.append(
             f"texts become up to 30 numbers by their character n-grams, which an ONNX file cannot hold: "
             f"{examples}; without: {_override(asked, 'exclude', *texts)}"
@@ -320,27 +324,26 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         other = _override(asked, "categories", amounts[0])
         chosen.notes.append(f"read as numbers: {examples}; as categories: {other}")
     if times := [name for name, form in forms.items() if form == TIME]:
-        examples = join_first(
-            [f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times]
-        )
+        examples = join_first([_show_example(frame[name]) for name in times])
         chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
     if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
-        dates_shown = []
-        for name, form in dates.items():
-            written = ""
-            if "%" in form:
-                written = f" ({form.replace('|', ' or ')})"
-            dates_shown.append(
-                f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{written}"
-            )
+        examples = join_first([_show_example(frame[name], form) for name, form in dates.items()])
         days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
         hour = ""
         if (np.concatenate(days) % 1 > 0).any():
             hour = ", hour"
         chosen.notes.append(
             f"dates become year, month, day of the year, weekday{hour}, sine and cosine of the year and of "
-            f"the week, and days since the first, those that vary: {join_first(dates_shown)}"
+            f"the week, and days since the first, those that vary: {examples}"
         )
+
+
+def _show_example(column: Values, form: str = "") -> str:
+    """A column and one of its cells, with the format of dates."""
+    example = f"{column.name} such as {shorten(column.dropna().iloc[0])}"
+    if "%" in form:
+        return f"{example} ({form.replace('|', ' or ')})"
+    return example
 
 
 def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
@@ -356,7 +359,6 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
-    codes |= {name: find_sign(frame[name]) for name in texts}
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
@@ -402,11 +404,7 @@ def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[D
         # nothing else to predict from: it cannot be a slip
         if name:
             chosen.notes += [given_away]
-        if name:
-            hints = {}
-        else:
-            hints = find_hints(frame, names, target)
-        if hints:
+        elif hints := find_hints(frame, names, target):
             found = join_first([f"{name!r} ({how})" for name, how in hints.items()])
             chosen.notes.append(
                 f"the target {target!r} can be read off {found}; where that is known only after the target: "

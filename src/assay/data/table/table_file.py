@@ -25,7 +25,6 @@ from assay.data.core.source_files import TABLE_FILE, SourcePath, check_path
 from assay.data.table.category import as_integers, category_texts
 from assay.data.table.column import (
     MISSING_WORDS,
-    WORDS,
     check_trained_columns,
     is_category,
     is_nested,
@@ -458,7 +457,7 @@ def _take_words(
             counted = f"{name} ({word!r}, {pluralize(number, 'row')})"
             if name in numeric or word in marks:
                 removed.append(counted)
-            elif word in WORDS:
+            else:
                 values.append(counted)
                 possible.append(str(word))
         if name not in numeric and found.isin(marks).any():

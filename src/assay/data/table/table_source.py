@@ -182,6 +182,7 @@ class TableSource(Source):
         self, frame: Frame, path: str, problem: DataError | None
     ) -> tuple[TableEncoder, Features]:
         """The features, and an encoder that is to learn them; what is wrong with the target is told, too."""
+        check_columns(frame, self._asked_of_columns.exclude, path, "exclude")
         for key, name in self.split_columns.items():
             check_columns(frame, [name], path, key)
         options = replace(self._asked_of_columns, targets=self.targets, split=self.split_columns)
