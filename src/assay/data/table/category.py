@@ -215,14 +215,6 @@ class Text(Column):
         places, texts = distinct_texts(values)
         return encode_ngrams([*texts, ""], self.ngrams)[places]
 
-    @override
-    def export_inputs(self, values: Values) -> NDArray[Any]:
-        raise NotImplementedError  # refused before
-
-    @override
-    def make_up(self, count: int) -> Any:
-        return [self.name] * count
-
 
 def category_texts(column: Values) -> Values:
     """Categories as text; 1.0 is 1."""

@@ -128,9 +128,9 @@ class Column(ABC):
 
     # -- in an exported file ---------------------------------------------------------------------------------
 
-    @abstractmethod
     def export_inputs(self, values: Values) -> NDArray[Any]:
         """What the file takes of values that were read: numbers `[N]` or `[N, F]`, or texts `[N]`."""
+        raise NotImplementedError
 
     @property
     def fills(self) -> tuple[float, ...]:
@@ -155,9 +155,9 @@ class Column(ABC):
             entry["marked"] = True
         return [entry]
 
-    @abstractmethod
     def make_up(self, count: int) -> Any:
         """Cells such as those of training."""
+        raise NotImplementedError
 
     # -- for its classes -------------------------------------------------------------------------------------
 

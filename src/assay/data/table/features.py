@@ -105,9 +105,10 @@ def choose_features(
             )
     chosen = Features([])
     left_out = {*options.targets, *options.exclude}
-    if options.features is None:
+    named = options.features
+    if named is None:
         left_out |= _leave_out_of_split(frame, options, chosen)
-    named = frame.columns if options.features is None else options.features
+        named = list(frame.columns)
     chosen.names = [name for name in named if name not in left_out]
     chosen.categories = _find_categories(frame, options, chosen)
     chosen.kinds = {

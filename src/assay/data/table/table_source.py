@@ -123,26 +123,17 @@ class TableSource(Source):
         first = next(iter(frames.values()))
         path = next(iter(self._paths.values()))
         forms = dict(getattr(encoder, "target_forms", {}))
-        problem: DataError | None = None
-        try:
-            may_be_numbers = may_be_real(self._asked) and self._label_separator is None
-            for frame in frames.values() if may_be_numbers else ():
-                self.notes += parse_targets(frame, self.targets, forms)
-            self.task = self._find_task(first)
-        except DataError as error:
-            problem = error
-        if problem is not None and encoder is not None:
-            raise problem
+        problem = self._read_targets(frames, forms)
         if encoder is not None:
+            if problem is not None:
+                raise problem
             chosen = learned_features(encoder, self._asked_of_columns)
         else:
             encoder, chosen = self._choose_features(first, path, problem)
             encoder.target_forms = forms
-        hints = (
-            {}
-            if self.split_columns
-            else split_hints(first.drop(columns=self.targets), chosen.kinds)
-        )
+        hints: dict[str, str] = {}
+        if not self.split_columns:
+            hints = split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
             read_columns(frame, chosen)
@@ -177,6 +168,19 @@ class TableSource(Source):
                 split_hints=hints,
             )
         return subsets
+
+    def _read_targets(
+        self, frames: Mapping[str, Frame], forms: dict[str, str]
+    ) -> DataError | None:
+        """Read amounts as numbers, and find the task; what is wrong is told beside the features' problems."""
+        try:
+            may_be_numbers = may_be_real(self._asked) and self._label_separator is None
+            for frame in frames.values() if may_be_numbers else ():
+                self.notes += parse_targets(frame, self.targets, forms)
+            self.task = self._find_task(next(iter(frames.values())))
+        except DataError as error:
+            return error
+        return None
 
     def _choose_features(
         self, frame: Frame, path: str, problem: DataError | None
