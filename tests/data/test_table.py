@@ -157,10 +157,10 @@ PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
             "one unit",
         ),
         (
-            frame().assign(tax=["?", *map(str, range(39))]),
+            frame().assign(tax=["n/k", *map(str, range(39))]),
             {},
-            "such as '0', but holds '?'",
-            'na_values=["?"]',
+            "such as '0', but holds 'n/k'",
+            "na_values=[n/k]",
         ),
         (
             frame().assign(far=1e12 + np.arange(40.0)),

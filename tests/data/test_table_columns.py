@@ -32,9 +32,11 @@ from assay.data.table.leak import find_leak
 from assay.data.table.number import Number, looks_like_amount
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import TableEncoder
+from assay.data.table.table_file import prepare_rows
 from assay.data.table.table_targets import drop_missing_targets, task_of_columns
 from assay.errors import DataError
 from assay.quoting import format_override
+from assay_serve.export.exportable import text_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,7 +219,7 @@ FRAME = pd.DataFrame(
 
 
 MIXED = [*(f"${price:,}.50" for price in range(100_000, 139_000, 1_000)), "€7"]
-AREAS = [*map(str, range(38)), "unknown", "n/k"]
+AREAS = [*map(str, range(38)), "hidden", "n/k"]
 
 
 @pytest.mark.parametrize(("time", "parts"), [("", "weekday, sine"), (" 12:30", "weekday, hour, sine")])
@@ -237,11 +239,11 @@ def test_all_problems_of_a_table_are_told_together(asked: dict[str, Any]) -> Non
         choose_features(frame, ColumnOptions(["y"], day_first=True, **asked), "rows.csv")
     message, hint = caught.value.message, caught.value.hint
     assert "the column 'price' mixes units: '$138,000.50' and '€7'" in message
-    assert "the column 'area' looks like numbers, such as '0', but holds 'unknown', 'n/k'" in message
+    assert "the column 'area' looks like numbers, such as '0', but holds 'hidden', 'n/k'" in message
     assert "the dates in the column 'when' are not all in a known format: '31/31/2024'" in message
     assert "the column 'start' holds times of day, but also '25:61'" in message
     assert "'copy' reveals the target 'y'" in message
-    assert f"data.source.na_values=[{''.join(f'{one},' for one in asked.get('na_values', []))}unknown," in (
+    assert f"data.source.na_values=[{''.join(f'{one},' for one in asked.get('na_values', []))}hidden," in (
         hint.replace('"-1"', "-1")
     )
     named = ["price", "area", "when", "start"]
@@ -792,6 +794,25 @@ def test_misspelt_names_are_told_apart_by_their_n_grams(tmp_path: Path) -> None:
     assert again.transform(new)[1, :30].eq(0).all()
 
 
+@pytest.mark.parametrize(("share", "kind"), [(0.0, "category"), (0.05, "category"), (0.3, "ngrams")])
+def test_names_that_come_again_have_codes_unless_many_are_rare(
+    tmp_path: Path, share: float, kind: str
+) -> None:
+    draw = np.random.default_rng(0)
+    hospitals = [
+        f"{town} {saint} {ward}" for town in ("Ulm", "Bonn") for saint in "ABCDE" for ward in "fghijk"
+    ]
+    names = np.resize(hospitals, 600).astype(object)
+    rare = draw.permutation(600)[: int(share * 600)]
+    names[rare] = [
+        f"{name}{letter}" for name, letter in zip(names[rare], draw.choice(list("xyz"), 600), strict=False)
+    ]
+    frame = pd.DataFrame({"hospital": names, "y": draw.normal(size=600)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (column,) = encoder_of(Table(str(tmp_path / "rows.csv"), "y")).columns
+    assert column.kind == kind
+
+
 def test_random_ids_are_left_out(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     ids = ["".join(random.choice(list("0123456789abcdef"), 12)) for _ in range(600)]
@@ -818,6 +839,106 @@ def test_integers_that_are_codes_by_their_names_are_categories(tmp_path: Path) -
     ) in source.notes
     kept: Any = encoder_of(Table(str(path), "y", keep=["product_code"]))
     assert {column.kind for column in kept.columns} == {"number"}
+
+
+def test_codes_that_are_left_out_are_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "codes.csv"
+    codes = np.arange(200) % 20 + 1000
+    pd.DataFrame({"product_code": codes, "x": np.sin(codes), "y": np.arange(200) % 7 / 4}).to_csv(
+        path, index=False
+    )
+    source = Table(str(path), "y", exclude=["product_code"])
+    assert list(source.read()["all"].raw) == ["x"]
+    assert not any("product_code" in note for note in source.notes)
+
+
+@pytest.mark.parametrize("make", [lambda number: number, lambda number: f"S{number}"])
+def test_ids_that_come_again_are_categories(tmp_path: Path, make: Callable[[int], Any]) -> None:
+    draw = np.random.default_rng(0)
+    numbers = draw.integers(1000, 1030, 600)
+    frame = pd.DataFrame(
+        {
+            "store_id": [make(number) for number in numbers],
+            "row_id": [make(number) for number in draw.permutation(600)],
+            "pair_id": [make(number) for number in draw.permutation(600) // 2],
+            "x": draw.normal(size=600),
+            "y": draw.normal(size=600),
+        }
+    )
+    path = tmp_path / "ids.csv"
+    frame.to_csv(path, index=False)
+    source = Table(str(path), "y")
+    encoder = encoder_of(source)
+    assert {column.name: column.kind for column in encoder.columns} == {"store_id": "category", "x": "number"}
+    assert (
+        "ids that come again in several rows are taken as categories: store_id (30 values); without: "
+        "'data.source.exclude=[store_id]'"
+    ) in source.notes
+    (note,) = [note for note in source.notes if "left out" in note]
+    assert "row_id (ids" in note
+    assert "pair_id (ids" in note
+    assert source.read()["all"].split_hints["store_id"] == "group"
+    for options in ({"exclude": ["store_id"]}, {"max_categories": 20}):
+        assert [column.name for column in encoder_of(Table(str(path), "y", **options)).columns] == ["x"]
+
+
+@pytest.mark.parametrize("word", ["?", "-", ".", "unknown", "Missing", "NA", "n/a"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
+def test_well_known_words_among_numbers_are_missing_values(tmp_path: Path, word: str, suffix: str) -> None:
+    draw = np.random.default_rng(0)
+    numbers = draw.normal(size=300).round(3)
+    frame = pd.DataFrame(
+        {"size": numbers.astype(str), "maker": draw.choice(["a", "b"], 300), "y": numbers**2}
+    )
+    frame.loc[::30, "size"] = word
+    frame.loc[1::100, "maker"] = word
+    path = tmp_path / f"rows{suffix}"
+    write = {".csv": frame.to_csv, ".parquet": frame.to_parquet}.get(suffix)
+    if write is None:
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        write(path, index=False)  # type: ignore[operator]  # of pandas' overloads
+    source = Table(str(path), "y")
+    encoder = encoder_of(source)
+    assert any(
+        f"read as missing: size ({word!r}, 10 rows), maker ({word!r}, 3 rows)" in note
+        for note in source.notes
+    )
+    samples = source.read()["all"]
+    inputs = pd.DataFrame(
+        in_columns(encoder, encoder.transform(samples.raw)).numpy(), columns=encoder.feature_names
+    )
+    assert inputs["size is missing"].tolist() == [float(row % 30 == 0) for row in range(300)]
+    assert inputs["maker=missing"].sum() == 3
+    np.testing.assert_allclose(inputs["size"][1:30], numbers[1:30], rtol=1e-6)
+    new = pd.DataFrame({"size": ["0.5", word, "low"], "maker": ["a", word, "c"]})
+    judged = judge_rows(prepare_rows(new, encoder.columns, "auto"), encoder.columns)
+    assert list(judged.errors) == [2]
+    assert judged.frame.isna().any(axis=1).tolist() == [False, True, True]
+    assert text_codes(encoder.columns[1])[word] == encoder.columns[1].codes[""]
+
+
+def test_other_words_among_numbers_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": [*map(str, range(60)), "?", "sold out"], "y": np.arange(62) % 7 / 4})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match="holds 'sold out'\n") as refused:
+        Table(str(tmp_path / "rows.csv"), "y").read()
+    assert refused.value.hint is not None
+    assert format_override("data.source.na_values", ["sold out"]) in refused.value.hint
+
+
+def test_rows_outside_of_training_change_nothing_that_is_learned(tmp_path: Path) -> None:
+    learned = []
+    for seed in (1, 2):
+        frame = pd.concat([misspelt(0, 500), misspelt(seed, 100)], ignore_index=True)
+        path = tmp_path / f"{seed}.csv"
+        frame.assign(y=np.arange(600) % 7 / 4).to_csv(path, index=False)
+        samples = Table(str(path), "y").read()["all"]
+        encoder: Any = samples.encoder
+        encoder.fit(samples.raw, np.arange(500))
+        learned.append(encoder.as_plain())
+    assert learned[0] == learned[1]
+    assert learned[0]["columns"][0]["kind"] == "ngrams"
 
 
 def encoder_of(source: Table) -> Any:

@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data.in_columns import in_columns
 
+from assay.data.shards.table_shards import TableShards
+from assay.data.table.column import judge_rows
 from assay.data.table.column_kind import kind_of
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import TableEncoder
@@ -267,7 +269,7 @@ def test_a_word_that_stands_for_missing_numbers_is_missing_in_all_columns(form: 
     assert alone["y"].isna().sum() == 15, "the column alone is read as it is among the others"
     chunks = list(table_chunks(Path(path), rows.encoder, 7, **find_options(Path(path), table.file_options)))
     new = pd.concat([prepare_rows(chunk, rows.encoder.columns, []) for chunk in chunks])
-    assert new["d"].isna().sum() == 20
+    assert judge_rows(new, rows.encoder.columns).frame["d"].isna().sum() == 20
 
 
 def test_cells_of_rows_without_a_target_do_not_make_a_column_text(csv: Any) -> None:
@@ -421,3 +423,61 @@ def test_spaces_around_classes_are_not_several_labels(tmp_path: Path) -> None:
     source = Table(str(path), "y")
     source.read()
     assert not any("several labels" in note for note in source.notes)
+
+
+def every_kind(rows: int = 1200) -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, rows), unit="D")
+    names = draw.choice(["hamburg", "munich", "berlin", "cologne", "stuttgart"], rows)
+    table = pd.DataFrame(
+        {
+            "size": draw.normal(size=rows),
+            "grade": draw.integers(1, 4, rows),
+            "garden": draw.random(rows) < 0.5,
+            "product_code": draw.integers(1000, 1030, rows),
+            "shop_code": pd.Series(draw.integers(100, 120, rows), dtype="Int64"),
+            "left_code": draw.integers(100, 120, rows),
+            "store_id": draw.integers(500, 540, rows),
+            "site_id": [f"S{place}" for place in draw.integers(0, 40, rows)],
+            "order_id": draw.permutation(rows) * 3,
+            "price": [f"${price:,.2f}" for price in draw.lognormal(7, 1, rows)],
+            "measured": np.where(draw.random(rows) < 0.05, "?", draw.normal(size=rows).round(3).astype(str)),
+            "day": days.strftime("%d.%m.%Y"),
+            "start": [f"{minute // 60:02}:{minute % 60:02}" for minute in draw.integers(0, 1440, rows)],
+            "city": [name + "".join(draw.choice(list("aeiou"), 3)) for name in names],
+            "color": draw.choice(["red", "blue", "NA"], rows),
+            "part": draw.choice(["train", "test"], rows),
+            "same": 1,
+            "y": draw.normal(size=rows),
+        }
+    )
+    table.loc[::40, "shop_code"] = pd.NA
+    return table
+
+
+def test_columns_are_of_the_same_kinds_whichever_way_a_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
+    frame = every_kind()
+    found: dict[str, Any] = {}
+    for form in FORMATS:
+        with provide_objects({"data": frame}):
+            source = Table(write(frame, str(tmp_path), form), "y", exclude=["left_code"])
+            found[form] = source, source.read()["all"]
+    (tmp_path / "shards").mkdir()
+    for number in range(3):
+        frame[number::3].to_parquet(tmp_path / "shards" / f"{number}.parquet", index=False)
+    shards = TableShards(str(tmp_path / "shards"), "y", exclude=["left_code"])
+    found["shards"] = shards, shards.read()["train"]
+    categories = ("product_code", "shop_code", "store_id", "site_id", "color")
+    expected = dict.fromkeys(("size", "grade", "garden", "price", "measured"), "number")
+    expected |= {"day": "date", "start": "date", "city": "ngrams"} | dict.fromkeys(categories, "category")
+    for form, (source, samples) in found.items():
+        samples.encoder.fit(samples.raw, np.arange(len(samples.raw)))
+        assert {column.name: column.kind for column in samples.encoder.columns} == expected, form
+        assert torch.isfinite(samples.encoder.transform(samples.raw)).all()
+        assert [note for note in source.notes if "by their names" in note] == [
+            "integers taken as categories, by their names: product_code, shop_code; as numbers: "
+            "'data.source.keep=[product_code,shop_code]'"
+        ], form

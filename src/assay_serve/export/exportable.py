@@ -20,7 +20,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.core.normalize import Normalize
 from assay.data.core.transforms import Transforms
 from assay.data.table.category import Category, Text
-from assay.data.table.column import WORDS, judge_rows
+from assay.data.table.column import MISSING_WORDS, judge_rows
 from assay.data.table.number import Number, missing_numbers
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.tokenizer import TextEncoder
@@ -199,7 +199,7 @@ def text_codes(column: Category, na_values: Sequence[str] = ()) -> dict[str, int
         filled = MISSING
     else:
         filled = column.codes.get(str(column.fill), unknown_code(column))
-    known = dict.fromkeys(("", *WORDS, *na_values), filled) | column.codes
+    known = dict.fromkeys(("", *MISSING_WORDS, *na_values), filled) | column.codes
     # A column of integers with a gap is one of floats in pandas.
     return {
         f"{text}.0": code for text, code in known.items() if text.lstrip("-").isdigit()

@@ -79,7 +79,7 @@ class Served:
         text = row[column.get("date", column["name"])]
         if column["kind"] == "category":
             return text
-        if text == "":
+        if text in ("", "?", "unknown"):
             return np.nan
         if column["kind"] == "number":
             return {"True": 1.0, "False": 0.0}.get(text) if text in ("True", "False") else float(text)
@@ -118,12 +118,12 @@ def served(train: Train, fraud: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 CELLS = {
     "amount": st.one_of(
-        st.sampled_from(["", "-999", "-999.0", "1e300", "-998", "9.5e9"]),
+        st.sampled_from(["", "-999", "-999.0", "1e300", "-998", "9.5e9", "?", "unknown"]),
         st.floats(-100, 200).map("{:.3f}".format),
     ),
     "count": st.one_of(st.just(""), st.integers(1_699_900_000, 1_700_100_000).map(str)),
     "flag": st.sampled_from(["True", "False"]),
-    "town": st.sampled_from(["Nord", "Süd", "West", "?", "", "Mars", "nord", "NA", "-999"]),
+    "town": st.sampled_from(["Nord", "Süd", "West", "?", "", "Mars", "nord", "NA", "-999", "-", "missing"]),
     "grade": st.sampled_from(["1", "2", "10", "", "3", "-999"]),
     "since": st.one_of(st.just(""), st.dates().map(str)),
     "empty": st.one_of(st.just(""), st.integers(-2, 2).map(str)),

@@ -139,8 +139,9 @@ class TableShards(ShardSource):
             self.stream.class_counts = tuple(by_name[name] for name in self.class_names)
         encoder = self.fitted
         if encoder is None:
-            # Columns whose exclusion is typed were not read.
-            options = replace(self._options, exclude=[], split=self.split_columns)
+            options = replace(
+                self._options, max_categories=_MOST_CATEGORIES, split=self.split_columns
+            )
             self._features = choose_features(train, options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(

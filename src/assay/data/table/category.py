@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from typing_extensions import override
 
-from assay.data.table.column import WORDS, Column, as_text, is_text, note
+from assay.data.table.column import MISSING_WORDS, WORDS, Column, as_text, is_text, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from assay.data.table.column import JudgedRows
 
 _INTEGRAL = re.compile(r"^([-+]?\d+)\.0$")
-_SIGNS = re.compile(r"[^\w\s]+")
 _MOST_IN_CARD = 10_000
 
 
@@ -92,12 +91,15 @@ class Category(Column):
         """True: codes such as 01 and 02 alone would be read as numbers, which in training they were not."""
         return not set(self.codes) <= {"True", "False"}
 
-    @override
-    def clean(self, texts: Values) -> Values:
-        present = texts.mask(texts.isin(WORDS.difference(self.codes)))
-        if any(text.isdigit() for text in self.codes):
-            return as_integers(present)
-        return present
+    @property
+    def has_integers(self) -> bool:
+        """Whether some categories are integers."""
+        return any(text.isdigit() for text in self.codes)
+
+    @property
+    def missing_words(self) -> frozenset[str]:
+        """Those that are no category."""
+        return MISSING_WORDS.difference(self.codes)
 
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
@@ -195,11 +197,10 @@ class Text(Column):
         """True."""
         return True
 
-    @override
-    def clean(self, texts: Values) -> Values:
-        if self.ngrams:
-            return super().clean(texts)
-        return texts
+    @property
+    def missing_words(self) -> frozenset[str]:
+        """None of a tokenizer's, to which they are words."""
+        return WORDS if self.ngrams else frozenset()
 
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
@@ -213,14 +214,6 @@ class Text(Column):
     def encode(self, values: Values) -> NDArray[Any]:
         places, texts = distinct_texts(values)
         return encode_ngrams([*texts, ""], self.ngrams)[places]
-
-    @override
-    def export_inputs(self, values: Values) -> NDArray[Any]:
-        raise NotImplementedError  # refused before
-
-    @override
-    def make_up(self, count: int) -> Any:
-        return [self.name] * count
 
 
 def category_texts(column: Values) -> Values:
@@ -248,15 +241,6 @@ def blank_texts(texts: Values) -> Bools:
     """Which texts are missing, or are nothing but white space."""
     blank: Bools = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
     return blank
-
-
-def find_sign(column: Values) -> str:
-    """The only text of signs alone, such as `?`: likely a missing value; else empty."""
-    different = [*map(str, column.dropna().unique())]
-    signs = [text for text in different if _SIGNS.fullmatch(text.strip())]
-    if len(signs) == 1 and len(different) > 2:
-        return signs[0]
-    return ""
 
 
 # -- n-grams -------------------------------------------------------------------------------------------------

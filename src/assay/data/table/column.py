@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _WORDS = "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,nan,null"
 WORDS = frozenset(_WORDS.split(","))
 """What pandas takes for a missing value, beside an empty cell."""
+MISSING_WORDS = WORDS.union(
+    ["?", "-", ".", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "MISSING"]
+)
+"""Words for a missing value among numbers and dates."""
 _MARKED = 10
 """Training rows that lack a number or a date, from which on that is a feature of its own."""
 FEW = 10
@@ -100,9 +104,15 @@ class Column(ABC):
         """Whether the cells of a CSV file are texts, whatever they look like."""
         return False
 
-    def clean(self, texts: Values) -> Values:
-        """Cells of a file that are texts, without the words for a missing value."""
-        return texts.mask(texts.isin(WORDS))
+    @property
+    def has_integers(self) -> bool:
+        """Whether texts such as 1.0 stand for 1."""
+        return False
+
+    @property
+    def missing_words(self) -> frozenset[str]:
+        """Texts that stand for a missing value."""
+        return MISSING_WORDS
 
     @abstractmethod
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
@@ -118,9 +128,9 @@ class Column(ABC):
 
     # -- in an exported file ---------------------------------------------------------------------------------
 
-    @abstractmethod
     def export_inputs(self, values: Values) -> NDArray[Any]:
         """What the file takes of values that were read: numbers `[N]` or `[N, F]`, or texts `[N]`."""
+        raise NotImplementedError
 
     @property
     def fills(self) -> tuple[float, ...]:
@@ -145,9 +155,9 @@ class Column(ABC):
             entry["marked"] = True
         return [entry]
 
-    @abstractmethod
     def make_up(self, count: int) -> Any:
         """Cells such as those of training."""
+        raise NotImplementedError
 
     # -- for its classes -------------------------------------------------------------------------------------
 
@@ -199,6 +209,8 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
     judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
     for learned in columns:
         cells = frame[learned.name].reset_index(drop=True)
+        if is_text(cells):
+            cells = cells.mask(cells.isin(learned.missing_words))
         values, missing = learned.read(cells, judged, decimal)
         if learned.fill is None:
             noun = "text" if learned.kind in ("text", "ngrams") else "value"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_timedelta64_dtype
 
-from assay.data.table.column import FEW, has_few, is_nested, is_number
+from assay.data.table.column import FEW, MISSING_WORDS, has_few, is_nested, is_number
 from assay.data.table.date import is_date, is_time
 from assay.data.table.number import are_codes, looks_like_amount, split_amount
 
@@ -133,14 +133,15 @@ def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     unique = values.unique()
     sample = [str(value).strip() for value in unique[:_SAMPLE]]
     example = f"such as {sample[0][:40]!r}"
-    if most_are(is_date, sample) and not _VERSION_NAME.search(name):
+    present = [text for text in sample if text not in MISSING_WORDS] or sample
+    if most_are(is_date, present) and not _VERSION_NAME.search(name):
         return "date", f"dates {example}"
-    if most_are(is_time, sample):
+    if most_are(is_time, present):
         return "time", f"times of day {example}"
-    amounts = [text for text in sample if looks_like_amount(text)]
+    amounts = [text for text in present if looks_like_amount(text)]
     words = [text for text in sample if not looks_like_amount(text)]
     few = len(unique) <= FEW
-    is_amount = len(amounts) > 0.8 * len(sample) or (
+    is_amount = len(amounts) > 0.8 * len(present) or (
         len(amounts) > 1 and all(map(_SIGNS.fullmatch, words))
     )
     units = {amount[1] for text in amounts if (amount := split_amount(text))}

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from assay.data.core.split import SUBSET_WORDS
-from assay.data.table.category import find_sign, share_ngrams
+from assay.data.table.category import share_ngrams
 from assay.data.table.column import (
     FEW,
+    MISSING_WORDS,
     check_columns,
     has_few,
     is_category,
     is_nested,
     is_number,
     is_text,
+    shorten,
 )
 from assay.data.table.column_kind import ENTITY_NAME, FORMED, ID_NAME, kind_of, most_are
 from assay.data.table.date import TIME, days_since_1970, find_format, parse_dates, parse_times
@@ -45,7 +47,11 @@ _FEWEST_TEXTS = 100
 _ADDRESS = re.compile(r"\S+@\S+|https?://\S+")
 _DIGITS = re.compile(r"\d+")
 _ROWS_OF_TEXT = 20
-"""Of a text on average, below which its n-grams tell more than itself."""
+"""Of a text on average, below which its n-grams may tell more than itself."""
+_FEW_ROWS = 5
+"""Of a text, from which nothing is learned of it alone."""
+_SHARE_OF_RARE = 0.1
+"""Of the rows that have such a text, above which n-grams tell more; below, each text has its code."""
 _CODE_NAME = re.compile(r"(?i:(^|[_\W])(code|zip|postcode|plz)$)|[a-z]Code$")
 _SAMPLE = 1000
 _NAMED = 10
@@ -64,6 +70,7 @@ class ColumnOptions:
     categories: Strings = ()
     na_values: Strings = ()
     day_first: bool | None = None
+    max_categories: int | None = None
     split: Mapping[str, str] = field(default_factory=dict)
     """Columns that divide the samples, by the keys that name them."""
 
@@ -89,7 +96,8 @@ def choose_features(
     """Choose the feature columns by what each column holds; what is wrong is told beside other problems."""
     for option in ("features", "exclude", "keep", "categories"):
         names = getattr(options, option) or []
-        check_columns(frame, names, path, option)
+        if option != "exclude":  # of shards these are not read
+            check_columns(frame, names, path, option)
         if both := [name for name in names if name in options.targets]:
             raise DataError(
                 f"data.source.{option}: {both[0]!r} is the target",
@@ -97,9 +105,10 @@ def choose_features(
             )
     chosen = Features([])
     left_out = {*options.targets, *options.exclude}
-    if options.features is None:
+    named = options.features
+    if named is None:
         left_out |= _leave_out_of_split(frame, options, chosen)
-    named = frame.columns if options.features is None else options.features
+        named = list(frame.columns)
     chosen.names = [name for name in named if name not in left_out]
     chosen.categories = _find_categories(frame, options, chosen)
     chosen.kinds = {
@@ -107,6 +116,11 @@ def choose_features(
         for name in chosen.names
         if name not in chosen.categories or is_nested(frame[name])
     }
+    formed = [name for name, (kind, _) in chosen.kinds.items() if kind in FORMED]
+    for name in formed:
+        if is_text(frame[name]):
+            words = frame[name].isin(MISSING_WORDS)
+            frame = frame.assign(**{name: frame[name].mask(words)})
     _find_texts(frame, options, chosen)
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
@@ -172,21 +186,29 @@ def _find_categories(frame: Frame, asked: ColumnOptions, chosen: Features) -> li
     """Columns that are typed as categories, that the file says are such, and integers that are codes."""
     declared = [name for name in chosen.names if is_category(frame[name])]
     typed = (*(asked.features or ()), *asked.keep, *asked.categories)
-    codes = [name for name in chosen.names if name not in typed and _are_codes(frame[name])]
+    untyped = [name for name in chosen.names if name not in typed]
+    repeated = [name for name in untyped if _comes_again(frame[name], asked.max_categories)]
+    codes = [name for name in repeated if _CODE_NAME.search(name) and is_number(frame[name])]
     if codes:
         chosen.notes.append(
             f"integers taken as categories, by their names: {join_first(codes)}; as numbers: "
             + _override(asked, "keep", *codes)
         )
-    return [*asked.categories, *declared, *codes]
+    ids = [name for name in repeated if ID_NAME.search(name)]
+    if ids:
+        counts = join_first([f"{name} ({frame[name].nunique():,} values)" for name in ids])
+        chosen.notes.append(
+            f"ids that come again in several rows are taken as categories: {counts}; without: "
+            + _override(asked, "exclude", *ids)
+        )
+    return [*asked.categories, *declared, *codes, *ids]
 
 
-def _are_codes(column: Values) -> bool:
-    """Whether integers are codes by their name, with several rows of each."""
-    if not is_number(column) or not _CODE_NAME.search(str(column.name)):
+def _comes_again(column: Values, most: int | None) -> bool:
+    """Whether integers or texts come again often enough to learn something of each."""
+    if not is_text(column) and not (is_number(column) and (column.dropna() % 1 == 0).all()):
         return False
-    is_repeated = FEW < column.nunique() <= len(column) / _ROWS_OF_CODE
-    return is_repeated and bool((column.dropna() % 1 == 0).all())
+    return FEW < column.nunique() <= min(len(column) / _ROWS_OF_CODE, most or np.inf)
 
 
 def _find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
@@ -201,7 +223,7 @@ def _find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
         return find_format(column, day_first)
     if len(wrong := column[column.notna() & parse_times(column).isna()]):
         raise DataError(
-            f"the column {column.name!r} holds times of day, but also {str(wrong.iloc[0])[:40]!r}",
+            f"the column {column.name!r} holds times of day, but also {shorten(wrong.iloc[0])}",
             hint="write them as 13:08 or 1:08 PM",
         )
     return TIME
@@ -256,7 +278,9 @@ def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         if len(column) < _FEWEST_TEXTS or has_few(column, _MOST_EMBEDDED):
             continue
         different = [str(text) for text in column.unique()]
-        is_rare = len(column) < _ROWS_OF_TEXT * len(different)
+        counts = column.value_counts()
+        in_rare = counts[counts < _FEW_ROWS].sum() > _SHARE_OF_RARE * len(column)
+        is_rare = len(column) < _ROWS_OF_TEXT * len(different) and (in_rare or kind == "text")
         if is_rare and not _are_numbered(different) and share_ngrams(different):
             chosen.ngrams.append(name)
 
@@ -291,9 +315,7 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
 def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     forms = chosen.forms
     if texts := [name for name in chosen.ngrams if name in chosen.names]:
-        examples = join_first(
-            [f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}" for name in texts]
-        )
+        examples = join_first([_show_example(frame[name]) for name in texts])
         chosen.notes.append(
             f"texts become up to 30 numbers by their character n-grams, which an ONNX file cannot hold: "
             f"{examples}; without: {_override(asked, 'exclude', *texts)}"
@@ -303,27 +325,26 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         other = _override(asked, "categories", amounts[0])
         chosen.notes.append(f"read as numbers: {examples}; as categories: {other}")
     if times := [name for name, form in forms.items() if form == TIME]:
-        examples = join_first(
-            [f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times]
-        )
+        examples = join_first([_show_example(frame[name]) for name in times])
         chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
     if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
-        dates_shown = []
-        for name, form in dates.items():
-            written = ""
-            if "%" in form:
-                written = f" ({form.replace('|', ' or ')})"
-            dates_shown.append(
-                f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{written}"
-            )
+        examples = join_first([_show_example(frame[name], form) for name, form in dates.items()])
         days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
         hour = ""
         if (np.concatenate(days) % 1 > 0).any():
             hour = ", hour"
         chosen.notes.append(
             f"dates become year, month, day of the year, weekday{hour}, sine and cosine of the year and of "
-            f"the week, and days since the first, those that vary: {join_first(dates_shown)}"
+            f"the week, and days since the first, those that vary: {examples}"
         )
+
+
+def _show_example(column: Values, form: str = "") -> str:
+    """A column and one of its cells, with the format of dates."""
+    example = f"{column.name} such as {shorten(column.dropna().iloc[0])}"
+    if "%" in form:
+        return f"{example} ({form.replace('|', ' or ')})"
+    return example
 
 
 def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
@@ -339,7 +360,6 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
-    codes |= {name: find_sign(frame[name]) for name in texts}
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
@@ -385,11 +405,7 @@ def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[D
         # nothing else to predict from: it cannot be a slip
         if name:
             chosen.notes += [given_away]
-        if name:
-            hints = {}
-        else:
-            hints = find_hints(frame, names, target)
-        if hints:
+        elif hints := find_hints(frame, names, target):
             found = join_first([f"{name!r} ({how})" for name, how in hints.items()])
             chosen.notes.append(
                 f"the target {target!r} can be read off {found}; where that is known only after the target: "

@@ -33,10 +33,10 @@ def find_leak(frame: Frame, features: Strings, target: str) -> tuple[str, str]:
     """The first feature that equals the target, and how; two empty texts if there is none."""
     sample = _sample(frame)
     for name in features:
-        if not _may_be_related(sample[name], sample[target]):
+        if not _describe_relation(sample[[name, target]].dropna(), _SAMPLE_ROUNDING):
             continue
         both = frame[[name, target]].dropna()
-        if len(both) >= _ROWS and (how := _describe_relation(both[name], both[target])):
+        if len(both) >= _ROWS and (how := _describe_relation(both, _ROUNDING)):
             return name, how
     return "", ""
 
@@ -46,40 +46,26 @@ def _sample(frame: Frame) -> Frame:
     return frame.iloc[:: max(1, len(frame) // _MOST_ROWS)]
 
 
-def _may_be_related(feature: Values, target: Values) -> bool:
-    """Whether `_describe_relation` may say something of a table, by a sample of its rows."""
-    present = feature.notna() & target.notna()
-    pairs = pd.DataFrame({"feature": feature[present], "target": target[present]})
-    different = pairs["target"].nunique()
-    is_numeric = is_numeric_dtype(feature) and is_numeric_dtype(target)
-    if is_numeric and different > 2 and pairs["feature"].nunique() > 2:
-        with np.errstate(all="ignore"):
-            apart = 1 - abs(np.corrcoef(*pairs.to_numpy(dtype=float).T)[0, 1])
-        return not apart >= _SAMPLE_ROUNDING
-    return bool(different == pairs["feature"].nunique() == len(pairs.drop_duplicates()))
-
-
-def _describe_relation(feature: Values, target: Values) -> str:
+def _describe_relation(both: Frame, rounding: float) -> str:
+    """How a target, the second column, equals a feature, the first one; they have no gaps."""
+    feature = both.iloc[:, 0]
+    target = both.iloc[:, 1]
     different = target.nunique()
-    if different < 2:
+    is_linear = is_numeric_dtype(feature) and is_numeric_dtype(target) and different > 2
+    if is_linear:
+        with np.errstate(all="ignore"):
+            apart = 1 - abs(np.corrcoef(*both.to_numpy(dtype=float).T)[0, 1])
+        if not apart < rounding:
+            return ""
+    elif different < 2 or not different == feature.nunique() == len(both.drop_duplicates()):
         return ""
     if feature.astype(str).equals(target.astype(str)):
         return "the two columns are equal"
-    if is_numeric_dtype(feature) and is_numeric_dtype(target) and different > 2:
-        numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
-        with np.errstate(all="ignore"):
-            apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
-        if apart < _ROUNDING:
-            return "the target is a linear function of it"
+    if is_linear:
+        return "the target is a linear function of it"
+    if 2 * different > len(target):
         return ""
-    if 2 * different > len(target) or feature.nunique() != different:
-        return ""
-    pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
-    return (
-        f"each of its {different} values stands for one of the target"
-        if len(pairs) == different
-        else ""
-    )
+    return f"each of its {different} values stands for one of the target"
 
 
 def find_hints(frame: Frame, features: Strings, target: str) -> dict[str, str]:

@@ -18,9 +18,10 @@ class Table(TableSource):
 
     Numbers are taken as they are (and normalised by `data.transform.normalize`), those with a long tail by
     their quantiles. Categories become codes, or a column each where the model takes no codes, and dates their
-    parts and cycles that vary. Texts that share character n-grams become up to 30 numbers. What that needs to
-    know is learned from the training rows alone. Columns of ids, other texts, one value or nothing at all are
-    left out, which `notes` says. A column that gives the target away is refused.
+    parts and cycles that vary. Texts that share character n-grams and seldom come again become up to 30
+    numbers. What that needs to know is learned from the training rows alone. Columns of ids that do not come
+    again, of other texts, of one value or of nothing at all are left out, which `notes` says. A column that
+    gives the target away is refused.
 
     Args:
         path: A .csv or .tsv (also compressed), .parquet, .feather or .xlsx file; all samples, or those for
@@ -42,7 +43,7 @@ class Table(TableSource):
         decimal: Decimal point of a CSV file, or `auto`.
         encoding: Of a CSV file.
         na_values: What stands for a missing value beside empty cells, such as `?` or `-999`. `auto`: words
-            such as NA where columns of numbers have them, too; in these they always are missing.
+            such as NA or `?` where columns of numbers have them, too; in these they always are missing.
         sheet: Of an Excel file; None: its only one.
         header: Whether the first row of a CSV or Excel file holds names; if not, columns are c0, c1, …
         skip_rows: Lines above it, such as a title.

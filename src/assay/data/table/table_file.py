@@ -22,9 +22,9 @@ from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.core.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.table.category import category_texts
+from assay.data.table.category import as_integers, category_texts
 from assay.data.table.column import (
-    WORDS,
+    MISSING_WORDS,
     check_trained_columns,
     is_category,
     is_nested,
@@ -413,7 +413,7 @@ def _find_words(
     words: dict[str, Values] = {}
     numeric = set[str]()
     for name, column in frame.items():
-        if not is_text(column) or not (found := column.isin(WORDS)).any():
+        if not is_text(column) or not (found := column.isin(MISSING_WORDS)).any():
             continue
         words[str(name)] = column[found]
         rest = parsed = column.mask(found)
@@ -443,32 +443,29 @@ def _take_words(
     A program writes one word for what is missing, in all columns. In columns of text alone it may be a value:
     the code of Namibia, or None for no disorder.
     """
+    marks = set[str]()
+    possible: list[str] = []
     if na_values == AUTO:
         marks = {word for name in numeric for word in words[name]}
     else:
-        marks = set[str]()
+        possible = list(na_values)
     removed = list[str]()
     values = list[str]()
-    if na_values != AUTO:
-        possible = list(na_values)
-    else:
-        possible = []
     keep = ""
     for name, found in words.items():
         for word, number in found.value_counts().items():
-            is_missing = name in numeric or word in marks
-            (removed if is_missing else values).append(
-                f"{name} ({word!r}, {pluralize(number, 'row')})"
-            )
-            if not is_missing:
-                possible += [str(word)]
+            counted = f"{name} ({word!r}, {pluralize(number, 'row')})"
+            if name in numeric or word in marks:
+                removed.append(counted)
+            else:
+                values.append(counted)
+                possible.append(str(word))
         if name not in numeric and found.isin(marks).any():
             frame[name] = frame[name].mask(frame[name].isin(marks))
             keep = "; where the columns of text mean them as values: 'data.source.na_values=[]'"
+    sentences = []
     if removed:
-        sentences = [f"read as missing: {join_first(removed)}{keep}"]
-    else:
-        sentences = []
+        sentences.append(f"read as missing: {join_first(removed)}{keep}")
     if values:
         hint = format_override("data.source.na_values", [*dict.fromkeys(possible)])
         sentences.append(
@@ -484,8 +481,8 @@ def prepare_rows(frame: Frame, columns: Sequence[Column], na_values: str | Strin
         column = frame[learned.name]
         if is_nested(column) or is_category(column):
             frame[learned.name] = _as_texts(column)
-        elif is_text(column):
-            frame[learned.name] = learned.clean(column)
+        elif is_text(column) and learned.has_integers:
+            frame[learned.name] = as_integers(column)
     return frame
 
 

@@ -80,7 +80,9 @@ class TableSource(Source):
         else:
             codes = as_names(codes)
         self.file_options = {**file_options, "na_values": codes}
-        self._asked_of_columns = replace(columns, na_values=() if codes == AUTO else codes)
+        self._asked_of_columns = replace(
+            columns, na_values=() if codes == AUTO else codes, max_categories=max_categories
+        )
         self.targets: list[str] = columns.targets
         if task != "auto" and task_of(task).learns_from_inputs == bool(self.targets):
             expected = "the name of a column"
@@ -121,26 +123,17 @@ class TableSource(Source):
         first = next(iter(frames.values()))
         path = next(iter(self._paths.values()))
         forms = dict(getattr(encoder, "target_forms", {}))
-        problem: DataError | None = None
-        try:
-            may_be_numbers = may_be_real(self._asked) and self._label_separator is None
-            for frame in frames.values() if may_be_numbers else ():
-                self.notes += parse_targets(frame, self.targets, forms)
-            self.task = self._find_task(first)
-        except DataError as error:
-            problem = error
-        if problem is not None and encoder is not None:
-            raise problem
+        problem = self._read_targets(frames, forms)
         if encoder is not None:
+            if problem is not None:
+                raise problem
             chosen = learned_features(encoder, self._asked_of_columns)
         else:
             encoder, chosen = self._choose_features(first, path, problem)
             encoder.target_forms = forms
-        hints = (
-            {}
-            if self.split_columns
-            else split_hints(first.drop(columns=self.targets), chosen.kinds)
-        )
+        hints: dict[str, str] = {}
+        if not self.split_columns:
+            hints = split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
             read_columns(frame, chosen)
@@ -176,10 +169,24 @@ class TableSource(Source):
             )
         return subsets
 
+    def _read_targets(
+        self, frames: Mapping[str, Frame], forms: dict[str, str]
+    ) -> DataError | None:
+        """Read amounts as numbers, and find the task; what is wrong is told beside the features' problems."""
+        try:
+            may_be_numbers = may_be_real(self._asked) and self._label_separator is None
+            for frame in frames.values() if may_be_numbers else ():
+                self.notes += parse_targets(frame, self.targets, forms)
+            self.task = self._find_task(next(iter(frames.values())))
+        except DataError as error:
+            return error
+        return None
+
     def _choose_features(
         self, frame: Frame, path: str, problem: DataError | None
     ) -> tuple[TableEncoder, Features]:
         """The features, and an encoder that is to learn them; what is wrong with the target is told, too."""
+        check_columns(frame, self._asked_of_columns.exclude, path, "exclude")
         for key, name in self.split_columns.items():
             check_columns(frame, [name], path, key)
         options = replace(self._asked_of_columns, targets=self.targets, split=self.split_columns)
