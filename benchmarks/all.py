@@ -32,6 +32,8 @@ COMMANDS = {
     "job_start": "1/",
     "to_fit": "functions in",
     "table --rows 1000000 --pairs 1": "of by hand",
+    "table --predict --pairs 1": "of by hand",
+    "table --stream 10": "in memory",
     "checkpoint": " / ",
     "many_epochs": "ms an epoch",
     "check_prediction": r"\d",

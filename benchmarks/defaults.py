@@ -10,8 +10,8 @@ Defaults are tuned on the sets whose name has an even SHA-256 (`--sets tune`) an
 rows together. Of an ugly table, the baseline gets what a few lines of pandas make of the file
 (`ugly_tables.prepare`), of other sets what assay makes of them. A run is at least as good where the mean
 difference of its test rows' scores (right or wrong, squared error) is not below zero by more than two
-standard errors, over all seeds. `--write` puts the table
-into docs/scores.md. Sets that FILE of `--out` has already are not run again.
+standard errors, over all seeds. `--write` puts the table into docs/scores.md, that of `--kinds ugly` into a
+place of its own. Sets that FILE of `--out` has already are not run again.
 """
 
 from __future__ import annotations
@@ -443,7 +443,8 @@ def _measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 def write_table(page: Path, results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> None:
     """Put the table between its marks, or at the end."""
-    first, last = "<!-- defaults: written by benchmarks/defaults.py -->", "<!-- end of defaults -->"
+    name = "ugly" if {one["kind"] for one in results} == {"ugly"} else "defaults"
+    first, last = f"<!-- {name}: written by benchmarks/defaults.py -->", f"<!-- end of {name} -->"
     rows = [
         f"| {one['name']} | {one['kind']} | {one['samples']:,} | {one['ours']:.3f} | {one['baseline']:.3f} | "
         f"{one['majority']:.3f} | {'yes' if one['as_good'] else 'no'} |"

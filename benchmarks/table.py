@@ -3,11 +3,14 @@
     uv run python benchmarks/table.py                   # 10,000, 100,000 and 1,000,000 rows
     uv run python benchmarks/table.py --rows 1000000 --pairs 1
     uv run python benchmarks/table.py --predict         # 200,000 and 1,000,000 rows
+    uv run python benchmarks/table.py --stream 10 50    # million rows
 
 Both sides train the same network on batches of 128, in a process each, interleaved, one thread. Seconds are
 those of the CPU beyond what a table of 200 rows takes, which leaves out imports, and in assay the check of
 the job; that is printed once. Memory is the peak of the whole process at the end. `--predict` measures what
 comes after the model is loaded, from rows of a file to those of a CSV file, by four members on both sides.
+`--stream` takes 1,500 steps of 1,024 rows from Parquet shards of a million rows each, which are one file with
+several names, beside the same steps of one of them in memory.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,7 @@ from assay.record.provenance import cpu_model
 
 FEW = 200
 STEPS = 300
+STREAM_STEPS = 1500
 CATEGORIES = (5, 10, 25, 50, 80, 105)
 MEASURE = """
 import resource, sys, time, torch
@@ -167,10 +172,10 @@ def make_table(rows: int) -> pd.DataFrame:
     return pd.DataFrame(columns).assign(day=pd.Timestamp("2020-01-01") + days, y=np.round(target + noise, 5))
 
 
-def measure(code: str, folder: str, words: list[str]) -> dict[str, float]:
+def measure(code: str, folder: str, words: list[str], steps: int = STEPS) -> dict[str, float]:
     """Run a side until it has taken its steps."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ASSAY_CACHE": f"{folder}/cache"}
-    command = [sys.executable, "-c", code, str(STEPS), *words]
+    command = [sys.executable, "-c", code, str(steps), *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - of this file
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
@@ -186,10 +191,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--predict", action="store_true")
+    parser.add_argument("--stream", type=int, nargs="+")
     arguments = parser.parse_args()
     print(f"{cpu_model()}, {os.cpu_count()} cores", flush=True)
     if arguments.predict:
         compare_predictions(arguments.rows or [200_000, 1_000_000], arguments.pairs)
+        return
+    if arguments.stream:
+        compare_streams(arguments.stream)
         return
     with tempfile.TemporaryDirectory() as folder:
         floor: dict[str, float] = {}
@@ -246,6 +255,33 @@ def compare_predictions(numbers: list[int], pairs: int) -> None:
                     f"{rates[1] / rates[0]:.2f} of by hand; peak {peaks[1]:.2f} GB, by hand {peaks[0]:.2f}",
                     flush=True,
                 )
+
+
+def compare_streams(millions: list[int]) -> None:
+    """Train on shards of so many million rows, and on a million in memory."""
+    options = ["data.source.target=y", "device=cpu", "model.members=1", "data.batch_size=1024"]
+    options += ["trainer.max_epochs=1000", "callbacks=[default]", "baseline=none"]
+    with tempfile.TemporaryDirectory() as folder:
+        shard = Path(folder) / "shard.parquet"
+        make_table(1_000_000).to_parquet(shard, index=False)
+        words = ["data=table", f"data.source.path={shard}", *options]
+        memory = measure(ASSAY, folder, words, STREAM_STEPS)
+        print(
+            f"in memory: a step {memory['step'] * 1e3:.1f} ms, peak {memory['peak'] / 1e9:.2f} GB", flush=True
+        )
+        for number in millions:
+            shards = Path(folder) / f"shards-{number}"
+            shards.mkdir()
+            for place in range(number):
+                (shards / f"{place:03}.parquet").hardlink_to(shard)
+            words = ["data=table_shards", f"data.source.path={shards}", *options]
+            stream = measure(ASSAY, folder, words, STREAM_STEPS)
+            step = stream["step"] / memory["step"]
+            print(
+                f"stream of {number} million rows: a step {step:.2f} of in memory, "
+                f"peak {stream['peak'] / 1e9:.2f} GB; to the first step {stream['first']:.1f} s",
+                flush=True,
+            )
 
 
 def report(kind: str, rows: int, middle: dict[str, dict[str, float]], floor: dict[str, float]) -> None:

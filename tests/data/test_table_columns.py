@@ -29,7 +29,7 @@ from assay.data.table.column_kind import kind_of
 from assay.data.table.date import Date, find_format, parse_dates
 from assay.data.table.features import ColumnOptions, choose_features
 from assay.data.table.leak import find_leak
-from assay.data.table.number import Number, looks_like_amount
+from assay.data.table.number import Number, find_words, looks_like_amount
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import prepare_rows
@@ -112,6 +112,11 @@ def test_numbers_with_a_sign_and_texts() -> None:
     numbers = ["1", "-1.5", "$1,200.50", "12 %", "1 200,5 €", "5kg", "10 cm", "1'000"]
     texts = ["", "A12", "12 Main Street", "one", "1-2", "-"]
     assert [text for text in [*numbers, *texts] if looks_like_amount(text)] == numbers
+
+
+@pytest.mark.parametrize("zero", ["0", "-0.0", "+0", "0,00", "0 %", "$0.00"])
+def test_a_zero_is_not_proposed_as_a_missing_value(zero: str) -> None:
+    assert find_words(pd.Series(["1.5", zero, "unknown", "0000-00-00", " "])) == ["unknown", "0000-00-00"]
 
 
 DATES = pd.Series(pd.date_range("2023-11-03 07:30", periods=60, freq="53h"), name="day")
@@ -946,3 +951,11 @@ def encoder_of(source: Table) -> Any:
     encoder: Any = samples.encoder
     encoder.fit(samples.raw, np.arange(len(samples)))
     return encoder
+
+
+def test_a_wide_table_is_read_without_a_warning() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 300))).add_prefix("x")
+    encoder = TableEncoder()
+    encoder.fit(frame, np.arange(10))
+    judged = judge_rows(frame, encoder.columns)  # pandas warns of many columns that are added one by one
+    pd.testing.assert_frame_equal(judged.frame, frame, check_names=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -207,6 +207,7 @@ def measure(numbers: Floats, fill: float, *, impute: bool) -> dict[str, Any]:
 def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -> JudgedRows:
     """Find the rows that an encoder refuses, and those that differ from training."""
     judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
+    read = {}
     for learned in columns:
         cells = frame[learned.name].reset_index(drop=True)
         if is_text(cells):
@@ -218,8 +219,9 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
         elif not learned.gaps:
             filled = "is missing, although no training row lacks it; it is filled in"
             note(judged.warnings, missing, cells, filled)
-        judged.frame[learned.name] = values
-    return judged
+        read[learned.name] = values
+    # At once: pandas warns of a hundred columns that are added one by one.
+    return replace(judged, frame=pd.DataFrame(read, index=judged.frame.index, copy=False))
 
 
 def note(noted: dict[int, str], wrong: Bools, cells: Values, sentence: str) -> None:

@@ -393,7 +393,7 @@ def find_words(column: Values) -> list[str]:
     return [
         text
         for text in map(str, column.dropna().unique())
-        if not re.search(r"[1-9]|^0*\.?0*$", text)
+        if text.strip() and not re.search("[1-9]", text) and not looks_like_amount(text)
     ]
 
 
