@@ -34,11 +34,13 @@ _NOT_NEGATIVE = Annotated[float, Meta(ge=0)]
 SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 _KEPT = Annotated[int, Meta(ge=0, le=1000)]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
+_ANY_BATCHES = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=1)]
 _TRAINER: Mapping[str, Any] = {
     **dict.fromkeys(
         ("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT
     ),
     "limit_train_batches": _SOME_BATCHES,
+    **dict.fromkeys(("limit_val_batches", "limit_test_batches"), _ANY_BATCHES),
     "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
     "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[int],
