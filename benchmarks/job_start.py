@@ -21,9 +21,8 @@ from contextlib import chdir
 from pathlib import Path
 
 from assay.compose.compose import compose_job
-from assay.config.serialize import to_text
 from assay.record.provenance import cpu_model
-from assay_sweep.job_spec import JobSpec
+from assay_sweep.job_spec import JobSpec, to_text
 from assay_sweep.launcher.local import LocalLauncher
 from assay_sweep.worker.fork_client import CheckProcess, ForkServer
 

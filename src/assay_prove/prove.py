@@ -50,6 +50,7 @@ from assay_prove.fit import (
     check_model,
     check_monitors,
     check_outputs,
+    check_plateau,
     check_processes,
     check_whitening,
     score_names,
@@ -199,6 +200,7 @@ class Prover:
                 key="model",
                 hint="unfreeze some, or choose another model",
             )
+        check_plateau(config)
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
         proof_of = [
             *model_of,

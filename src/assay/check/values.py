@@ -15,9 +15,10 @@ from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
 from assay.config.tree import target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.options import NAMES, check_limits
-from assay.data.core.source_files import check_path
+from assay.data.core.source_files import check_path, missing_path_error
 from assay.data.core.source_info import info_of
 from assay.errors import ConfigError
+from assay.record.run_record import no_run_error
 from assay.record.scores import BASELINES
 from assay.targets.annotation import as_typed, check_value
 
@@ -33,11 +34,13 @@ _NOT_NEGATIVE = Annotated[float, Meta(ge=0)]
 SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 _KEPT = Annotated[int, Meta(ge=0, le=1000)]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
+_ANY_BATCHES = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=1)]
 _TRAINER: Mapping[str, Any] = {
     **dict.fromkeys(
         ("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT
     ),
     "limit_train_batches": _SOME_BATCHES,
+    **dict.fromkeys(("limit_val_batches", "limit_test_batches"), _ANY_BATCHES),
     "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
     "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[int],
@@ -174,6 +177,8 @@ def check_data_root(config: DictConfig) -> None:
     for key, node in target_nodes(config):
         target = str(node.get("_target_"))
         try:
+            if target == "assay.load":
+                _check_run(f"{key}.run", _path(f"{key}.run", node, "run"))
             for source in info_of(target).paths:
                 full = f"{key}.{source.argument}"
                 path = _path(full, node, source.argument)
@@ -187,6 +192,16 @@ def check_data_root(config: DictConfig) -> None:
                 key=key,
                 hint="choose another path",
             ) from error
+
+
+def _check_run(full: str, path: Path | None) -> None:
+    if path is not None and not (path / "config.yaml").is_file():
+        if not path.is_dir():
+            raise missing_path_error(
+                full, path, "run directory", "`assay ls` lists those in outputs/"
+            )
+        error = no_run_error(path.absolute())
+        raise ConfigError(error.message, key=full, hint=error.hint)
 
 
 def _path(full: str, node: DictConfig, name: str) -> Path | None:

@@ -9,6 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST = 20
+_ELSEWHERE = {
+    "epochs": "trainer.max_epochs",
+    "num_epochs": "trainer.max_epochs",
+    "steps": "trainer.max_steps",
+    "gpus": "trainer.devices",
+    "lr": "optimizer.lr",
+    "learning_rate": "optimizer.lr",
+    "wd": "optimizer.weight_decay",
+    "bs": "data.batch_size",
+    "workers": "data.num_workers",
+    "output_dir": "hydra.run.dir",
+}
+"""What other programs call it."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
@@ -46,6 +59,8 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     all_keys = [
         key for key in keys if "._" not in key and (of_logger or not key.startswith("logger."))
     ]
+    if _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
+        return _ELSEWHERE[word]
     if whole := [key for key in all_keys if key.endswith(f".{word}")]:
         return min(whole, key=len)
     parent, _, last = word.rpartition(".")
@@ -55,4 +70,4 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
         close = _closest(last, sorted(names), 0.7)
         if same := [key for key in among if key.rpartition(".")[2] in close]:
             return difflib.get_close_matches(word, same, n=1, cutoff=0)[0]
-    return ""
+    return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")
