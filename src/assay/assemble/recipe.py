@@ -80,6 +80,9 @@ def choose_recipe(config: DictConfig) -> Recipe:
     widths, stride = choose_widths(config.spec.input_shape, config.spec.num_train)
     if not is_chosen(config, "model.widths"):
         stride = 1
+    flip = 0.5
+    if tells_sides(config.spec.class_names):
+        flip = 0.0
     steps_per_epoch = None
     if length.is_known:
         steps_per_epoch = length.steps_per_epoch
@@ -89,7 +92,7 @@ def choose_recipe(config: DictConfig) -> Recipe:
         channels_last=_suits_channels_last(config),
         widths=widths,
         stride=stride,
-        flip=0.0 if tells_sides(config.spec.class_names) else 0.5,
+        flip=flip,
         zoom=_choose_zoom(config),
         lr=_choose_lr(config, together / suited),
         weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
