@@ -391,7 +391,7 @@ def test_pictures_are_augmented_and_pretrained_networks_named(
         ((3, 3, 500), 100, ((32, 64), 1)),
         ((1, 8, 8), 1000, ((32, 64, 128), 1)),
         ((3, 32, 32), 50_000, ((32, 64, 128), 1)),
-        ((3, 64, 64), 300, ((16, 32, 64), 2)),
+        ((3, 64, 64), 300, ((32, 64, 128), 2)),
         ((3, 96, 200), 300, ((16, 32, 64, 128), 2)),
         ((3, 96, 96), 20_000, ((32, 64, 128, 128), 2)),
         ((3, 224, 224), 300, ((16, 32, 64, 128, 128), 2)),
@@ -415,7 +415,7 @@ def test_the_depth_is_typed_or_kept_in_the_run_and_said(tmp_path: Path) -> None:
         *("model=small_cnn", "trainer.max_epochs=1", "data.batch_size=8", "data.source.num_classes=3"),
         "baseline=none",
     )
-    assert "model.widths [16,32,64] and model.stride 2" in told(*large)
+    assert "model.widths [32,64,128] and model.stride 2" in told(*large)
     assert "model.widths" not in told(*large, "model.widths=[8,8]")
     assert "model.widths" not in told(*large, "data.source.input_shape=[3,32,32]")
     with chdir(tmp_path), unchanged_process():
@@ -424,7 +424,7 @@ def test_the_depth_is_typed_or_kept_in_the_run_and_said(tmp_path: Path) -> None:
         assert [
             (list(one.model.widths), one.model.stride)
             for one in (load_mapping(tmp_path / name / "config.yaml") for name in ("run", "typed"))
-        ] == [([16, 32, 64], 2), ([4, 8], 1)]
+        ] == [([32, 64, 128], 2), ([4, 8], 1)]
         network: Any = assay.load("run").model
         assert network.blocks[0][0].stride == (2, 2)
 

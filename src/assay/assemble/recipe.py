@@ -112,7 +112,7 @@ def choose_widths(shape: Sequence[int], samples: int) -> tuple[tuple[int, ...], 
         return (32, 64, 128)[:blocks], 1
     blocks = 1 + round(math.log2(side / 2 / _MAP))
     first = 16
-    if samples >= _MANY_PICTURES:
+    if blocks == 3 or samples >= _MANY_PICTURES:
         first = 32
     return tuple(min(128, first * 2**block) for block in range(blocks)), 2
 
