@@ -39,7 +39,6 @@ _SMALL_PICTURE = 64
 _MAP = 8
 """Cells of a side that a large picture is halved to before the average over all of them."""
 _MANY_PICTURES = 5000
-_ZOOMED_PICTURES = 200
 _SIDES = re.compile("left|right|clockwise")
 _WORD_ENDS = re.compile(r"\W|_")
 _SCALES = {"SGD": 30.0, "Adagrad": 10.0}
@@ -57,7 +56,6 @@ class Recipe:
     widths: tuple[int, ...]
     stride: int
     flip: float
-    zoom: tuple[float, float]
     lr: float
     weight_decay: float
     patience: int
@@ -93,7 +91,6 @@ def choose_recipe(config: DictConfig) -> Recipe:
         widths=widths,
         stride=stride,
         flip=flip,
-        zoom=_choose_zoom(config),
         lr=_choose_lr(config, together / suited),
         weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
         patience=max(10, -(-(length.epochs or 0) // 4)),
@@ -122,14 +119,6 @@ def tells_sides(class_names: Sequence[str]) -> bool:
     return any(_SIDES.search(name.lower()) for name in class_names) or (
         len(class_names) > 1 and all(len(_WORD_ENDS.split(name)[0]) == 1 for name in class_names)
     )
-
-
-def _choose_zoom(config: DictConfig) -> tuple[float, float]:
-    shape = config.spec.input_shape
-    enough = config.spec.num_train >= _ZOOMED_PICTURES
-    if enough and len(shape) == 3 and min(shape[1], shape[2]) >= _SMALL_PICTURE:
-        return 0.8, 1.5
-    return 1.0, 1.0
 
 
 def _typed_size(config: DictConfig) -> int:
