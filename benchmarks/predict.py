@@ -29,8 +29,8 @@ from PIL import Image
 
 import assay
 from assay.record.provenance import cpu_model
-from assay.run.preprocess import blocks
 from assay_serve.predict import predict
+from assay_serve.raw_files import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,10 +2,12 @@
 
     uv run python benchmarks/table.py                   # 10,000, 100,000 and 1,000,000 rows
     uv run python benchmarks/table.py --rows 1000000 --pairs 1
+    uv run python benchmarks/table.py --predict         # 200,000 and 1,000,000 rows
 
 Both sides train the same network on batches of 128, in a process each, interleaved, one thread. Seconds are
 those of the CPU beyond what a table of 200 rows takes, which leaves out imports, and in assay the check of
-the job; that is printed once. Memory is the peak of the whole process at the end.
+the job; that is printed once. Memory is the peak of the whole process at the end. `--predict` measures what
+comes after the model is loaded, from rows of a file to those of a CSV file, by four members on both sides.
 """
 
 from __future__ import annotations
@@ -87,6 +89,64 @@ while True:
         optimizer.step()
 """
 )
+PREDICT = """
+import json, os, resource, sys, time, torch
+torch.set_num_threads(1)
+def report(count, start):
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    figures = {"rate": count / (time.process_time() - start), "peak": peak}
+    os.write(1, ("\\n" + json.dumps(figures) + "\\n").encode())
+"""
+PREDICT_ASSAY = (
+    PREDICT
+    + """
+import assay
+from pathlib import Path
+from assay_serve.predict import predict
+_, _, run, path = sys.argv
+predictor = assay.load(run)
+start = time.process_time()
+found = predict(predictor, Path(run), [Path(path)], out=Path("assay.csv"))
+assert not found.num_failed
+report(found.num_samples, start)
+"""
+)
+PREDICT_HAND = (
+    PREDICT
+    + """
+import numpy as np, pandas as pd
+import pyarrow.parquet as pq
+from assay.model.table_mlp import TableMLP
+_, _, sample, path = sys.argv
+names = [f"n{place}" for place in range(20)]
+known = {f"c{place}": sorted(pd.read_csv(sample)[f"c{place}"].unique()) for place in range(6)}
+def encode(frame):
+    day = frame["day"].dt
+    parts = [day.year, day.month, day.day_of_week, day.day_of_year]
+    codes = [pd.Categorical(frame[name], categories=texts).codes for name, texts in known.items()]
+    columns = [*(frame[name] for name in names), *parts, *codes]
+    return torch.from_numpy(np.column_stack(columns).astype("float32"))
+first = encode(pd.read_csv(sample, parse_dates=["day"]))[:, :24]
+mean, std = first.mean(0), first.std(0)
+sizes = [len(texts) for texts in known.values()]
+network = TableMLP([30], 1, sizes, hidden=[256, 256], clip=4.0, waves=3, members=4).eval()
+start, count = time.process_time(), 0
+if path.endswith("csv"):
+    frames = pd.read_csv(path, parse_dates=["day"], chunksize=32768)
+else:
+    frames = (batch.to_pandas() for batch in pq.ParquetFile(path).iter_batches(32768))
+with torch.no_grad(), open("hand.csv", "w") as out:
+    for frame in frames:
+        inputs = encode(frame)
+        inputs[:, :24] = (inputs[:, :24] - mean) / std
+        outputs = torch.cat([network(rows) for rows in inputs.split(4096)])
+        rows = range(count, count + len(outputs))
+        written = pd.DataFrame({"row": rows, "prediction": outputs[:, 0].numpy()})
+        written.to_csv(out, index=False, header=not count)
+        count += len(outputs)
+report(count, start)
+"""
+)
 
 
 def make_table(rows: int) -> pd.DataFrame:
@@ -123,13 +183,17 @@ def measure(code: str, folder: str, words: list[str]) -> dict[str, float]:
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--rows", type=int, nargs="+")
     parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--predict", action="store_true")
     arguments = parser.parse_args()
     print(f"{cpu_model()}, {os.cpu_count()} cores", flush=True)
+    if arguments.predict:
+        compare_predictions(arguments.rows or [200_000, 1_000_000], arguments.pairs)
+        return
     with tempfile.TemporaryDirectory() as folder:
         floor: dict[str, float] = {}
-        for rows in (FEW, *arguments.rows):
+        for rows in (FEW, *(arguments.rows or [10_000, 100_000, 1_000_000])):
             table = make_table(rows)
             table.to_csv(f"{folder}/table.csv", index=False)
             table.to_parquet(f"{folder}/table.parquet", index=False)
@@ -154,6 +218,34 @@ def main() -> None:
                 }
                 report(kind, rows, middle, floor)
                 shutil.rmtree(f"{folder}/outputs")
+
+
+def compare_predictions(numbers: list[int], pairs: int) -> None:
+    """Predict files of several sizes with a run that was trained on a few rows, and by hand."""
+    with tempfile.TemporaryDirectory() as folder:
+        sample = f"{folder}/sample.csv"
+        make_table(10_000).to_csv(sample, index=False)
+        words = ["data=table", f"data.source.path={sample}", "data.source.target=y", "baseline=none"]
+        words += ["trainer.max_epochs=1", "model.members=4", f"hydra.run.dir={folder}/run", "device=cpu"]
+        subprocess.run([sys.executable, "-m", "assay", "train", *words], check=True, capture_output=True)  # noqa: S603 - of this file
+        for rows in numbers:
+            table = make_table(rows)
+            table.to_csv(f"{folder}/table.csv", index=False)
+            table.to_parquet(f"{folder}/table.parquet", index=False)
+            del table
+            for kind in ("csv", "parquet"):
+                path = f"{folder}/table.{kind}"
+                hand, ours = [], []
+                for _ in range(pairs):
+                    hand.append(measure(PREDICT_HAND, folder, [sample, path]))
+                    ours.append(measure(PREDICT_ASSAY, folder, [f"{folder}/run", path]))
+                rates = [statistics.median(one["rate"] for one in of) for of in (hand, ours)]
+                peaks = [max(one["peak"] for one in of) / 1e9 for of in (hand, ours)]
+                print(
+                    f"predict {kind} {rows:,} rows: {rates[1]:,.0f} rows a second of the processor, "
+                    f"{rates[1] / rates[0]:.2f} of by hand; peak {peaks[1]:.2f} GB, by hand {peaks[0]:.2f}",
+                    flush=True,
+                )
 
 
 def report(kind: str, rows: int, middle: dict[str, dict[str, float]], floor: dict[str, float]) -> None:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.quoting import format_bytes, format_flops, format_number, format_override, spreadsheet_cell
-from assay_analysis.comparison import spreadsheet_frame
+from assay.quoting import format_number, format_override
+from assay_analysis.comparison import spreadsheet_cell, spreadsheet_frame
+from assay_prove.units import format_bytes, format_flops
 
 TEXTS = st.text(alphabet="ab1 ,;:[](){}$\\'\"=~!*?|&<>`#%é\n", max_size=8)
 

@@ -27,6 +27,17 @@ def test_a_number_that_is_not_finite_is_marked_and_none_is_changed(value: float,
     assert mark == 1
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_is_marked_where_torch_lacks_the_kernel(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NotImplementedError("not implemented for 'BFloat16'")
+
+    monkeypatch.setattr(torch, "_amp_foreach_non_finite_check_and_unscale_", refuse)
+    test_a_number_that_is_not_finite_is_marked_and_none_is_changed(value, torch.bfloat16)
+
+
 def test_processes_of_a_loader_end_at_once() -> None:
     batches = iter(DataLoader([1, 2, 3], num_workers=1))  # type: ignore[arg-type]  # a list is a data set, too
     next(batches)

@@ -7,6 +7,7 @@ import lightning as L
 import torch
 
 from assay.errors import ConfigError
+from assay.finetune.features import compute_features, find_trained_head
 from assay.loss.targets import at_least_float32, has_terms, loss_terms
 from assay.metrics.tracker import LARGEST, Tracker, count_numbers, is_scalar, to_nested_lists
 from assay.optimizer.fused_layout import keep_layout
@@ -60,6 +61,8 @@ class Module(L.LightningModule):
         task: As given.
         finetune: As given.
         piece: What `training_step` takes of a batch once it is augmented; None for the whole batch.
+        uses_cuda_graphs: Whether the model is compiled to graphs, each replay of which overwrites the last
+            one's outputs.
         test_scores: What the stored predictions of the test tell, by `Score.metric`; it replaces what the
             metrics have computed.
     """
@@ -120,6 +123,8 @@ class Module(L.LightningModule):
         self._target_scale = target_scale or None
         self.finetune = finetune
         self.piece: slice | None = None
+        self.uses_cuda_graphs = False
+        self._head = ""  # what is called alone, on features of images
         self._step = _Step()
         self._eval_order: Any = None  # a BatchOrder, which says which batches are stand-ins
         if channels_last:
@@ -129,14 +134,38 @@ class Module(L.LightningModule):
         """Outputs of the model; of a regression standardised, where the targets are."""
         if self._memory_format is not None and inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=self._memory_format)
-        outputs: Tensor = self.model(inputs)
+        if self._head and inputs.ndim == 2:
+            outputs: Tensor = self.model.get_submodule(self._head)(inputs)
+        else:
+            outputs = self.model(inputs)
+        if self.uses_cuda_graphs:
+            outputs = outputs.clone()  # which the next replay would overwrite
         return outputs
+
+    def has_fixed_features(self) -> bool:
+        """Whether the head alone is trained, on images that no augmentation changes."""
+        if self.finetune is None or self._augment is not None or self._loss_targets is not None:
+            return False
+        return self.finetune.last_change(self.model) == 0 and bool(find_trained_head(self.model))
+
+    def features(self, images: Tensor) -> Tensor | None:
+        """What the head gets of images `[B, C, H, W]`, `[B, F]`, which `forward` takes from then on."""
+        head = find_trained_head(self.model)
+        if self._memory_format is not None:
+            images = images.contiguous(memory_format=self._memory_format)
+        with self.trainer.precision_plugin.forward_context():
+            features = compute_features(self.model, head, images)
+        if features is not None:
+            self._head = head
+        return features
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of a batch, or of a piece of it; pieces are taken in their order."""
         del batch_idx
         step = self._step
         piece = self.piece
+        if self.uses_cuda_graphs:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         inputs, targets = self.augmented(batch)
         if piece is None:
             loss, step.observed = self._evaluate(inputs, targets)
@@ -181,6 +210,8 @@ class Module(L.LightningModule):
 
     def evaluated(self, batch: Any) -> Observation:
         """Loss, outputs and targets of a batch that is not trained on, as the trackers take them."""
+        if self.uses_cuda_graphs:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         inputs, targets = self._supervised(batch)
         if self._augment is None or not self.task.compares_views:
             return self._evaluate(inputs, targets)[1]

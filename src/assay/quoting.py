@@ -19,10 +19,6 @@ _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
 
 
-_FORMULA = re.compile(r"[=+\-@\t\r]")
-"""How text begins that a spreadsheet runs (OWASP, "CSV Injection")."""
-
-
 def is_dotted_path(text: str) -> bool:
     """Whether a text is a plain dotted name, as a target and a task of one's own are named.
 
@@ -43,14 +39,6 @@ def reads_as_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def spreadsheet_cell(value: Any) -> Any:
-    """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe."""
-    runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
-    if runs:
-        return f"'{value}"
-    return value
 
 
 def pluralize(number: int, thing: str, things: str = "") -> str:
@@ -176,29 +164,3 @@ def to_utf8(text: str) -> str:
     caf\udce9.png
     """
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-_FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def format_flops(count: int) -> str:
-    """A number of floating-point operations with three digits."""
-    return _scale(count, 1000, _FLOPS)
-
-
-def format_bytes(count: int) -> str:
-    """A size with three digits."""
-    return _scale(count, 1024, _BYTES)
-
-
-def _scale(count: float, base: int, units: Sequence[str]) -> str:
-    value = float(count)
-    power = 0
-    while value >= 999.5 and power < len(units) - 1:  # three digits would be 1e+03
-        value /= base
-        power += 1
-    digits = 3
-    if not power or value >= 999.5:
-        digits = 0
-    return f"{format_number(value, digits) if digits else f'{value:,.0f}'} {units[power]}"

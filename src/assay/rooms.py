@@ -48,6 +48,7 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "after_test": (
         "assay_serve.threshold:choose_threshold",
         "assay_lab.baseline:score_baseline",
+        "assay_lab.importances:measure_importances",
         "assay_serve.kept_predictions:warn_of_useless_model",
         "assay_serve.kept_predictions:log_results",
     ),

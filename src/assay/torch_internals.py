@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,11 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:
     """Set `mark` to 1 where a number is not finite, as the scaler of mixed precision does; nothing waits."""
-    torch._amp_foreach_non_finite_check_and_unscale_(tensors, mark, one)
+    try:
+        torch._amp_foreach_non_finite_check_and_unscale_(tensors, mark, one)
+    except NotImplementedError:  # of bfloat16 on CUDA
+        largest = torch.nn.utils.get_total_norm(tensors, math.inf)
+        mark.masked_fill_(largest.isfinite().logical_not(), 1)
 
 
 def run_backward(loss: Tensor) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.errors import AssayError, ConfigError
-from assay.quoting import pluralize, spreadsheet_cell
+from assay.quoting import pluralize, reads_as_number
 from assay.record.run_directory import JOURNAL
 from assay.record.run_record import Outcome
 from assay.record.scores import is_better_low
@@ -676,6 +676,18 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
 def csv_text(frame: pd.DataFrame) -> str:
     """A table as CSV; no cell is a formula to a spreadsheet."""
     return printable(spreadsheet_frame(frame).to_csv(index=False, lineterminator="\n"))
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+"""How text begins that a spreadsheet runs (OWASP, "CSV Injection")."""
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe."""
+    runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
+    if runs:
+        return f"'{value}"
+    return value
 
 
 def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:

@@ -167,3 +167,11 @@ def count_oom_kills(cgroups: Path = CGROUPS, proc: Path = Path("/proc")) -> int:
         if match:
             return int(match[1])
     return 0
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -20,13 +20,13 @@ from assay.errors import AssayError, Pruned
 from assay.loop.stop_on_signal import StoppedBySignal
 from assay.record.run_directory import LOG, log_file
 from assay.record.run_lock import lock_run
-from assay.record.run_record import RunRecord, signal_name
+from assay.record.run_record import RunRecord
 from assay.run.execute import execute, fit_and_test, note_exit, stop_on_signals
 from assay.run.resume import read_job, resume
 from assay.run.saved_config import read_config
 from assay.run.train import assemble_job, train_job, write_run
 from assay.targets.allowed_targets import read_trusted_packages
-from assay_cluster.children import run_children
+from assay_cluster.children import run_children, signal_name
 from assay_cluster.gang import Failure, Gang, Plan, run_together
 from assay_cluster.world import GANG, QUIET, World, find_world, interface_towards
 

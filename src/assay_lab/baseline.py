@@ -85,7 +85,7 @@ def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -
     rows = {name: row for row, name in enumerate(sample_names(data))}
     if len(rows) != len(data.splits.rows["test"]):
         raise ValueError("two test samples have the same name")
-    score, points = _choose_score(predictions)
+    score, points = choose_score(predictions)
     if predictions.kind == "confusions":
         counts = predictions.outputs.reshape(-1, *[len(predictions.class_names)] * 2)
         majority = np.zeros_like(counts)
@@ -145,8 +145,8 @@ def _verdict(
     }
 
 
-def _choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
-    """Name of the score, and what computes it from targets and outputs."""
+def choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
+    """Name of the score, and what computes it from targets and outputs; more is better."""
     from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 
     task = task_of(predictions.task)

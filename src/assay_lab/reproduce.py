@@ -29,7 +29,7 @@ from assay.record.provenance import (
     run_git,
     segments,
 )
-from assay.record.run_directory import find_changed_files
+from assay.record.run_directory import digest_of_file
 from assay.record.run_record import RunRecord, exit_code_of
 from assay.run.saved_config import load_checked_config
 from assay.targets.objects import missing_object_error
@@ -194,6 +194,11 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     if removed:
         return [f"removed: {', '.join(removed)}; {obstacles}"]
     return []
+
+
+def find_changed_files(run_dir: Path, files: dict[str, str]) -> list[str]:
+    """Files of a run that are no longer what the run wrote, or gone; checkpoints are read."""
+    return [name for name, digest in files.items() if digest_of_file(run_dir / name) != digest]
 
 
 def _plan(run_dir: Path, record: RunRecord) -> _Plan:

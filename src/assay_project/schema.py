@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections.abc
 import inspect
 import json
 import pkgutil
 import re
+import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -19,7 +21,7 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.atomic import write_text
 from assay.paths import CONF_DIR, project_conf
-from assay.targets.annotation import accepts, schema_of
+from assay.targets.annotation import MAPPINGS, SEQUENCES, accepts, is_object, members_of
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import WORDS, resolve
 from assay.targets.trust import ProjectFile, is_within, project_packages
@@ -341,3 +343,49 @@ def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) 
     if is_plain and shipped.count(value) == len(shipped):
         schema |= {"default": value}
     return {**schema, "anyOf": forms}
+
+
+_VALUE = {"$ref": "#/definitions/value"}
+_NODE = {"$ref": "#/definitions/node"}
+_INTERPOLATION = {"$ref": "#/definitions/interpolation"}
+
+
+def schema_of(annotation: Any) -> dict[str, Any]:
+    """JSON Schema (draft 7) of what YAML may hold where the annotation stands, as `accepts` judges it.
+
+    It refers to definitions of a `value`, of a `node` with a `_target_` and of an `interpolation`.
+
+    >>> schema_of(int | None)["anyOf"]
+    [{'type': 'integer'}, {'type': 'null'}, {'$ref': '#/definitions/interpolation'}]
+    """
+    return {"anyOf": [*_forms(annotation), _INTERPOLATION]}
+
+
+def _forms(annotation: Any) -> list[dict[str, Any]]:  # noqa: PLR0911 - one for each kind of annotation
+    if len(parts := members_of(annotation)) > 1:
+        return [form for part in parts for form in _forms(part)]
+    origin = typing.get_origin(annotation)
+    args = typing.get_args(annotation)
+    if origin is typing.Literal:
+        return [{"enum": [*args]}]
+    if origin in MAPPINGS:
+        plain = {"type": "object", "not": {"required": ["_target_"]}}
+        return [{**plain, "additionalProperties": schema_of(args[1])}, _NODE]
+    if origin is tuple and args[1:] != (...,):
+        size = {"minItems": len(args), "maxItems": len(args)}
+        return [{"type": "array", "items": [schema_of(item) for item in args], **size}, _NODE]
+    if origin in SEQUENCES:
+        return [{"type": "array", "items": schema_of(args[0])}, _NODE]
+    try:
+        form = msgspec.json.schema(annotation, schema_hook=_schema_of_object)
+    except Exception:  # an annotation that msgspec does not judge
+        return [_VALUE]
+    named = [inner for inner in form.get("$defs", {}).values() if "enum" in inner]
+    return named or [_VALUE if not form or "$defs" in form else form]
+
+
+def _schema_of_object(kind: Any) -> dict[str, Any]:
+    kind = typing.get_origin(kind) or kind
+    if kind is collections.abc.Callable or is_object(kind):
+        return _NODE
+    return _VALUE

@@ -15,7 +15,7 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
 
 from assay.assemble.model import REAL_VALUED, equal_blocks, finetune_option
-from assay.assemble.recipe import RunLength, apply_limit, ends_in_first_epoch, run_length
+from assay.assemble.recipe import RunLength, ends_in_first_epoch, run_length
 from assay.assemble.trainer_options import (
     is_rank,
     num_local_processes,
@@ -23,7 +23,6 @@ from assay.assemble.trainer_options import (
     world_size,
 )
 from assay.callbacks.whitening import Whitening
-from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
@@ -117,32 +116,12 @@ _OF_EPOCH = "spec.steps_per_epoch"
 
 
 def check_length(config: DictConfig) -> list[str]:
-    """Refuse a run with less than one batch of something, or without a length where one is asked for."""
+    """Refuse a run without a length where one is asked for."""
     length = run_length(config)
     if length.total_steps is None:
         _check_unbounded(config, length)
     if config.data.get("_target_") != OUR_DATA:
         return []  # the batches of custom data are unknown
-    size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
-    counts = {"val": config.spec.num_val, "test": config.spec.num_test}
-    batches = {"train": length.batches}
-    batches |= {name: -(-count // size) for name, count in counts.items() if count}
-    for name, count in batches.items():
-        key = f"trainer.limit_{name}_batches"
-        limit = value_of(config, key)
-        if isinstance(limit, float) and limit != 0 and not apply_limit(count, limit):
-            message = f"{limit:g} of {_batches(count)} is less than one batch"
-            raise ConfigError(message, key=key, hint=f"{key}=1 for one batch, or {key}=1.0")
-    interval = value_of(config, "trainer.val_check_interval")
-    in_epoch = value_of(config, "trainer.check_val_every_n_epoch") is not None
-    is_validated = config.spec.num_val and config.trainer.get("limit_val_batches") != 0
-    if is_validated and in_epoch and is_whole(interval) and interval > length.used_batches:
-        raise ConfigError(
-            f"expected at most the {_batches(length.used_batches)} of an epoch, got {interval}",
-            key="trainer.val_check_interval",
-            hint="trainer.val_check_interval=1.0 for once per epoch; trainer.check_val_every_n_epoch=null "
-            "counts the batches of several epochs",
-        )
     return list(_warn_rarely_saved(config, length))
 
 
@@ -171,44 +150,6 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     if length.used_batches <= total and epochs is not None:
         return why, "trainer.check_val_every_n_epoch=1"
     return why, f"trainer.val_check_interval={total}"
-
-
-def check_plateau(config: DictConfig) -> None:
-    """Refuse a scheduler that asks for a metric before there is one."""
-    node = config.get("scheduler") or {}
-    monitor = node.get("monitor")
-    is_plateau = str(node.get("_target_")).endswith(".ReduceLROnPlateau")
-    if not is_plateau or config.data.get("_target_") != OUR_DATA:
-        return
-    length = run_length(config)
-    frequency = int(node.get("frequency") or 1)
-    an_epoch = length.used_batches
-    in_steps = node.get("interval", "epoch") == "step"
-    due = frequency * an_epoch
-    if in_steps:  # Lightning counts the batches of each epoch anew
-        stepping = range(length.accumulated, an_epoch + 1, length.accumulated)
-        due = next(
-            (batch for batch in (*stepping, an_epoch) if batch % frequency == 0), an_epoch + 1
-        )
-    if str(monitor).startswith("val/"):
-        first = _first_validation(config, length)
-    else:
-        first = an_epoch + in_steps
-    if first is None or first <= due:
-        return
-    epochs = -(-first // an_epoch)
-    key = "scheduler.frequency"
-    if in_steps:
-        key = "scheduler.interval"
-    if in_steps:
-        suggestion = "scheduler.interval=epoch"
-    else:
-        suggestion = f"scheduler.frequency={epochs}"
-    raise ConfigError(
-        f"{monitor} is first known after {_batches(first)}, but the scheduler needs it after {due:,}",
-        key=key,
-        hint=suggestion,
-    )
 
 
 def _check_unbounded(config: DictConfig, length: RunLength) -> None:
@@ -261,23 +202,6 @@ def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
 
 def _batches(count: int) -> str:
     return pluralize(count, "batch", "batches")
-
-
-def check_manual(config: DictConfig, module: Any) -> None:
-    """Refuse what Lightning does not do for a module that steps its optimizers by hand."""
-    if getattr(module, "automatic_optimization", True):
-        return
-    for name, nothing, instead in (
-        ("accumulate_grad_batches", 1, "let training_step count batches"),
-        ("gradient_clip_val", 0, "let training_step call self.clip_gradients(optimizer, …)"),
-    ):
-        if (value := value_of(config, f"trainer.{name}")) not in (None, nothing):
-            raise ConfigError(
-                f"got {value}, but {type(module).__name__} steps its optimizers by hand, where "
-                "Lightning leaves this to the module",
-                key=f"trainer.{name}",
-                hint=f"leave it out, and {instead}",
-            )
 
 
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
@@ -367,23 +291,16 @@ def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
-    message = ""
-    hint = f"~{key}, or trainer.accumulate_grad_batches=1"
-    if is_lbfgs(config):
-        message = "LBFGS cannot accumulate batches"
-        hint = f"~{key}, or optimizer=adamw"
-    elif config.trainer.get("accumulate_grad_batches", 1) != 1:
-        message = "trainer.accumulate_grad_batches says how many batches are accumulated"
-    else:
-        for entry in walk(config):
-            text = ""
-            if entry.is_interpolation:
-                text = str(entry.raw)
-            if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
-                message = f"it changes the number of optimizer steps, which {entry.key} is computed from"
-                hint = "scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…"
-    if message:
-        raise ConfigError(message, key=key, hint=hint)
+    for entry in walk(config):
+        text = ""
+        if entry.is_interpolation:
+            text = str(entry.raw)
+        if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
+            raise ConfigError(
+                f"it changes the number of optimizer steps, which {entry.key} is computed from",
+                key=key,
+                hint="scheduler=none, or a fixed trainer.accumulate_grad_batches=…",
+            )
 
 
 def check_whitening(trainer: Any, model: nn.Module, input_shape: Sequence[int]) -> None:

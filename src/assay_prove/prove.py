@@ -39,7 +39,6 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import input_dtype
 from assay.data.core.spec import StaticSpec
 from assay.errors import ConfigError, first_line
-from assay.quoting import format_bytes
 from assay.targets.objects import name_of
 from assay.task.task_of import task_of
 from assay.torch_internals import FakeTensorMode
@@ -48,11 +47,9 @@ from assay_prove.fit import (
     check_checkpoint_names,
     check_fine_tuning,
     check_length,
-    check_manual,
     check_model,
     check_monitors,
     check_outputs,
-    check_plateau,
     check_processes,
     check_whitening,
     score_names,
@@ -73,6 +70,7 @@ from assay_prove.step import (
     module_on_meta,
     prove_step,
 )
+from assay_prove.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -201,7 +199,6 @@ class Prover:
                 key="model",
                 hint="unfreeze some, or choose another model",
             )
-        check_plateau(config)
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
         proof_of = [
             *model_of,
@@ -288,7 +285,6 @@ class Prover:
         module = self._memoize(
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
-        check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
         notes = notes_on_hyper_parameters(module, self._made.get("datamodule"))
         return {

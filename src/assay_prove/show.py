@@ -8,9 +8,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from assay.figure import Figure, Line
-from assay.quoting import format_bytes, format_flops
 from assay.task.task_of import find_task
 from assay.terminal import make_table, single_line
+from assay_prove.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

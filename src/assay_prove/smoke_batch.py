@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import warnings
@@ -20,9 +19,7 @@ from assay.data.core.normalize import input_dtype
 from assay.errors import (
     AssayError,
     ConfigError,
-    display_path,
     first_line,
-    is_users_own,
     user_frame,
 )
 from assay.loss.targets import is_mean_over_samples
@@ -196,8 +193,10 @@ def _try_augment(
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
-        message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
         hint = "augment=none"
+        if unmet := _unmet_need(config, augment, inputs, targets):
+            raise ConfigError(unmet, key="augment", hint=hint) from error
+        message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
         if "'Long'" in str(error):
             whole = (
                 entry.key for entry in walk(config.augment, "augment") if type(entry.raw) is int
@@ -217,6 +216,21 @@ def _try_augment(
         message = f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}"
         raise _error(error, "augment", message, "augment=none") from error
     return batch
+
+
+def _unmet_need(config: DictConfig, augment: Any, inputs: Tensor, targets: Tensor) -> str:
+    """What an augmentation that fails needs and the data lacks: classes or pictures; empty where unknown."""
+    counts = [entry for entry in walk(config.augment, "augment") if "num_classes" in entry.key]
+    if counts and not config.spec.get("num_classes"):
+        return f"mixes classes, and the data has {_targets_in_words(config)}"
+    if inputs.ndim == 4:
+        return ""
+    pictures = torch.rand(len(inputs), 3, 32, 32)
+    try:
+        augment(pictures, targets)
+    except Exception:
+        return ""
+    return f"takes pictures [channels, height, width], and the data has inputs {list(inputs.shape[1:])}"
 
 
 def _are_numbers_of_samples(targets: Tensor, augmented: Tensor) -> bool:
@@ -295,7 +309,7 @@ def _try_stage(
             full_key = key
             if OmegaConf.select(config, key) is None:
                 full_key = f"metrics.{stage}"
-            if frame := user_frame(error) or definition_place(metric.compute):
+            if frame := user_frame(error):
                 raise _error(
                     error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out"
                 ) from error
@@ -322,14 +336,3 @@ def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
 def _text(error: Exception) -> str:
     short = _SIZE.sub(r"\1", first_line(error).partition(". ")[0].rstrip("."))
     return short or type(error).__name__
-
-
-def definition_place(function: Any) -> str:
-    """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
-    if callable(function):
-        code = getattr(inspect.unwrap(function), "__code__", None)
-    else:
-        code = None
-    if code is None or not is_users_own(code.co_filename):
-        return ""
-    return f"{display_path(code.co_filename)}:{code.co_firstlineno}"

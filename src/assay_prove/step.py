@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
-from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -26,7 +25,6 @@ from assay.data.core.batch_order import should_drop_last
 from assay.data.core.normalize import TargetScale
 from assay.data.core.placement import device_memory
 from assay.errors import AssayError, ConfigError, first_line, user_frame
-from assay.quoting import format_bytes
 from assay.task.task_of import task_of
 from assay.torch_internals import (
     MODULE_CALL,
@@ -38,12 +36,14 @@ from assay.torch_internals import (
     UnsupportedOperatorException,
     tree_iter,
 )
+from assay_prove.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import lightning as L
     from lightning.pytorch.plugins import Precision
+    from omegaconf import DictConfig
 
     from assay.finetune.interface import FineTuning
     from assay.module import Module
@@ -147,8 +147,8 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
     return (tensor,)
 
 
-def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
-    """The innermost layer that raised an error: its name, and a description with its inputs."""
+def layer_at_fault(error: Exception, model: nn.Module) -> str:
+    """The innermost layer that raised an error, with its inputs."""
     names = {layer: name for name, layer in model.named_modules()}
     frames = [
         frame
@@ -157,36 +157,13 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     ]
     calls = [called for frame in frames if (called := frame.f_locals)["self"] in names]
     if not calls:
-        return "", ""
+        return ""
     layer = calls[-1]["self"]
-    name = names[layer]
     description = f"{type(layer).__name__}({layer.extra_repr()})"
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
-    if name:
-        message = f"layer {name!r}, {description}, got {shapes}"
-    else:
-        message = f"{description} got {shapes}"
-    return (
-        name,
-        message,
-    )
-
-
-def _key_of_layer(name: str, node: Any, key: str) -> str:
-    """Full config key of the node that a layer was built from, as far as names tell."""
-    for part in filter(None, name.split(".")):
-        arguments = None
-        if isinstance(node, DictConfig):
-            arguments = node.get("_args_")
-        if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
-            node = arguments[int(part)]
-            key = f"{key}._args_[{part}]"
-        elif isinstance(node, DictConfig) and isinstance(node.get(part), DictConfig):
-            node = node[part]
-            key = f"{key}.{part}"
-        else:
-            break
-    return key
+    if name := names[layer]:
+        return f"layer {name!r}, {description}, got {shapes}"
+    return f"{description} got {shapes}"
 
 
 def _shapes(values: list[Any]) -> str:
@@ -292,7 +269,7 @@ class Batch:
 class StepError(Exception):
     """A step cannot be done."""
 
-    def __init__(self, stage: str, error: Exception, where: str, key: str) -> None:
+    def __init__(self, stage: str, error: Exception, where: str) -> None:
         frame = user_frame(error)
         if frame:
             text = f"{first_line(error)} ({frame})"
@@ -304,7 +281,6 @@ class StepError(Exception):
         super().__init__(message)
         self.stage = stage
         self.where = where
-        self.key = key
         self.depends_on_data = isinstance(error, _DEPENDS_ON_DATA)
 
 
@@ -333,7 +309,7 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
 
 
 def take_step(
-    module: Module, batch: Batch, precision: Precision, node: Any, mode: FakeTensorMode | None
+    module: Module, batch: Batch, precision: Precision, mode: FakeTensorMode | None
 ) -> Step:
     """Two optimizer steps, the second one counted: from then on every step is like it."""
 
@@ -344,7 +320,7 @@ def take_step(
         def closure() -> Any:
             nonlocal shape
             # In Lightning's order: the gradients of the step before are there until the forward is done.
-            loss, shape = _forward(module, batch, precision, node)
+            loss, shape = _forward(module, batch, precision)
             optimizer.zero_grad()
             with _translate_errors("backward"):
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -385,7 +361,6 @@ def try_sizes(
     batch: Batch,
     sizes: Sequence[int],
     precision: Precision,
-    node: Any,
     *,
     train: bool,
 ) -> None:
@@ -397,12 +372,12 @@ def try_sizes(
             if train:
                 phase = "training"
             when = f"with a batch of {rows} in {phase}"
-            _forward(module, batch.of_size(rows), precision, node, when)
+            _forward(module, batch.of_size(rows), precision, when)
     module.train()
 
 
 def _forward(
-    module: Module, batch: Batch, precision: Precision, node: Any, when: str = ""
+    module: Module, batch: Batch, precision: Precision, when: str = ""
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Loss of the batch, and shape of the model's outputs."""
     # Fake ones inside a fake mode.
@@ -420,9 +395,9 @@ def _forward(
                     f"the model returns {list(outputs.shape)} for {len(inputs)} samples"
                 )
         except Exception as error:
-            name, layer = layer_at_fault(error, module.model)
+            layer = layer_at_fault(error, module.model)
             where = ", ".join(part for part in (when, layer) if part)
-            raise StepError("model", error, where, _key_of_layer(name, node, "model")) from error
+            raise StepError("model", error, where) from error
         with _translate_errors("loss", when):
             loss: torch.Tensor = module.compared(outputs, targets)
     return loss, tuple(module.combined(outputs).shape)
@@ -435,10 +410,7 @@ def _translate_errors(stage: str, when: str = "") -> Iterator[None]:
     except StepError:
         raise
     except Exception as error:
-        part = stage
-        if stage == "backward":
-            part = "model"
-        raise StepError(stage, error, when, part) from error
+        raise StepError(stage, error, when) from error
 
 
 def _storage_bytes(tensors: list[torch.Tensor]) -> int:
@@ -487,11 +459,11 @@ def prove_step(
         return None, "the model takes its shape from the first batch"
     try:
         module = build_fake_module(parts, mode)
-        step = take_step(module, batch, parts.precision, config.model, mode)
+        step = take_step(module, batch, parts.precision, mode)
         with mode:
-            try_sizes(module, batch, sizes[True], parts.precision, config.model, train=True)
+            try_sizes(module, batch, sizes[True], parts.precision, train=True)
             evaluated = _evaluation_batch(config, batch)
-            try_sizes(module, evaluated, sizes[False], parts.precision, config.model, train=False)
+            try_sizes(module, evaluated, sizes[False], parts.precision, train=False)
         return step, ""
     except StepError as error:
         if sum(p.numel() * p.element_size() for p in parameters) <= _LARGE:
@@ -515,16 +487,12 @@ def _try_for_real(
     few = _small_sizes(config, sizes[False], base.inputs[0])
     try:
         if steps:
-            take_step(module, base, precision, config.model, None)
+            take_step(module, base, precision, None)
         else:
-            try_sizes(module, base, [base.inputs[0]], precision, config.model, train=True)
+            try_sizes(module, base, [base.inputs[0]], precision, train=True)
         of_values = False
-        try_sizes(
-            module, base, _small_sizes(config, sizes[True]), precision, config.model, train=True
-        )
-        try_sizes(
-            module, _evaluation_batch(config, base), few, precision, config.model, train=False
-        )
+        try_sizes(module, base, _small_sizes(config, sizes[True]), precision, train=True)
+        try_sizes(module, _evaluation_batch(config, base), few, precision, train=False)
     except StepError as error:
         if not of_values:
             raise _to_config_error(config, error, batch) from error
@@ -559,7 +527,7 @@ def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> 
 
 def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
     """The error for a step that fails."""
-    key = error.key or error.stage
+    key = "model" if error.stage == "backward" else error.stage
     if isinstance(error.__cause__, AssayError):
         return error.__cause__
     shape = list(config.spec.input_shape)
@@ -600,14 +568,8 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     """What to do with integers that a model does not take."""
     if config.spec.get("vocab_size"):
         return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
-    takes = "; an embedding takes int64"
-    if dtype in ("int32", "int64"):
-        takes = ", which an embedding takes"
-    is_custom = "dtype" not in (OmegaConf.select(config, "data.source") or {})
-    instead = "data.source.dtype=float32"
-    if is_custom:
-        instead = "return floating-point numbers from the data set"
-    return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
+    takes = "an embedding takes int64, other models floating-point numbers"
+    return f"the inputs are {dtype}; {takes}, as data.source.dtype=float32 gives"
 
 
 def _evaluation_batch(config: DictConfig, batch: Batch) -> Batch:

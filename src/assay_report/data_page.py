@@ -21,8 +21,9 @@ from assay.data.core.loaders import KeyedDataset, input_of
 from assay.data.core.rendering import RenderedSample, show, show_augmented
 from assay.data.core.source import subset_of
 from assay.data.core.transforms import Transforms
-from assay.data.table.amount import TIME, is_amount, parse_amounts, parse_times
-from assay.data.table.column_kind import is_number
+from assay.data.table.column import is_number
+from assay.data.table.date import TIME, Date, parse_times
+from assay.data.table.number import Number
 from assay.errors import AssayError, DataError, explain_write_errors
 from assay.quoting import format_number, join_first, pluralize
 from assay.task.task_of import task_of
@@ -312,16 +313,15 @@ def _survey_columns(
             kind = "number"
         counts = column.value_counts()
         extra: dict[str, Any] = {}
-        if how is not None and how.form == TIME:
+        if isinstance(how, Date) and how.form == TIME:
             kind = "time"
             extra["span"] = tuple(
                 f"{end:%H:%M:%S}" for end in parse_times(column).agg(["min", "max"])
             )
         elif kind == "number":
-            if how is not None and is_amount(how.form):
-                values = parse_amounts(column, how.form)
-            else:
-                values = column
+            values = column
+            if isinstance(how, Number):
+                values = how.parse(column)
             extra["values"] = summarize_values(values.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":
             extra["span"] = tuple(

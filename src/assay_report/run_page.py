@@ -30,6 +30,7 @@ from assay.task.figures.class_figures import TRUE_CLASS
 from assay.task.task_of import task_of
 from assay.terminal import shorten
 from assay_analysis import predictions_file
+from assay_analysis.importances import draw_importances, read_importances
 from assay_analysis.objective import describe_metric, metric_keys
 from assay_analysis.read_runs import Curve, read_curves
 from assay_report.difference import config_values
@@ -140,6 +141,7 @@ def run_page(run_dir: Path) -> Page:
         Section("scores", "Scores", scores),
         Section("training", "Training", [Figures(drawn) if drawn else Note(no_curves, "warn")]),
         Section("predictions", "Predictions", shown),
+        Section("columns", "Columns", _importance_blocks(run_dir)),
         Section("samples", "Samples", _sample_blocks(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", config_blocks(values, config_note, record)),
         Section("environment", "Environment", environment_blocks(record)),
@@ -311,6 +313,15 @@ def _read_predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
     except AssayError as error:
         return None, str(error).replace("\n  → ", "; ")
     return predictions, ""
+
+
+def _importance_blocks(run_dir: Path) -> Blocks:
+    try:
+        importances = read_importances(run_dir)
+    except AssayError as error:
+        return [Note(error.message, "warn")]
+    figure = importances and draw_importances(importances)
+    return [Figures([figure])] if figure else []
 
 
 def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> Blocks:

@@ -26,6 +26,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import sample_names
 from assay.data.core.spec import FittedPreprocessing, Spec
+from assay.data.encoder_file import read_encoder
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
@@ -35,7 +36,6 @@ from assay.quoting import format_number
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now, to_json_numbers
 from assay.record.secrets import redact_tree
-from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
 from assay.run.predictor import (
     checkpoint_path,

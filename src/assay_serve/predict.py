@@ -17,15 +17,15 @@ import torch
 from rich.text import Text
 
 from assay.errors import AssayError, ConfigError, first_line, write_failure
-from assay.files.atomic import write_together
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import format_number, pluralize, to_utf8
 from assay.record.scores import describe_threshold
-from assay.run.preprocess import blocks
 from assay.task.language_modelling import Sampling
 from assay.task.predictions import MOST_COLUMNS
 from assay.terminal import make_table, printable
 from assay_analysis.comparison import spreadsheet_frame
+from assay_serve.output import write_together
+from assay_serve.raw_files import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from torch import Tensor
 
+    from assay.data.preprocess import Preprocess
     from assay.run.predictor import Predictor
-    from assay.run.preprocess import Block, Preprocess
     from assay.task.predictions import Predictions
+    from assay_serve.raw_files import Block
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 
@@ -250,7 +251,6 @@ def predict(
         check_name(out, inputs)
     if keep and (preprocess.encoder is None or predictor.generates):
         raise ConfigError("the model reads no tables", key="--keep", hint="leave it out")
-    preprocess.keep = keep
     kind = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
     notes = _first_notes(predictor, kind * (out is None))
     size = batch_size or predictor.batch_size
@@ -266,7 +266,7 @@ def predict(
             yield from _text_frames(predictor, prompts, inputs, sampling or Sampling(), limit)
             return
         looked = False
-        with closing(blocks(preprocess, inputs, min(size, limit or size))) as stream:
+        with closing(blocks(preprocess, inputs, min(size, limit or size), keep)) as stream:
             for block in stream:
                 notes.append(block.note)
                 if not block.inputs:
@@ -343,9 +343,11 @@ def _first_notes(predictor: Predictor, kind: str) -> list[str]:
     return notes
 
 
-def _in_batches(compute: Callable[[Tensor], Tensor], samples: Tensor, size: int) -> Tensor:
+def _outputs_and_spread(
+    predictor: Predictor, samples: Tensor, size: int
+) -> tuple[Tensor, Tensor | None]:
     try:
-        return torch.cat([compute(batch) for batch in torch.split(samples, size)])
+        return predictor.outputs_and_spread(samples, size)
     except torch.OutOfMemoryError as error:
         message = (
             f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time"
@@ -369,7 +371,8 @@ def _frame(
     # Where nothing is predicted, a sample of zeros says which columns there are.
     zeros = block.samples.new_zeros(1, *preprocess.input_shape)
     samples = block.samples if len(block.samples) else zeros
-    outputs = _in_batches(predictor.outputs, samples, size)[: len(block.samples)]
+    outputs, spread = _outputs_and_spread(predictor, samples, size)
+    outputs = outputs[: len(block.samples)]
     finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
     if not finite.all():
         errors[usable[~finite]] = "the model's output is not finite"
@@ -381,10 +384,8 @@ def _frame(
             f"output_{at}": numbers[:, at] for at in range(numbers.shape[1])
         }
     else:
-        spread = None
-        if predictor.has_members:
-            spread = _in_batches(predictor.spread, samples, size)[: len(block.samples)]
-            spread = spread[torch.from_numpy(finite)]
+        if spread is not None:
+            spread = spread[: len(block.samples)][torch.from_numpy(finite)]
         predictions = predictor.typed(outputs, spread)
         if block.sizes:
             predictions = predictions.resized(

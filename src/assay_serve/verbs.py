@@ -170,6 +170,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         from assay.task.language_modelling import Sampling
         from assay_serve.predict import check_name, check_prompts
         from assay_serve.predict import predict as predict_inputs
+        from assay_serve.raw_files import read_as
         from assay_serve.threshold import set_threshold
 
         if out is not None:
@@ -184,7 +185,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     drawn = {name: value for name, value in drawn.items() if value is not None}
     check_prompts(prompt, inputs, drawn, generates=predictor.generates)
     if encoding is not None and predictor.preprocess is not None:
-        predictor.preprocess.read_as(encoding)
+        read_as(predictor.preprocess, encoding)
     options: Any = {"out": out, "top_k": top_k or 3, "keep": keep or ()}
     if batch_size != "auto":
         options["batch_size"] = int(batch_size)

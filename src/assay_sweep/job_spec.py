@@ -9,9 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import yaml
+
+from assay.config.serialize import exact_json
 from assay.errors import AssayError
 from assay.files.symlinks import read_tail
-from assay.record.run_record import FILE, OUT_OF_MEMORY, Cause, Outcome, RunRecord, signal_name
+from assay.record.run_record import FILE, OUT_OF_MEMORY, Cause, Outcome, RunRecord
+from assay_cluster.children import signal_name
 
 if TYPE_CHECKING:
     from assay.record.run_record import Cause
@@ -184,3 +188,8 @@ def cause_of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
 
 
 _FATAL = frozenset(("SIGABRT", "SIGSEGV", "SIGBUS"))
+
+
+def to_text(plain: Any) -> str:
+    """A job as plain data, for another process: a line of JSON; YAML where a key is not text."""
+    return exact_json(plain) or yaml.safe_dump(plain)

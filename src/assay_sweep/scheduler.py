@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.assemble.trainer_options import num_devices, num_processes
-from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError, first_line, write_failure
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome, reason_of
 from assay_analysis.journal import JobRecord
 from assay_analysis.objective import scores_of
-from assay_sweep.job_spec import JobSpec
+from assay_sweep.job_spec import JobSpec, to_text
 
 if TYPE_CHECKING:
     import signal

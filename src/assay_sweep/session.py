@@ -28,6 +28,7 @@ from assay.terminal import Console
 from assay_analysis.journal import JobRecord, Journal, refuse_existing
 from assay_analysis.objective import scores_of
 from assay_sweep.definition import SweepDefinition, check_same_loss, read_definition
+from assay_sweep.job_checks import check_all
 from assay_sweep.job_spec import JobSpec
 from assay_sweep.launcher.serial import SerialLauncher
 from assay_sweep.scheduler import Scheduler, make_job_record, needs_of
@@ -215,7 +216,7 @@ def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
         sweep = read_definition(hydra, overrides, config_dir)
         checker = Checker(config_dir, accept=sweep.check_scores)
         jobs, _, _ = _check_new_sweep(sweep, checker)
-        reports = checker.all(jobs)
+        reports = check_all(checker, jobs)
         check_same_loss(sweep, jobs, reports)
     return list(reports.values())
 
@@ -264,7 +265,7 @@ def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[i
     with Console(stderr=True).status(
         f"loading torch and Lightning, then checking {pluralize(total, 'job')}"
     ):
-        reports = checker.all(jobs)
+        reports = check_all(checker, jobs)
     print_warnings(warning for report in reports.values() for warning in report.warnings)
     return reports
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.compose.compose import choices, compose, job_config
-from assay.config.serialize import to_raw_dict, to_text
+from assay.config.serialize import to_raw_dict
 from assay.record.run_record import RunRecord
-from assay_sweep.job_spec import JobSpec
+from assay_sweep.job_spec import JobSpec, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -30,7 +30,7 @@ from assay.data.core.spec import Spec
 from assay.errors import ConfigError
 from assay.model.small_cnn import SmallCNN
 from assay.record.run_record import RunRecord
-from assay_prove.fit import check_length, check_plateau, why_no_validation
+from assay_prove.fit import check_length, why_no_validation
 from assay_prove.prove import Prover
 
 if TYPE_CHECKING:
@@ -116,47 +116,6 @@ def test_the_monitor_chooses_a_checkpoint_of_a_run_no_longer_than_an_epoch(train
     assert saver["monitor"] == "val/accuracy"
     scores = best["loops"]["fit_loop"]["state_dict"]["scores"]
     assert float(saver["best_model_score"]) == scores["val/accuracy"]
-
-
-@pytest.mark.parametrize("name", ["train", "val", "test"])
-def test_less_than_a_batch(name: str) -> None:
-    key = f"trainer.limit_{name}_batches"
-    check_length(job(f"{key}=1"))
-    with pytest.raises(ConfigError) as caught:
-        check_length(job(f"{key}=0.1"))
-    assert caught.value.key == key
-    check_length(job(caught.value.hint.split()[0]))
-
-
-@pytest.mark.always(
-    "-True",
-    "scheduler.interval=step scheduler.frequency=4-False",
-    "trainer.check_val_every_n_epoch=2 scheduler.frequency=2-True",
-)
-@pytest.mark.parametrize(
-    ("typed", "fine"),
-    [
-        ("", True),
-        ("scheduler.interval=step", False),
-        ("scheduler.interval=step scheduler.frequency=8", True),
-        ("scheduler.interval=step scheduler.frequency=4", False),
-        ("scheduler.interval=step scheduler.frequency=4 trainer.val_check_interval=4", True),
-        ("trainer.check_val_every_n_epoch=2", False),
-        ("trainer.check_val_every_n_epoch=2 scheduler.frequency=2", True),
-        ("scheduler.monitor=train/loss", True),
-        ("scheduler.monitor=train/loss scheduler.interval=step scheduler.frequency=8", False),
-    ],
-)
-def test_a_plateau_that_asks_too_soon(train: Train, typed: str, fine: bool) -> None:
-    words = ["scheduler=plateau", *typed.split()]
-    config = job(*words)
-    if fine:
-        check_plateau(config)
-        assert train(*IRIS, *words).result.status == "finished"
-    else:
-        with pytest.raises(ConfigError) as caught:
-            check_plateau(config)
-        assert caught.value.hint
 
 
 def test_an_unknown_length() -> None:

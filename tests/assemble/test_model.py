@@ -197,7 +197,7 @@ def test_what_is_said() -> None:
     before = [p.requires_grad for p in model.parameters()]
     model.new_layers = ("2",)  # type: ignore[assignment]  # an attribute of one's own
     assert notes_on_model(tuned("gradual.Gradual"), gradual, model) == [
-        "model.weights=a.pth: not for 2, which differ in shape and start from random values",
+        "model.weights=a.pth: not for 2, which differ in shape and start anew",
         "finetune=gradual: 8 of 35 parameters are trained at first",
     ]
     assert [p.requires_grad for p in model.parameters()] == before, "it only looks"

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from assay.check.report import Memory, Report, Step
 from assay.cli.app import app
-from assay.quoting import format_bytes, format_flops
 from assay.terminal import Console
 from assay_prove.show import show_job, show_sweep
+from assay_prove.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -88,9 +88,16 @@ def test_classification_losses_go_with_every_augmentation_of_images(loss: str, a
 
 @pytest.mark.parametrize("augment", OF_IMAGES)
 def test_augmentation_of_images_does_not_go_with_tables(augment: str) -> None:
-    with pytest.raises(ConfigError, match=r"^augment[^:]*: .*\[5\]") as caught:
+    with pytest.raises(ConfigError, match=r"takes pictures \[channels, height, width\], .*\[5\]") as caught:
         attempt(job(augment=augment))
     assert caught.value.hint == "augment=none"
+
+
+@pytest.mark.parametrize("augment", ["mixup", "cutmix", "mixup_or_cutmix"])
+@pytest.mark.parametrize("shape", [TABLE, IMAGE])
+def test_mixing_needs_classes(augment: str, shape: list[int]) -> None:
+    with pytest.raises(ConfigError, match="mixes classes, and the data has 2 real-valued targets"):
+        attempt(job("regression", shape, "mse", "regression", augment))
 
 
 @pytest.mark.parametrize("task", SPECS)

@@ -62,18 +62,15 @@ def test_classes_and_options_that_take_it() -> None:
         (["+optimizer.differentiable=true"], None),
         (["trainer.accelerator=tpu"], None),
         (["optimizer=adagrad", "device=mps"], None),
+        (["optimizer=adagrad", "device=gpu"], None),
+        (["optimizer=adagrad", "device=auto"], None),  # which may be a GPU
+        (["optimizer=adagrad", "device=cpu"], True),
         (["optimizer=rmsprop"], "no key"),
         (["+model.sparse=true"], None),
     ],
 )
 def test_what_it_comes_to(overrides: list[str], expected: object) -> None:
     assert settled(*overrides) == expected
-
-
-def test_adagrad_is_not_fused_where_the_device_may_be_apples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.system", lambda: "Darwin")
-    assert settled("optimizer=adagrad", "device=auto") is None
-    assert settled("optimizer=adagrad", "device=cpu") is True
 
 
 @pytest.mark.always("optimizer.capturable=true", "trainer.precision=16-mixed")
@@ -117,7 +114,8 @@ def test_gradients_that_are_sparse_without_a_word_in_the_config_name_the_key(tmp
     generator = np.random.default_rng(0)
     inputs, targets = generator.integers(0, 50, (300, 6)), generator.integers(0, 3, 300)
     np.savez(tmp_path / "tokens.npz", inputs=inputs, targets=targets)
-    data = ["data=arrays", f"data.source.root={tmp_path}/tokens.npz", "optimizer=adagrad", "model=linear"]
+    data = ["data=arrays", f"data.source.root={tmp_path}/tokens.npz", "optimizer=adagrad"]
+    data += ["model=linear", "device=cpu"]
     named = "{_target_:torch.nn.EmbeddingBag,num_embeddings:50,embedding_dim:3,sparse:true}"
     Checker().check(compose_job([*data, f"model._args_=[{named}]"]))
     by_position = "{_target_:torch.nn.EmbeddingBag,_args_:[50,3,null,2.0,false,mean,true]}"

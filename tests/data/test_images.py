@@ -26,8 +26,8 @@ from assay.data.image.image_cache import FileScan, read_bytes, scan_images
 from assay.data.image.image_folder import ImageFolder
 from assay.data.image.image_source import choose_size
 from assay.data.image.segmentation_folder import SegmentationFolder, read_mask
+from assay.data.preprocess import Preprocess
 from assay.errors import DataError
-from assay.run.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,3 +166,18 @@ def test_a_source_need_not_inherit() -> None:
     check_source(Plain())
     declared = {name for name in vars(Source) if not name.startswith("_")}
     assert declared <= set(dir(with_defaults(Plain())))
+
+
+class PlainSource:
+    """At the top of a module, as a project's own source is."""
+
+    def read(self) -> dict[str, Samples]:
+        return {}
+
+
+def test_a_plain_source_with_its_defaults_can_be_handed_to_a_worker() -> None:
+    given = with_defaults(PlainSource())
+    back = pickle.loads(pickle.dumps(given))  # noqa: S301 - as a worker gets it
+    assert vars(back).keys() == vars(given).keys()
+    given.split_columns = {**given.split_columns, "data.split.group": "patient"}
+    assert not with_defaults(PlainSource()).split_columns

@@ -24,19 +24,15 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # sc
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.data.in_columns import in_columns
 
-from assay.data.table.amount import looks_like_amount
-from assay.data.table.column_kind import (
-    ColumnOptions,
-    choose_features,
-    drop_missing_targets,
-    find_format,
-    kind_of,
-    parse_dates,
-    task_of_columns,
-)
+from assay.data.table.column import judge_rows
+from assay.data.table.column_kind import kind_of
+from assay.data.table.date import Date, find_format, parse_dates
+from assay.data.table.features import ColumnOptions, choose_features
 from assay.data.table.leak import find_leak
+from assay.data.table.number import Number, looks_like_amount
 from assay.data.table.table import Table
-from assay.data.table.table_encoder import Column, TableEncoder, judge_rows
+from assay.data.table.table_encoder import TableEncoder
+from assay.data.table.table_targets import drop_missing_targets, task_of_columns
 from assay.errors import DataError
 from assay.quoting import format_override
 
@@ -422,12 +418,12 @@ def test_words_among_amounts_of_the_target_and_among_dates_are_named(
     assert len(rows.targets) == (54 if column == "price" else 60)
 
 
-BUILT = Column("built", "date", 30.0, parts=("elapsed", "month"), start=10.0)
+BUILT = Date("built", 30.0, parts=("elapsed", "month"), start=10.0)
 
 
 def test_a_missing_date_is_filled_in_part_by_part() -> None:
     assert BUILT.fills == (20.0, 1.0)  # 1970-01-31
-    assert math.isnan(Column("size", "number").fills[0])
+    assert math.isnan(Number("size").fills[0])
 
 
 ROWS = np.arange(150)
@@ -504,7 +500,9 @@ def wave(date: Any, part: str) -> float:
 def test_cycles_count_from_half_of_one_on(days: int, cycles: set[str]) -> None:
     encoder = TableEncoder()
     encoder.fit(pd.DataFrame({"day": pd.date_range("2023-09-04", periods=days)}), np.arange(days))
-    parts = {*encoder.columns[0].parts}
+    (column,) = encoder.columns
+    assert isinstance(column, Date)
+    parts = {*column.parts}
     assert parts - {"year", "month", "day_of_week", "elapsed"} == cycles
     assert {"day_of_week", "elapsed"} <= parts
 
@@ -555,8 +553,44 @@ def test_what_is_learned_is_plain_and_comes_back_to_the_bit(impute: bool) -> Non
     assert again.transform(frame.head(0)).shape == (0, encoder.transform(frame).shape[1])
 
 
+OF_ALL_KINDS: dict[str, Any] = {
+    "codes": {},
+    "other": None,
+    "parts": [],
+    "start": 0.0,
+    "form": "ISO8601",
+    "gaps": True,
+    "span": None,
+    "marks_gaps": False,
+    "shift": 0.0,
+    "knots": [],
+    "scores": [],
+    "ngrams": "",
+    "spike": None,
+}
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"kind": "formula"}, {"name": 3}, {"span": [1.0]}, {"parts": ["__class__"]}]
+    ("column", "cell", "numbers"),
+    [
+        ({"kind": "number", "fill": 2.0, "form": ".USD", "span": [1.0, 9.0]}, "$3", [3.0]),
+        ({"kind": "number", "fill": 2.0, "form": "", "knots": [0, 4], "scores": [-1, 1]}, 3, [0.5]),
+        ({"kind": "date", "fill": 1.0, "parts": ["month", "elapsed"]}, "1970-01-03", [1.0, 2.0]),
+        ({"kind": "date", "fill": 0.5, "form": "time", "parts": ["hours"]}, "6:30", [6.5]),
+        ({"kind": "category", "fill": "", "codes": {"": 0, "a": 1, "b": 2}, "other": 2}, "c", [2.0]),
+    ],
+)
+def test_what_earlier_runs_have_learned_is_read_and_written_alike(
+    column: dict[str, Any], cell: Any, numbers: list[float]
+) -> None:
+    plain = {"columns": [{"name": "x", **OF_ALL_KINDS, **column}], "csv": {}, "target_forms": {}}
+    encoder = TableEncoder.from_plain(plain)
+    assert encoder.transform(pd.DataFrame({"x": [cell]})).tolist() == [numbers]
+    assert json.loads(json.dumps(encoder.as_plain())) == plain
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "formula"}, {"name": 3}, {"span": [1.0]}, {"kind": "date", "parts": ["__class__"]}]
 )
 def test_what_no_encoder_has_written_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):

@@ -16,17 +16,13 @@ from tests.data.in_columns import in_columns
 
 from assay.compose.compose import compose, job_config
 from assay.data.core.data_module import DataModule
-from assay.data.table.amount import (
-    find_amount,
-    format_amount,
-    is_time,
-    parse_amounts,
-    parse_times,
-)
-from assay.data.table.column_kind import ColumnOptions, choose_features
+from assay.data.table.column import judge_rows
+from assay.data.table.date import is_time, parse_times
+from assay.data.table.features import ColumnOptions, choose_features
 from assay.data.table.leak import find_hints, find_leak
+from assay.data.table.number import find_amount, format_amount, parse_amounts
 from assay.data.table.table import Table
-from assay.data.table.table_encoder import TableEncoder, judge_rows
+from assay.data.table.table_encoder import TableEncoder
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -137,7 +133,7 @@ def test_columns_become_the_same_numbers_from_each_file(tmp_path: Path, suffix: 
     table = ORDERS.copy()
     table.loc[:19, ["price", "time"]] = None
     source, encoder = read(tmp_path / f"rows{suffix}", table)
-    kinds = {column.name: (column.kind, column.form) for column in encoder.columns}
+    kinds = {column.name: (column.kind, getattr(column, "form", "")) for column in encoder.columns}
     assert kinds["price"] == ("number", ".USD")
     assert kinds["share"] == ("number", ".%")
     assert kinds["time"] == ("date", "time")

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes, load_iris, load_wine  # type: ignore[import-untyped]  # ships no types
 from tests.data.test_table import frame
 
+from assay.data.table.category import Text
 from assay.data.table.table import Table
-from assay.data.table.table_encoder import Column, TableEncoder
+from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import (
     is_json_lines,
     read_table,
@@ -102,7 +103,7 @@ LINES = '{"text": "a", "n": 1}\n{"n": 2.5, "text": "b\\nb", "more": null}\n\n{"n
 
 def read_chunks(path: Path, names: list[str], size: int) -> list[pd.DataFrame]:
     encoder = TableEncoder()
-    encoder.columns = tuple(Column(name, "text") for name in names)
+    encoder.columns = tuple(Text(name) for name in names)
     return list(table_chunks(path, encoder, size))
 
 

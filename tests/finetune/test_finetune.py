@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.interrupting import Interrupt, outcome
 from torch import nn
 from torchvision.models import resnet18  # type: ignore[import-untyped]  # torchvision ships no types
 
@@ -15,9 +18,12 @@ from assay.finetune.freeze import Freeze
 from assay.finetune.gradual import Gradual
 from assay.finetune.interface import freezable_names, hold_statistics
 from assay.finetune.lora import LoRA, adapted_names, merge
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.conftest import Train
 
 
 def by_hand(model: nn.Module) -> Callable[[], None]:
@@ -244,3 +250,31 @@ def test_says_what_is_wrong_of_lora() -> None:
         LoRA(rank=2, match=["query"]).prepare(Attention())
     with pytest.raises(ValueError, match=r"no linear or attention layer besides its head.*finetune=gradual"):
         LoRA().prepare(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8, 2)))
+
+
+HEAD = (
+    *("data=digits", "model=timm", "model.name=test_resnet", "finetune=head", "trainer.max_epochs=2"),
+    *("data.batch_size=64", "optimizer.lr=0.01", "trainer.deterministic=true"),
+)
+"""A frozen network without weights of its own, which is as good for what is asked here."""
+
+
+def test_a_head_is_trained_on_features_that_are_computed_once(train: Train) -> None:
+    cached = train(*HEAD, keep_passes=True)
+    every_step = train(*HEAD, "augment=noise", "augment.sigma=0", keep_passes=True)
+    assert not any(one.training for one in cached.watch.passes)
+    assert any(one.training for one in every_step.watch.passes)
+    expected = every_step.weights
+    for name, value in cached.weights.items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=name)
+    metrics = every_step.record["metrics"]
+    for score in ("test/accuracy", "test/loss", "val/loss"):
+        assert cached.record["metrics"][score] == pytest.approx(metrics[score], abs=3e-3)
+
+
+def test_a_head_on_features_resumes_bit_for_bit(train: Train, tmp_path: Path) -> None:
+    job = (*HEAD, "callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1")
+    stopped = train(*job, callbacks=[Interrupt("batch", 25)], raise_errors=False).run_dir
+    run_dir = Path(shutil.copytree(stopped, tmp_path / "run"))
+    resume(run_dir)
+    assert outcome(run_dir) == outcome(train(*job).run_dir)

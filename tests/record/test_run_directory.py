@@ -18,10 +18,11 @@ from tests.run.test_ranks import wait_for
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
-from assay.record.run_directory import create_run_directory, find_changed_files, hash_files
+from assay.record.run_directory import create_run_directory, hash_files
 from assay.record.run_lock import FILE, is_written, lock_run
 from assay.record.run_record import RunRecord
 from assay_analysis.read_runs import find_runs
+from assay_lab.reproduce import find_changed_files
 from assay_report.verbs import check_removable, remove_run
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ import pytest
 from tests.making_runs import make_run
 from tests.task.made_predictions import of_embeddings, of_labels, of_values
 
-from assay.figure import Line
+from assay.figure import Bars, Line
 from assay.record.run_record import RunRecord
 from assay.task.task_of import task_of
 from assay_analysis import predictions_file
+from assay_analysis.importances import Importances, write_importances
 from assay_analysis.predictions_file import KeptSample
 from assay_analysis.read_runs import Curve, read_curves
 from assay_report.page import Cards, Note, Page, Pictures, Table, render
@@ -110,6 +111,20 @@ def test_what_is_missing_or_damaged_becomes_a_marked_box(
     render(page)
     if damage != "samples.parquet" or content is not None:
         assert any(damage in note for note in notes(page))
+
+
+def test_importances_carry_the_names_of_columns(run_dir: Path) -> None:
+    columns = {"city, <b>": [0.1, 0.3], "day": [0.5, 0.7]}
+    write_importances(run_dir, Importances("accuracy", 0.9, 100, 100, columns))
+    page = run_page(run_dir)
+    (figure,) = (figure for figure in page.figures if figure.name == "importances")
+    (bars,) = figure.marks
+    assert isinstance(bars, Bars)
+    assert (list(bars.labels), list(bars.values)) == (["day", "city, <b>"], pytest.approx([0.6, 0.2]))
+    assert "<b>" not in render(page).split("<body")[1]
+    path = run_dir / "importances.json"
+    path.write_text(path.read_text().replace("0.7", "0.8"))
+    assert f"{path} has changed since the run wrote it" in notes(run_page(run_dir))
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pytest
 from tests.command import ASSAY
 
 from assay.compose.compose import choices, compose, job_config
-from assay.config.serialize import to_raw_dict, to_text
+from assay.config.serialize import to_raw_dict
 from assay.record.run_record import RunRecord
-from assay_sweep.job_spec import JobSpec
+from assay_sweep.job_spec import JobSpec, to_text
 from assay_sweep.worker.fork_client import ForkServer
 
 if TYPE_CHECKING:

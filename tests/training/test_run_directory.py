@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from omegaconf import OmegaConf
 from tests.command import typed
 
-from assay.files.symlinks import RESULTS
+from assay.files.symlinks import IMPORTANCES, RESULTS
 
 if TYPE_CHECKING:
     import pytest
@@ -27,7 +27,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_files_of_a_finished_run(digits_run: Trained) -> None:
-    assert files(digits_run.run_dir) == FILES | CHECKPOINTS | set(RESULTS)
+    assert files(digits_run.run_dir) == FILES | CHECKPOINTS | {*RESULTS} - {IMPORTANCES}
     record = digits_run.record
     assert record["status"] == "finished"
     assert record["reason"] == ""
@@ -57,7 +57,7 @@ def test_what_git_would_lose_is_kept(train: Train, tmp_path: Path) -> None:
     git("commit", "--quiet", "--message", "First")
     (tmp_path / "train_notes.txt").write_text("after\n")
     result = train("data=digits", "model=linear", "trainer.limit_train_batches=1", cwd=tmp_path)
-    assert files(result.run_dir) == FILES | {"code.patch"} | set(RESULTS)
+    assert files(result.run_dir) == FILES | {"code.patch"} | {*RESULTS} - {IMPORTANCES}
     patch = (result.run_dir / "code.patch").read_text()
     assert "-before" in patch
     assert "+after" in patch

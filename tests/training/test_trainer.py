@@ -86,6 +86,25 @@ def test_compile_computes_the_same_and_keeps_the_names(
         torch.testing.assert_close(compiled.weights[name], value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # as above
+def test_exact_statistics_of_batch_norm_break_no_compiled_graph(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    short = (
+        *("data=digits", "model=small_cnn", "model.widths=[4,8]", "callbacks=[batch_norm]"),
+        *("trainer.limit_train_batches=3", "trainer.max_epochs=2", "data.batch_size=32"),
+    )
+    plain = train(*short)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = train(*short, "trainer.compile=true")
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+    assert not torch._dynamo.utils.counters["graph_break"]
+    for name, value in plain.weights.items():
+        torch.testing.assert_close(compiled.weights[name], value, rtol=1e-4, atol=1e-5)
+
+
 BATCHES, EPOCHS, LR = 5, 3, 0.05
 TOTAL = BATCHES * EPOCHS
 BASE = (

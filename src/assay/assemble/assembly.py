@@ -187,6 +187,7 @@ def build_module(
         model.compile()
     elif how:
         model.compile(mode=how)
+        module.uses_cuda_graphs = how in ("reduce-overhead", "max-autotune")
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted

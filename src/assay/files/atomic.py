@@ -124,28 +124,6 @@ def _try_lock(folder: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-@contextmanager
-def write_together(path: Path) -> Iterator[Path]:
-    """Make a folder whose files and folders get their names beside a path, that of the path itself last."""
-    existing = next(one for one in path.absolute().parents if one.is_dir())
-    named: list[Path] = []
-    with temporary_folder(existing / path.name) as folder:
-        yield folder
-        for made in folder.iterdir():
-            if made.is_file():
-                with made.open("rb") as file:
-                    os.fsync(file.fileno())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            found = sorted(folder.iterdir(), key=lambda one: one.name == path.name)
-            named.extend(made.replace(path.with_name(made.name)) for made in found)
-        except OSError:
-            for one in named:
-                shutil.rmtree(one, ignore_errors=True)  # of folders: they were not there before
-            raise
-        sync_directory(path.parent)
-
-
 def temporary_name(path: Path) -> Path:
     """A new hidden name beside a path, which `remove_unfinished` and `is_temporary` know."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")

@@ -13,8 +13,9 @@ from assay.errors import AssayError
 
 TEXTS = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "tokenizer.json")
 """What a run writes about itself as it begins."""
-RESULTS = ("predictions.parquet", "samples.parquet")
-"""What a run keeps of its test."""
+IMPORTANCES = "importances.json"
+RESULTS = ("predictions.parquet", "samples.parquet", IMPORTANCES)
+"""What a run keeps of its test; importances of a table alone."""
 _LOGS = ("log.txt", "metrics.csv", "journal.jsonl", "study.log")
 _APPENDED = (".lock", *_LOGS)
 OWN_FILES = (

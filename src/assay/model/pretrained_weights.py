@@ -27,17 +27,27 @@ _console_log = logging.getLogger("assay")
 @final
 @dataclass(frozen=True)
 class Published:
-    """A published file of weights."""
+    """A published file of weights.
+
+    Attributes:
+        url: Its address.
+        name: Of the file in the folder `checkpoints` of `torch.hub.get_dir()`.
+        digest: How its SHA-256 begins.
+        megabytes: Its size; 0: not known.
+        copies: Other files that hold the same weights, where they exist.
+    """
 
     url: str
     name: str
     digest: str = ""
     megabytes: float = 0.0
+    copies: tuple[Path, ...] = ()
 
     @property
     def path(self) -> Path:
-        """Its path in the folder `checkpoints` of `torch.hub.get_dir()`."""
-        return Path(torch.hub.get_dir()) / "checkpoints" / self.name
+        """Where it lies, or is downloaded to."""
+        path = Path(torch.hub.get_dir()) / "checkpoints" / self.name
+        return next((copy for copy in (path, *self.copies) if copy.is_file()), path)
 
     def if_missing(self) -> Published | None:
         """Return itself if it has to be downloaded, else None."""
@@ -54,12 +64,13 @@ class Published:
 
     def fetch(self) -> Path:
         """Return the file, after downloading it if necessary."""
-        if not self.path.is_file():
-            _console_log.warning("downloading %s to %s", self.in_words(), self.path)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+        path = self.path
+        if not path.is_file():
+            _console_log.warning("downloading %s to %s", self.in_words(), path)
+            path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 torch.hub.download_url_to_file(
-                    self.url, str(self.path), hash_prefix=self.digest or None, progress=False
+                    self.url, str(path), hash_prefix=self.digest or None, progress=False
                 )
             except RuntimeError as error:  # raised for another hash
                 raise ValueError(
@@ -68,9 +79,21 @@ class Published:
             except OSError as error:
                 raise ValueError(
                     f"the weights {self.in_words()} cannot be downloaded ({error}); on a machine without "
-                    f"network put the file at {self.path}, or use model.weights=PATH"
+                    f"network put the file at {path}, or use model.weights=PATH"
+                    f"{_name_others(path.parent)}"
                 ) from error
-        return self.path
+        return path
+
+
+_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+
+
+def _name_others(folder: Path) -> str:
+    """What other weights lie in a folder of downloads."""
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    if not names:
+        return ""
+    return f"; {folder} holds {join_first(names)}"
 
 
 _WRAPPERS = ("model.network.", "network.", "module.", "model.")
@@ -138,6 +161,10 @@ def load_pretrained_weights(
             )
         ) from None
     left_out += sorted(skipped & entries.keys())
+    for layer in set(dropped) & set(head):
+        # Random outputs of a family's own initialisation would be unlearnt first.
+        for parameter in network.get_submodule(layer).parameters():
+            nn.init.zeros_(parameter)
     _log.info(
         "%s: %d tensors loaded, left out: %s",
         *(file, len(entries.keys() - skipped), join_first(left_out, 8) or "nothing"),
@@ -168,7 +195,15 @@ def _fit_channels(entries: dict[str, Tensor], state: Mapping[str, Tensor], key: 
 
 
 def _find_checkpoint(path: Path) -> Path:
-    """Return the file itself, or the best checkpoint of a run."""
+    """Return the file itself, the one file of weights of a folder, or the best checkpoint of a run."""
+    if path.is_dir() and not (path / "checkpoints").is_dir():
+        names = sorted(entry.name for entry in path.iterdir() if entry.suffix in _SUFFIXES)
+        if len(names) > 1:
+            raise ValueError(
+                f"model.weights={path} holds {len(names)} files of weights: {join_first(names)}; name one of "
+                f"them: model.weights={path / names[0]}"
+            )
+        return path.joinpath(*names)
     if not (path / "checkpoints").is_dir():
         return path
     files = RunRecord.load(path).checkpoints
@@ -182,7 +217,7 @@ def _read_state_dict(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise ValueError(
             f"model.weights={path} is neither a file nor a run; give the path of a .pt, .pth or .safetensors "
-            "file, or of a run directory"
+            "file, of a folder with one, or of a run directory"
         )
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file

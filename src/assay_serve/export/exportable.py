@@ -19,12 +19,12 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.config.unread_keys import OUR_DATA
 from assay.data.core.normalize import Normalize
 from assay.data.core.transforms import Transforms
-from assay.data.table.column_kind import date_parts, days_since_1970
-from assay.data.table.table_encoder import TableEncoder, category_texts, judge_rows
-from assay.data.table.table_file import WORDS
+from assay.data.table.category import Category, Text
+from assay.data.table.column import WORDS, judge_rows
+from assay.data.table.number import Number, missing_numbers
+from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, first_line
-from assay.quoting import reads_as_number
 from assay.record.run_record import RunRecord
 from assay.run.predictor import read_predictor, source_info
 from assay.run.saved_config import read_config
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
-    from assay.data.table.table_encoder import Column
+    from assay.data.table.column import Column
     from assay.figure import Array
     from assay.run.predictor import Predictor
 
@@ -185,21 +185,15 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Ar
     numbers: list[Any] = []
     texts: list[Any] = []
     for column in columns:
-        values = judged[column.name]
-        if column.kind == "number":
-            numbers.append(values.to_numpy())
-        elif column.kind == "date":
-            parts = column.parts or ("elapsed",)
-            numbers.append(date_parts(days_since_1970(values), parts, column.start))
-        else:
-            texts.append(category_texts(values).reindex(values.index, fill_value=""))
+        inputs_of_column = column.export_inputs(judged[column.name])
+        (texts if isinstance(column, Category) else numbers).append(inputs_of_column)
     inputs = {}
     if numbers:
         inputs = {"numbers": np.column_stack(numbers)}
-    return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
+    return inputs | ({"categories": np.column_stack(texts)} if texts else {})
 
 
-def text_codes(column: Column, na_values: Sequence[str] = ()) -> dict[str, int]:
+def text_codes(column: Category, na_values: Sequence[str] = ()) -> dict[str, int]:
     """The texts that stand for something, and their codes."""
     if column.fill is None:
         filled = MISSING
@@ -212,12 +206,7 @@ def text_codes(column: Column, na_values: Sequence[str] = ()) -> dict[str, int]:
     } | known
 
 
-def missing_numbers(na_values: Sequence[str]) -> list[float]:
-    """Numbers that stand for a missing value."""
-    return [float(text) for text in na_values if reads_as_number(text)]
-
-
-def unknown_code(column: Column) -> int:
+def unknown_code(column: Category) -> int:
     """What stands for a category that training lacks."""
     if column.other is None:
         return UNKNOWN
@@ -327,16 +316,16 @@ class Encode(nn.Module):
 
     def __init__(self, columns: Sequence[Column], na_values: Sequence[str] = ()) -> None:
         super().__init__()
-        if texts := [column.name for column in columns if column.kind == "ngrams"]:
+        if texts := [column.name for column in columns if isinstance(column, Text)]:
             raise AssayError(
                 f"the n-grams of the column {texts[0]!r} cannot be part of an ONNX file",
                 hint="--format safetensors keeps the weights alone; or train without the column",
             )
-        self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
-        self.categories = tuple(column for column in columns if column.kind == "category")
+        self.numbers = tuple(column for column in columns if not isinstance(column, Category))
+        self.categories = tuple(column for column in columns if isinstance(column, Category))
         fill = [value for column in self.numbers for value in column.fills]
         # one, or of a date one for each part
-        ends = np.cumsum([column.raw_width for column in self.numbers])
+        ends = np.cumsum([len(column.fills) for column in self.numbers])
         self._marked = [
             int(end) - 1
             for end, column in zip(ends, self.numbers, strict=True)
@@ -345,10 +334,8 @@ class Encode(nn.Module):
         self._for_good = [position for position, value in enumerate(fill) if np.isnan(value)]
         self._of_codes = int(bool(self.numbers))
         self._missing = missing_numbers(na_values)
-        is_number = [
-            column.kind == "number" for column in self.numbers for _ in range(column.raw_width)
-        ]
-        shift = [column.shift for column in self.numbers for _ in range(column.raw_width)]
+        is_number = [isinstance(column, Number) for column in self.numbers for _ in column.fills]
+        shift = [column.shift for column in self.numbers for _ in column.fills]
         self.register_buffer("shift", torch.tensor([shift], dtype=torch.float64))
         self.register_buffer("fill", torch.tensor([fill], dtype=torch.float64))
         self.register_buffer("_is_number", torch.tensor([is_number]), persistent=False)
@@ -366,32 +353,18 @@ class Encode(nn.Module):
         if self.numbers:
             is_there = self._is_there(inputs[0])
             filled = torch.where(is_there, inputs[0], self.fill)
-            numbers = (filled - self.shift).to(torch.float32)
-            if any(column.knots for column in self.numbers):
-                encoded += self._mapped(filled, numbers)
-            else:
-                encoded.append(numbers)
+            shifted = (filled - self.shift).to(torch.float32)
+            first = 0
+            for column in self.numbers:
+                place = slice(first, first + len(column.fills))
+                encoded += column.trace(filled[:, place], shifted[:, place])
+                first = place.stop
             encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
             known = torch.where(code < 0, column.width, code)
             encoded.append(known.to(torch.float32))
         return torch.cat(encoded, dim=1)
-
-    def _mapped(self, filled: Tensor, numbers: Tensor) -> list[Tensor]:
-        """Each column, those with a long tail by their quantiles, with their spikes."""
-        columns = []
-        first = 0
-        for column in self.numbers:
-            place = slice(first, first + column.raw_width)
-            first += column.raw_width
-            if not column.knots:
-                columns.append(numbers[:, place])
-                continue
-            columns.append(_interpolate(filled[:, place], column.knots, column.scores))
-            if column.spike is not None:
-                columns.append((filled[:, place] == column.spike).to(torch.float32))
-        return columns
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
         """Outputs, NaN in rows with a value too large, or without one for which training has learned one."""
@@ -405,15 +378,6 @@ class Encode(nn.Module):
         for rows in missing:
             outputs = torch.where(rows.view(-1, *[1] * (outputs.ndim - 1)), torch.nan, outputs)
         return outputs
-
-
-def _interpolate(values: Tensor, knots: Sequence[float], scores: Sequence[float]) -> Tensor:
-    """As `np.interp`, float32."""
-    at = torch.tensor(knots, dtype=torch.float64)
-    high = torch.bucketize(values, at).clamp(1, len(knots) - 1)
-    levels = torch.tensor(scores, dtype=torch.float64)
-    share = ((values - at[high - 1]) / (at[high] - at[high - 1])).clamp(0, 1)
-    return (levels[high - 1] + share * (levels[high] - levels[high - 1])).to(torch.float32)
 
 
 def trace(

@@ -6,20 +6,19 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-import pandas as pd
-
+from assay.data.encoder_file import TOKENIZER_FILE as TOKENIZER
+from assay.data.table.category import Category
 from assay.data.text.tokenizer import PAD
 from assay.quoting import command
 from assay.record.scores import describe_threshold, format_score
-from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown, printable
-from assay_serve.export.exportable import NO_CLASS, missing_numbers
+from assay_serve.export.exportable import NO_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.data.table.table_encoder import Column
+    from assay.data.table.column import Column
     from assay_serve.export.exportable import Original
 
 MARK = "<!-- Written by assay export, which replaces it. -->"
@@ -163,7 +162,6 @@ def example_code(exported: Exported) -> str:
 
 
 SCHEMA_VERSION = 1
-_ALL_CODES = 10_000
 _OF_RECORD = (
     "run_id",
     "name",
@@ -314,35 +312,8 @@ def describe_columns(
     """Inputs of a file that takes rows of a table."""
     entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:
-        entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
-        if column.marks_gaps:
-            entry["marked"] = True
-        if column.kind == "number" and column.form[1:]:
-            entry["unit"] = column.form[1:]
-        codes = {"number": missing_numbers(na_values), "category": list(na_values)}.get(
-            column.kind
-        )
-        if codes:
-            entry["missing_codes"] = codes
-        if column.kind == "category":
-            entry["categories"] = list(column.codes)[:_ALL_CODES]
-            entry["unknown"] = (
-                "counts as none" if column.other is None else "counts with the rarest ones"
-            )
-            entries["categories"].append(entry)
-        elif column.kind == "date":
-            start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
-            entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
-            for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
-                missing: float | None = fill
-                if column.fill is None:
-                    missing = None
-                name = f"{column.name} ({part})"
-                entries["numbers"].append(
-                    {**entry, "name": name, "part": part, "missing": missing}
-                )
-        else:
-            entries["numbers"].append(entry)
+        inputs = "categories" if isinstance(column, Category) else "numbers"
+        entries[inputs] += column.describe(na_values)
     described = []
     for name, some in entries.items():
         dtype = "float64"

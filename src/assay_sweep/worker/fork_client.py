@@ -20,10 +20,9 @@ from typing import IO, TYPE_CHECKING, Any, final
 
 from assay.assemble.trainer_options import WORLD_SIZES
 from assay.check.report import Proof, Report
-from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError
 from assay.record.run_record import Outcome, reason_of
-from assay_sweep.job_spec import ExitStatus, outcome_after
+from assay_sweep.job_spec import ExitStatus, outcome_after, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -26,6 +26,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 import assay
 from assay.data.core.normalize import Normalize
 from assay.data.core.transforms import Transforms
+from assay.data.table.category import Category
 from assay.data.table.table_encoder import TableEncoder
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
@@ -367,7 +368,7 @@ def test_a_table_as_its_encoder_has_it(
     batch = tuple({0: torch.export.Dim("batch")} for _ in example)
     program = torch.export.export(Encode(encoder.columns), tuple(example.values()), dynamic_shapes=(batch,))
     names = [name.replace("categories", "codes") for name in example]
-    categories = [column for column in encoder.columns if column.kind == "category"]
+    categories = [column for column in encoder.columns if isinstance(column, Category)]
     path = tmp_path / "encode.onnx"
     write_onnx(path, program, names=names, outputs=["values"], categories=categories, metadata={})
     np.testing.assert_allclose(open_onnx(path)(inputs)["values"], encoder.transform(new).numpy(), rtol=1e-6)

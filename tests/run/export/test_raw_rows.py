@@ -18,7 +18,7 @@ from scipy.special import expit  # type: ignore[import-untyped]  # ships no type
 from torch import Tensor, nn
 
 import assay
-from assay.data.table.table_encoder import Column
+from assay.data.table.category import Category
 from assay.errors import AssayError
 from assay.run.predictor import Predictor
 from assay_serve.export.export import export, open_onnx, write_onnx
@@ -264,7 +264,7 @@ def test_a_file_that_loses_rare_events_is_not_kept(
 
 def test_no_code_is_taken_for_a_row_from_the_end() -> None:
     """Categories that training lacks, and missing ones that it refused, get the code of none of them."""
-    column = Column("town", "category", None, {"a": 0, "b": 1})
+    column = Category("town", codes={"a": 0, "b": 1})
     encode = Encode([column])
     codes = torch.tensor([[0], [1], [-1], [-2]])
     assert encode(codes).tolist() == [[0], [1], [2], [2]]

@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 import torch
 
-from assay.data.table.table_encoder import TableEncoder
-from assay.data.text.tokenizer import Tokenizer
-from assay.errors import AssayError
-from assay.run.encoder_file import (
+from assay.data.encoder_file import (
     FILE,
     TOKENIZER_FILE,
     read_encoder,
     write_encoder,
 )
+from assay.data.table.table_encoder import TableEncoder
+from assay.data.text.tokenizer import Tokenizer
+from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from pathlib import Path

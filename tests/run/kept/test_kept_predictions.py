@@ -17,9 +17,9 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # as a
 from tests.conftest import unchanged_process
 
 from assay.data.core.batch_order import BatchOrder
-from assay.record.run_directory import find_changed_files
 from assay.run.resume import resume
 from assay_analysis import predictions_file
+from assay_lab.reproduce import find_changed_files
 from assay_serve.kept_predictions import KeepPredictions
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import assay
 from assay.cli.app import app
+from assay.data.preprocess import Preprocess, to_training_dtype
 from assay.errors import AssayError, ConfigError, DataError
-from assay.run.preprocess import Preprocess, to_training_dtype
 from assay.run.result import print_run
 from assay.task.predictions import (
     ClassPredictions,

@@ -79,3 +79,25 @@ def test_a_single_network_has_none(model: tuple[str, ...], train: Train, table: 
     frame, _, found = predicted(run, table / "rows.csv", tmp_path / "found.parquet")
     assert "uncertainty" not in frame
     assert found.uncertainty is None
+
+
+def test_a_model_is_asked_once_for_its_output_and_its_spread(
+    train: Train, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = train(
+        *("data=table", f"data.source.path={table / 'rows.csv'}", "data.source.target=price", *SHORT),
+        *("data.source.missing=impute", "data.source.exclude=[kind]", "model.members=4"),
+    )
+    predictor = assay.load(run.run_dir, map_location="cpu")
+    model: Any = predictor.model
+    original = model.member_outputs
+    sizes = []
+
+    def count(inputs: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(inputs))
+        return original(inputs)  # type: ignore[no-any-return]  # of any model
+
+    monkeypatch.setattr(model, "member_outputs", count)
+    num_rows = len(pd.read_csv(table / "rows.csv"))
+    found = predict(predictor, run.run_dir, [table / "rows.csv"], out=tmp_path / "found.csv", batch_size=64)
+    assert (found.num_samples, sum(sizes)) == (num_rows, num_rows)

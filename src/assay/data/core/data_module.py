@@ -19,6 +19,7 @@ from assay.data.core.batch_order import (
 from assay.data.core.loaders import (
     MemoryLoader,
     StreamLoader,
+    compute_features,
     input_statistics,
     keep_codes,
     preview,
@@ -203,6 +204,7 @@ class DataModule(L.LightningDataModule):
             "prefetch_factor": prefetch_factor if num_workers > 0 else None,
         }
         self._ready: dict[tuple[str, str], Subset] = {}
+        self._featured: dict[str, Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
         # Lightning may request new ones every epoch
         self._streams: WeakSet[StreamLoader] = WeakSet()
@@ -461,11 +463,29 @@ class DataModule(L.LightningDataModule):
             self._ready[key] = self.subset(name, chain).apply_once(self._processes())
         return self._ready[key]
 
+    def _find_features(self, name: str, subset: Subset) -> Subset:
+        """What the head of a frozen network sees of images, computed once; else the images."""
+        module: Any = self.trainer and self.trainer.lightning_module
+        is_fixed = subset.transforms.deterministic and self._world_size() == 1
+        if not (is_fixed and len(self.spec.input_shape) == 3) or not len(subset.rows):
+            return subset
+        if not hasattr(module, "features") or not module.has_fixed_features():
+            return subset
+        if name not in self._featured:
+
+            def compute(inputs: Tensor) -> Tensor | None:
+                prepared: Tensor = self.normalize(inputs.to(self.device), self.dtype)
+                return module.features(prepared)  # type: ignore[no-any-return]  # of our module
+
+            found = compute_features(subset, compute, self.seed, self._num_workers)
+            self._featured[name] = found or subset
+        return self._featured[name]
+
     def _position(self, order: BatchOrder) -> Callable[[], Size]:
         return lambda: train_position(self.trainer if order.even else None)
 
     def _loader(self, name: str, *, train: bool = False) -> MemoryLoader | StreamLoader:
-        subset = self.ready_subset(name, "train" if train else "eval")
+        subset = self._find_features(name, self.ready_subset(name, "train" if train else "eval"))
         lengths = subset.data.lengths
         weights = None
         if train and self.balance == "sampler":  # one over how many samples each one's class has
@@ -521,9 +541,9 @@ class DataModule(L.LightningDataModule):
             exact = torch.promote_types(dtype, torch.float32)
         else:
             exact = dtype
-        return self.normalize(inputs, dtype), task_of(self.spec.task).batch_targets(
-            targets, exact
-        )
+        if inputs.ndim != 2 or len(self.spec.input_shape) != 3:  # else features of images
+            inputs = self.normalize(inputs, dtype)
+        return inputs, task_of(self.spec.task).batch_targets(targets, exact)
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Pair:
         """Scale the inputs on the device and give every batch the form `(inputs, targets)`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from typing_extensions import override
 
 from assay.data.core.normalize import category_shares, statistics
+from assay.data.core.placement import free_memory
+from assay.data.core.samples import Samples
 from assay.data.core.subset import Subset, blocks
 from assay.data.core.transforms import Transforms, seed_generators, stack
 from assay.errors import DataError, first_line
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
     from assay.data.core.batch_order import BatchOrder
     from assay.data.core.placement import Placement
-    from assay.data.core.samples import Samples
     from assay.data.core.source import TrainStream
     from assay.data.core.splits import Splits
     from assay.data.core.transforms import Scale
@@ -304,6 +306,37 @@ def input_of(sample: Any) -> Tensor:
             hint="convert it in the data set, for example with torchvision.transforms.v2.functional.to_image",
         )
     return inputs
+
+
+_log = logging.getLogger("assay")
+
+
+def compute_features(
+    subset: Subset,
+    compute: Callable[[Tensor], Tensor | None],
+    seed: int,
+    num_workers: int,
+) -> Subset | None:
+    """A subset with what `compute` makes of its images; None where that is nothing, or no memory is left."""
+    keys = zip(subset.rows.tolist(), subset.keys.tolist(), strict=True)
+    loader: DataLoader[Any] = DataLoader(
+        KeyedDataset(subset.data, subset.transforms, seed),
+        batch_size=_MOST_AT_ONCE,
+        sampler=[(0, *key) for key in keys],
+        collate_fn=list,
+        num_workers=num_workers,
+        worker_init_fn=ignore_stop_signals,
+    )
+    features: list[Tensor] = []
+    for samples in loader:
+        part = compute(stack(list(map(input_of, samples))))
+        if part is None or part[0].nbytes * len(subset.rows) > free_memory() // 4:
+            return None
+        if not features:
+            _log.info("computing what the head sees of %s images, once", f"{len(subset.rows):,}")
+        features.append(part.cpu())
+    data = Samples(torch.cat(features), subset.data.targets[subset.rows])
+    return Subset(data, torch.arange(len(subset.rows)), subset.keys, Transforms())
 
 
 _SAMPLES = 1024

@@ -26,10 +26,15 @@ if TYPE_CHECKING:
 
 def eval_samples(data: DataModule, name: str, positions: Sequence[int]) -> Pair:
     """Inputs, normalised and on the device of the run, and targets."""
+    inputs, targets = read_inputs(data, name, positions)
+    return data.prepare_batch(inputs.to(data.device), targets.to(data.device), data.dtype)
+
+
+def read_inputs(data: DataModule, name: str, positions: Sequence[int]) -> Pair:
+    """Inputs as the data holds them, and targets."""
     subset = data.ready_subset(name, "eval")
     inputs = torch.stack(list(map(input_of, _read(subset, positions, data.seed))))
-    targets = subset.data.targets[subset.rows[list(positions)]]
-    return data.prepare_batch(inputs.to(data.device), targets.to(data.device), data.dtype)
+    return inputs, subset.data.targets[subset.rows[list(positions)]]
 
 
 def sample_names(data: DataModule) -> list[str]:

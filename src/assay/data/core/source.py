@@ -101,7 +101,7 @@ class Source(ABC):
 def with_defaults(source: Any) -> Source:
     """A source, given what `Source` declares and its own class leaves out."""
     if not isinstance(source, Source):
-        defaults = {**vars(Source), "prepare": _do_nothing}
+        defaults = {**vars(Source), "prepare": _do_nothing, "split_columns": {}}
         for name, default in defaults.items():
             if not name.startswith("_") and name != "read" and not hasattr(source, name):
                 setattr(source, name, default)

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from assay.data.core.source_files import cache_folder
-from assay.data.table.column_kind import task_of_columns
 from assay.data.table.table_file import from_arrow, settle
+from assay.data.table.table_targets import task_of_columns
 from assay.errors import DataError
 from assay.files.atomic import write_text
 from assay.files.checksum import digest_of, is_json_intact, seal_json

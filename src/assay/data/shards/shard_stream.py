@@ -15,7 +15,7 @@ from assay.data.core.source import Source, TrainStream
 from assay.data.core.split import SUBSET_WORDS, SUBSETS, parse_subsets
 from assay.data.core.transforms import stack
 from assay.data.shards.shard_files import ShardReader
-from assay.data.table.column_kind import check_columns
+from assay.data.table.column import check_columns
 from assay.errors import DataError, check_numbers
 from assay.quoting import pluralize
 from assay.splitmix import mix

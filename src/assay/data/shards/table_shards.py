@@ -12,17 +12,21 @@ from typing_extensions import override
 
 from assay.data.core.samples import Samples
 from assay.data.shards.shard_stream import ShardSource
-from assay.data.table.column_kind import choose_features, parse_targets
+from assay.data.table.features import choose_features
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import FILE_OPTIONS, from_arrow, settle
 from assay.data.table.table_source import (
     column_options,
-    declared_categories,
     learned_features,
     may_be_real,
     read_columns,
 )
-from assay.data.table.table_targets import TableTargets, choose_task, class_columns
+from assay.data.table.table_targets import (
+    TableTargets,
+    choose_task,
+    class_columns,
+    parse_targets,
+)
 from assay.errors import DataError
 from assay.task.task_of import infer_task, task_of
 
@@ -135,16 +139,9 @@ class TableShards(ShardSource):
             self.stream.class_counts = tuple(by_name[name] for name in self.class_names)
         encoder = self.fitted
         if encoder is None:
-            asked = self._options
-            split = [
-                name
-                for name in self.split_columns.values()
-                if name in train and name not in asked.keep
-            ]
-            categories = [*asked.categories, *declared_categories(train, asked)]
             # Columns whose exclusion is typed were not read.
-            self._options = replace(asked, exclude=split, categories=categories)
-            self._features = choose_features(train, self._options, self._path)
+            options = replace(self._options, exclude=[], split=self.split_columns)
+            self._features = choose_features(train, options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(
                 impute=True,
@@ -154,12 +151,12 @@ class TableShards(ShardSource):
             )
             encoder.target_forms = self._target_forms
         else:
-            self._features = learned_features(encoder)
+            self._features = learned_features(encoder, self._options)
         self._encoder = encoder
         self.stream.columns = [*self._features.names, *self.targets]
         subsets = {}
         for name, frame in frames.items():
-            read_columns(frame, self._features.forms, self._options.categories)
+            read_columns(frame, self._features)
             targets = self._encode_targets(frame)
             if name == "train" and task_of(self.task).has_real_targets:
                 self._encoded.encode(frame)  # refuses numbers that 32 bits cannot tell apart
@@ -188,5 +185,5 @@ class TableShards(ShardSource):
     @override
     def _decode(self, table: Any, numbers: Rows) -> Pair:
         frame = self._frame(table, numbers)
-        read_columns(frame, self._features.forms, self._options.categories)
+        read_columns(frame, self._features)
         return self._encoder.transform(frame[self._features.names]), self._encode_targets(frame)

@@ -34,7 +34,7 @@ class Table(TableSource):
         keep: Columns to use although they look like ids or free text (as categories), or tell the target.
         categories: Columns to take as categories although they hold numbers.
         day_first: Whether 05/01/2024 is in January; None: by the dates of the column that tell.
-        task: `auto` goes by the target, see `assay.data.table.column_kind`.
+        task: `auto` goes by the target, see `assay.data.table.table_targets`.
         missing: `impute`: the median of a column of numbers, a category of its own in one of categories, and
             rows without a target are left out; or `error`.
         separator: Between the columns of a CSV file: one character, `\s+` for any white space, or `auto`, see

@@ -22,20 +22,18 @@ from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its
 
 from assay.config.did_you_mean import did_you_mean
 from assay.data.core.source_files import TABLE_FILE, SourcePath, check_path
-from assay.data.table.column_kind import (
+from assay.data.table.category import category_texts
+from assay.data.table.column import (
+    WORDS,
+    check_trained_columns,
     is_category,
     is_nested,
     is_number,
     is_text,
-    kind_of,
-    task_of_columns,
 )
-from assay.data.table.table_encoder import (
-    TRUTH_VALUES,
-    category_texts,
-    check_trained_columns,
-    use_decimal_point,
-)
+from assay.data.table.column_kind import kind_of
+from assay.data.table.number import TRUTH_VALUES, use_decimal_point
+from assay.data.table.table_targets import task_of_columns
 from assay.errors import DataError
 from assay.files.read_once import keep
 from assay.quoting import format_override, join_first, pluralize, reads_as_number
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from assay.data.core.types import Frame, Options, Size, Strings, Values
-    from assay.data.table.table_encoder import Column
+    from assay.data.table.column import Column
 
     class ColumnEncoder(Protocol):
         """Of a table or of texts."""
@@ -68,30 +66,11 @@ FILE_OPTIONS: dict[str, Any] = {
     "skip_rows": 0,
 }
 """How files are read, where a source does not say otherwise."""
-WORDS = frozenset(
-    (
-        *(
-            "#N/A",
-            "#N/A N/A",
-            "#NA",
-            "-1.#IND",
-            "-1.#QNAN",
-            "-NaN",
-            "-nan",
-            "1.#IND",
-            "1.#QNAN",
-            "<NA>",
-        ),
-        *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
-    )
-)
-"""What pandas takes for a missing value, beside an empty cell."""
 _LINES = 1000
 _MOST = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
 _COMMA_NUMBER = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-_INTEGRAL = re.compile(r"^([-+]?\d+)\.0$")
 _LARGE = 2**53
 """From here on floats are not each integer."""
 _CODE = r"\s*0\d+\s*$"
@@ -504,18 +483,10 @@ def prepare_rows(frame: Frame, columns: Sequence[Column], na_values: str | Strin
     for learned in columns:
         column = frame[learned.name]
         if is_nested(column) or is_category(column):
-            column = _as_texts(column)
-        elif is_text(column) and learned.kind != "text":
-            column = column.mask(column.isin(WORDS.difference(learned.codes)))
-            if any(text.isdigit() for text in learned.codes):
-                column = as_integers(column)
-        frame[learned.name] = column
+            frame[learned.name] = _as_texts(column)
+        elif is_text(column):
+            frame[learned.name] = learned.clean(column)
     return frame
-
-
-def as_integers(texts: Values) -> Values:
-    """Categories as text, 1.0 as 1: pandas writes integers as floats where one is missing."""
-    return texts.str.replace(_INTEGRAL, r"\1", regex=True)
 
 
 @contextmanager
@@ -810,9 +781,9 @@ def _read_frames(
             names = frame.columns
             yield frame
     elif is_csv(path):
-        yield from _read_csv_frames(
-            path, [*text_columns(encoder), *set(keep).difference(needed)], size, options
-        )
+        texts = [column.name for column in encoder.columns if column.reads_texts]
+        kept = set(keep).difference(needed)
+        yield from _read_csv_frames(path, [*texts, *kept], size, options)
     elif path.suffix.lower() in _ARROW:
         import pyarrow as pa
 
@@ -821,19 +792,6 @@ def _read_frames(
     else:
         whole = _read_whole(path, str(path), options)
         yield from (whole.iloc[row : row + size] for row in range(0, len(whole), size))
-
-
-def text_columns(encoder: ColumnEncoder) -> list[str]:
-    """Columns of a CSV file to be read as text.
-
-    One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
-    """
-    return [
-        column.name
-        for column in encoder.columns
-        if column.kind in ("text", "ngrams")
-        or (column.kind == "category" and not set(column.codes) <= {"True", "False"})
-    ]
 
 
 def _read_csv_frames(path: Path, texts: Strings, size: int, options: Options) -> Iterator[Frame]:

@@ -12,29 +12,16 @@ import pandas as pd
 
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
-from assay.data.core.split import SUBSET_WORDS
-from assay.data.table.amount import TIME, is_amount
-from assay.data.table.column_kind import (
-    ColumnOptions,
-    Features,
-    check_columns,
-    choose_features,
-    drop_missing_targets,
-    find_codes,
-    find_format,
-    is_category,
-    is_number,
-    is_text,
-    kind_of,
-    parse_dates,
-    parse_targets,
-    split_hints,
-)
-from assay.data.table.table_encoder import TableEncoder, blank_texts, category_texts
+from assay.data.table.category import as_integers, blank_texts, category_texts
+from assay.data.table.column import check_columns, is_category, is_number, is_text
+from assay.data.table.column_kind import kind_of, split_hints
+from assay.data.table.date import TIME, Date, find_format, parse_dates
+from assay.data.table.features import ColumnOptions, Features, choose_features
+from assay.data.table.number import Number, is_amount
+from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import (
     AUTO,
     PLAIN,
-    as_integers,
     is_csv,
     parse_texts,
     prepare_rows,
@@ -45,7 +32,9 @@ from assay.data.table.table_targets import (
     TableTargets,
     choose_task,
     class_columns,
+    drop_missing_targets,
     find_label_separator,
+    parse_targets,
 )
 from assay.errors import DataError
 from assay.quoting import format_override, join_first, pluralize
@@ -142,31 +131,11 @@ class TableSource(Source):
             problem = error
         if problem is not None and encoder is not None:
             raise problem
-        asked = self._asked_of_columns
-        categories = [*asked.categories, *declared_categories(first, asked)]
         if encoder is not None:
-            chosen = learned_features(encoder)
+            chosen = learned_features(encoder, self._asked_of_columns)
         else:
-            categories += self._find_codes(first)
-            left_out = [
-                *self._check_split_columns(first, path),
-                *self._find_subset_columns(first),
-            ]
-            exclude = [*asked.exclude, *left_out]
-            options = replace(asked, targets=self.targets, exclude=exclude, categories=categories)
-            # What is wrong with them and with the target is told together.
-            chosen = choose_features(first, options, path, [] if problem is None else [problem])
-            self.notes += chosen.notes
-            encoder = TableEncoder(
-                self._impute,
-                self._max_categories,
-                forms=chosen.forms,
-                ngrams=chosen.ngrams,
-            )
+            encoder, chosen = self._choose_features(first, path, problem)
             encoder.target_forms = forms
-            if is_csv(path):
-                dialect = resolve_options(path, self.file_options)
-                encoder.csv = {key: str(dialect[key]) for key in PLAIN}
         hints = (
             {}
             if self.split_columns
@@ -174,7 +143,7 @@ class TableSource(Source):
         )
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
-            read_columns(frame, chosen.forms, categories)
+            read_columns(frame, chosen)
             if self.fitted is not None:
                 frame[chosen.names] = prepare_rows(
                     frame, self.fitted.columns, self.file_options["na_values"]
@@ -206,6 +175,23 @@ class TableSource(Source):
                 split_hints=hints,
             )
         return subsets
+
+    def _choose_features(
+        self, frame: Frame, path: str, problem: DataError | None
+    ) -> tuple[TableEncoder, Features]:
+        """The features, and an encoder that is to learn them; what is wrong with the target is told, too."""
+        for key, name in self.split_columns.items():
+            check_columns(frame, [name], path, key)
+        options = replace(self._asked_of_columns, targets=self.targets, split=self.split_columns)
+        chosen = choose_features(frame, options, path, [] if problem is None else [problem])
+        self.notes += chosen.notes
+        encoder = TableEncoder(
+            self._impute, self._max_categories, forms=chosen.forms, ngrams=chosen.ngrams
+        )
+        if is_csv(path):
+            dialect = resolve_options(path, self.file_options)
+            encoder.csv = {key: str(dialect[key]) for key in PLAIN}
+        return encoder, chosen
 
     def _read_subset(self, subset: str, path: str, texts: Strings) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
@@ -299,53 +285,6 @@ class TableSource(Source):
                 return parse_dates(column, find_format(column, self._asked_of_columns.day_first))
         return column
 
-    def _check_split_columns(self, frame: Frame, path: str) -> list[str]:
-        """Columns that divide the samples and are not features."""
-        options = self._asked_of_columns
-        split_names = list[str]()
-        for key, name in self.split_columns.items():
-            check_columns(frame, [name], path, key)
-            if name in self.targets:
-                raise DataError(f"{key}: {name!r} is the target", hint="name another column")
-            if options.features is None and name not in (*options.keep, *options.exclude):
-                split_names.append(name)
-                self.notes.append(
-                    f"{key}={name}: it divides the samples and is not a feature; to use it as one as well: "
-                    + format_override("data.source.keep", [name])
-                )
-        return split_names
-
-    def _find_codes(self, frame: Frame) -> list[str]:
-        """Columns of integers that are codes."""
-        asked = self._asked_of_columns
-        if codes := find_codes(frame, asked):
-            keep = format_override("data.source.keep", [*asked.keep, *codes])
-            self.notes.append(
-                f"integers taken as categories, by their names: {join_first(codes)}; as numbers: {keep}"
-            )
-        return codes
-
-    def _find_subset_columns(self, frame: Frame) -> list[str]:
-        """Columns of words such as train and test, which are no features."""
-        asked = self._asked_of_columns
-        others = (*self.targets, *asked.keep, *asked.exclude, *self.split_columns.values())
-        names = list[str]()
-        for name in frame.columns if asked.features is None else ():
-            if name in others or not is_text(frame[name]):
-                continue
-            words = {
-                str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]
-            }
-            if len(words) > 1 and words <= SUBSET_WORDS.keys():
-                names.append(name)
-                use = format_override("data.split.column", name)
-                keep = format_override("data.source.keep", [*asked.keep, name])
-                self.notes.append(
-                    f"left out of the features: {name}, which says {join_first(sorted(words))}; to divide "
-                    f"the samples by it: {use}; as a feature: {keep}"
-                )
-        return names
-
     def _divide_labels(self, frames: Mapping[str, Frame], mark: str) -> dict[str, Frame]:
         """A column of 0 and 1 for each label in place of the target's."""
         name = self._label_column
@@ -409,20 +348,15 @@ class TableSource(Source):
         return task
 
 
-def declared_categories(frame: Frame, asked: ColumnOptions) -> list[str]:
-    """Features that the file itself says are categories."""
-    names = frame.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in frame.dtypes]]
-    return [name for name in names if name not in (*asked.targets, *asked.categories)]
-
-
-def learned_features(encoder: Any) -> Features:
+def learned_features(encoder: Any, asked: ColumnOptions) -> Features:
     """The columns of an encoder that has learned, whatever else the table holds."""
     forms = {
         column.name: column.form
         for column in encoder.columns
-        if column.kind == "date" or (column.kind == "number" and is_amount(column.form))
+        if isinstance(column, Date) or (isinstance(column, Number) and is_amount(column.form))
     }
-    return Features([column.name for column in encoder.columns], forms)
+    names = [column.name for column in encoder.columns]
+    return Features(names, forms, categories=asked.categories)
 
 
 def _path_option(subset: str) -> str:
@@ -461,20 +395,20 @@ def as_names(value: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def read_columns(frame: Frame, forms: Mapping[str, str], categories: Strings) -> None:
+def read_columns(frame: Frame, chosen: Features) -> None:
     """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
-    for name, form in forms.items():
+    for name, form in chosen.forms.items():
         if is_amount(form) or form == TIME:
             continue  # pages show them as they are written
         dates = parse_dates(frame[name], form)
         if (dates.isna() == frame[name].isna()).all():
             frame[name] = dates
-    for name in categories:
-        if name in frame and is_number(frame[name]):
+    for name in {*chosen.categories}.intersection(chosen.names):
+        if is_number(frame[name]):
             frame[name] = category_texts(frame[name]).reindex(frame.index)
-        elif name in frame and is_text(frame[name]):
+        elif is_text(frame[name]):
             frame[name] = as_integers(frame[name])
-        elif name in frame and is_category(frame[name]):
+        elif is_category(frame[name]):
             frame[name] = frame[name].astype(object)
 
 

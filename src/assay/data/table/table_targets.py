@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+import pandas as pd
 import torch
+from pandas.api.types import is_bool_dtype, is_float_dtype
 
-from assay.data.table.column_kind import is_real, is_text, task_of_columns
+from assay.data.table.column import FEW, is_category, is_nested, is_number, is_text
+from assay.data.table.column_kind import FORMED, kind_of
+from assay.data.table.number import find_amount, format_amount, parse_amounts
 from assay.errors import DataError
 from assay.quoting import join_first
 from assay.task.classification import Binary
+from assay.task.multitask import Multitask
 from assay.task.predictions import SIGN, name_outputs
 from assay.task.reconstruction import Reconstruction
-from assay.task.task_of import task_of
+from assay.task.task_of import infer_task, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +26,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.types import Floats, Frame, Strings, Values
+
+_FEW_CLASSES = 20
+_MOST_CLASSES = 100
+_FEW_SAMPLES = 10
+"""Of a class on average, below which so many classes are more than make sense."""
 
 
 @final
@@ -168,3 +178,128 @@ def find_label_separator(target: Values) -> str:
         ):
             return mark
     return ""
+
+
+# -- what is predicted ---------------------------------------------------------------------------------------
+
+
+def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
+    """The rows that have all targets, with their index; integers that gaps made floats are such again."""
+    complete = frame.dropna(subset=list(targets))
+    for name in targets:
+        if len(complete) < len(frame) and frame[name].isna().any():
+            values = complete[name].infer_objects()
+            is_integral = is_float_dtype(values) and bool((values == np.floor(values)).all())
+            if is_integral and np.isfinite(values).all():
+                complete[name] = values.astype(np.int64)
+            else:
+                complete[name] = values
+    return complete
+
+
+def task_of_columns(frame: Frame, targets: Strings) -> tuple[str, str]:
+    """The task of the target columns, and a note where it is ambiguous."""
+    frame = drop_missing_targets(frame, targets)
+    parse_targets(frame, targets, {})
+    judged = [is_real(frame[name], name) for name in targets]
+    real = bool(judged) and all(is_number for is_number, _ in judged)
+    if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
+        return Multitask.name, ""
+    notes = "; ".join(note for _, note in judged if note)
+    num_classes = 0
+    if len(targets) == 1 and not real:
+        num_classes = int(frame[targets[0]].nunique())
+    return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes
+
+
+def parse_targets(frame: Frame, targets: Strings, forms: dict[str, str]) -> list[str]:
+    """Replace the targets that are amounts by numbers, whose forms are added; the notes on them."""
+    notes = []
+    for name in targets:
+        column = frame[name]
+        is_class = is_number(column) or is_category(column)
+        if name not in forms and not is_class and kind_of(column)[0] == "amount":
+            forms[name] = find_amount(column)
+        if name in forms and not is_number(column):
+            numbers = parse_amounts(column, forms[name])
+            if len(wrong := column[column.notna() & numbers.isna()]):
+                raise DataError(
+                    f"data.source.target={name}: expected a number such as "
+                    f"{format_amount(12.5, forms[name])!r}, got {str(wrong.iloc[0])[:40]!r}",
+                    hint="write all of them in one way",
+                )
+            notes.append(f"the target {describe_amount(column, forms[name])} is read as numbers")
+            frame[name] = numbers
+    return notes
+
+
+def describe_amount(column: Values, form: str) -> str:
+    """How a column of amounts is read, by an example."""
+    example = column.dropna().iloc[:1]
+    value = float(parse_amounts(example, form).iloc[0])
+    return f"{column.name} ({str(example.iloc[0])[:40]!r} is {value:.15g})"
+
+
+def is_real(values: Values, name: str) -> tuple[bool, str]:
+    """Whether a target is predicted as a number, and a note where that is ambiguous."""
+    if is_nested(values):
+        raise DataError(f"data.source.target={name}: the column holds {kind_of(values)[1]}")
+    different = values.nunique()
+    if not is_number(values):
+        if not is_category(values):  # else the file says that these are classes
+            _check_classes(values, name, different)
+        return False, note_on_spelling(values, name)
+    is_float = is_float_dtype(values)
+    note = (
+        f"the target {name!r} has {different:,} different {'values' if is_float else 'integers'} and is "
+        "predicted as a number; for classes: data.source.task=multiclass"
+    )
+    if is_float:
+        return True, note if 1 < different <= FEW and bool(
+            (values == np.floor(values)).all()
+        ) else ""
+    if is_bool_dtype(values) or different <= 2:
+        return False, ""
+    # such a class cannot be in all subsets: these may be counts
+    is_rare = values.value_counts().min() < 3
+    if different <= _FEW_CLASSES and not is_rare:
+        return False, ""
+    if different <= _FEW_CLASSES or len(values) / different >= _FEW_CLASSES:
+        raise DataError(
+            f"data.source.target={name}: {different:,} different integers in {len(values):,} rows may be "
+            "numbers or classes",
+            hint="data.source.task=regression, or data.source.task=multiclass",
+        )
+    return True, note
+
+
+def note_on_spelling(values: Values, name: str, what: str = "classes") -> str:
+    """A sentence on texts that are alike but for their case and spaces."""
+    texts = pd.Series(values.dropna().unique(), dtype=object).astype(str)
+    for _, alike in texts.groupby(texts.str.strip().str.casefold(), sort=False):
+        if len(alike) > 1:
+            return (
+                f"{what} of {name!r} differ only in case or spaces: {', '.join(map(repr, alike))}"
+            )
+    return ""
+
+
+def _check_classes(values: Values, name: str, different: int) -> None:
+    kind, why = kind_of(values)
+    example = ""
+    if len(values):
+        example = str(values.iloc[0])[:40]
+    key = f"data.source.target={name}"
+    if kind in FORMED:
+        raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
+    if different > _FEW_CLASSES and 2 * different > len(values):
+        raise DataError(
+            f"{key}: {different:,} different texts in {len(values):,} rows, such as {example!r}, are not "
+            "classes",
+            hint="choose another column",
+        )
+    if different > _MOST_CLASSES and different * _FEW_SAMPLES > len(values):
+        raise DataError(
+            f"{key}: {different:,} classes in {len(values):,} rows, fewer than {_FEW_SAMPLES} rows a class",
+            hint="choose another column; data.source.task=multiclass uses them anyway",
+        )

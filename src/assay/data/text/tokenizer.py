@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final, get_args
 import numpy as np
 import torch
 
-from assay.data.table.table_encoder import Column, describe_unusual
+from assay.data.table.category import Text
+from assay.data.table.column import describe_unusual
 from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.types import Frame, Rows, Strings
+    from assay.data.table.column import Column
 
 
 def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
@@ -293,7 +295,7 @@ class TextEncoder:
         check_tokenizer("bpe" if tokenizer == "auto" else tokenizer, vocab_size)
         if not 1 <= max_length <= LONGEST:
             raise ValueError(f"max_length={max_length}: expected 1 to {LONGEST:,}")
-        self.columns: tuple[Column, ...] = (Column(column, "text"),)
+        self.columns: tuple[Column, ...] = (Text(column),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}
         self._options: dict[str, Any] = {"vocab_size": vocab_size, "lowercase": lowercase}

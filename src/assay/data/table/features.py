@@ -1,0 +1,403 @@
+"""Which columns of a table are features, how they are read, and what is said of that. No torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from assay.data.core.split import SUBSET_WORDS
+from assay.data.table.category import find_sign, share_ngrams
+from assay.data.table.column import (
+    FEW,
+    check_columns,
+    has_few,
+    is_category,
+    is_nested,
+    is_number,
+    is_text,
+)
+from assay.data.table.column_kind import ENTITY_NAME, FORMED, ID_NAME, kind_of, most_are
+from assay.data.table.date import TIME, days_since_1970, find_format, parse_dates, parse_times
+from assay.data.table.leak import find_hints, find_leak
+from assay.data.table.number import (
+    find_amount,
+    find_sentinel,
+    find_words,
+    is_amount,
+    parse_amounts,
+)
+from assay.data.table.table_targets import describe_amount, note_on_spelling
+from assay.errors import DataError
+from assay.quoting import format_override, join_first
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.data.core.types import Frame, Strings, Values
+
+_MOST_EMBEDDED = 40
+"""Different texts that are never too many for categories without a look at what they share."""
+_ROWS_OF_CODE = 4
+_FEWEST_TEXTS = 100
+_ADDRESS = re.compile(r"\S+@\S+|https?://\S+")
+_DIGITS = re.compile(r"\d+")
+_ROWS_OF_TEXT = 20
+"""Of a text on average, below which its n-grams tell more than itself."""
+_CODE_NAME = re.compile(r"(?i:(^|[_\W])(code|zip|postcode|plz)$)|[a-z]Code$")
+_SAMPLE = 1000
+_NAMED = 10
+"""Words in a sentence."""
+
+
+@final
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Column options of a config; see `assay.data.table.table.Table`."""
+
+    targets: list[str]
+    features: Strings | None = None
+    exclude: Strings = ()
+    keep: Strings = ()
+    categories: Strings = ()
+    na_values: Strings = ()
+    day_first: bool | None = None
+    split: Mapping[str, str] = field(default_factory=dict)
+    """Columns that divide the samples, by the keys that name them."""
+
+
+@final
+@dataclass
+class Features:
+    """The chosen features, with the reasons."""
+
+    names: list[str]
+    forms: dict[str, str] = field(default_factory=dict)
+    ngrams: list[str] = field(default_factory=list)
+    """Texts that are encoded by their character n-grams."""
+    categories: Strings = ()
+    """Columns to be read as categories, whatever they hold."""
+    notes: list[str] = field(default_factory=list)
+    kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
+
+
+def choose_features(
+    frame: Frame, options: ColumnOptions, path: str, problems: Sequence[DataError] = ()
+) -> Features:
+    """Choose the feature columns by what each column holds; what is wrong is told beside other problems."""
+    for option in ("features", "exclude", "keep", "categories"):
+        names = getattr(options, option) or []
+        check_columns(frame, names, path, option)
+        if both := [name for name in names if name in options.targets]:
+            raise DataError(
+                f"data.source.{option}: {both[0]!r} is the target",
+                hint=f"leave it out of {option}",
+            )
+    chosen = Features([])
+    left_out = {*options.targets, *options.exclude}
+    if options.features is None:
+        left_out |= _leave_out_of_split(frame, options, chosen)
+    named = frame.columns if options.features is None else options.features
+    chosen.names = [name for name in named if name not in left_out]
+    chosen.categories = _find_categories(frame, options, chosen)
+    chosen.kinds = {
+        name: kind_of(frame[name])
+        for name in chosen.names
+        if name not in chosen.categories or is_nested(frame[name])
+    }
+    _find_texts(frame, options, chosen)
+    if options.features is None:
+        _leave_out_unfit(frame, options, chosen)
+    problems = [*problems, *_find_forms(frame, options, chosen, bool(problems))]
+    chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
+    if not chosen.names and not problems:
+        why = ""
+        if chosen.notes:
+            why = f" ({'; '.join(chosen.notes)})"
+        raise DataError(
+            f"data.source.features: no column is left to predict from{why}",
+            hint="add a column, or keep one: data.source.keep=[NAME]",
+        )
+    numbers = {
+        name: parse_amounts(frame[name], form)
+        for name, form in chosen.forms.items()
+        if is_amount(form)
+    }
+    parsed = frame.assign(**numbers)
+    problems += _check_leaks(parsed, options, chosen)
+    if problems:
+        told = "; ".join(
+            filter(None, [problem.message.removeprefix("data: ") for problem in problems])
+        )
+        prefix = "data: "
+        if told.startswith("data."):
+            prefix = ""
+        hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+        raise DataError(prefix + told, hint="; ".join(hints))
+    _note_forms(frame, options, chosen)
+    _add_notes(parsed, options, chosen)
+    return chosen
+
+
+def _leave_out_of_split(frame: Frame, asked: ColumnOptions, chosen: Features) -> set[str]:
+    """Columns that divide the samples, or say train and test, which are not features."""
+    left_out = set[str]()
+    for key, name in asked.split.items():
+        if name in asked.targets:
+            raise DataError(f"{key}: {name!r} is the target", hint="name another column")
+        if name in frame and name not in (*asked.keep, *asked.exclude):
+            left_out.add(name)
+            chosen.notes.append(
+                f"{key}={name}: it divides the samples and is not a feature; to use it as one as well: "
+                + format_override("data.source.keep", [name])
+            )
+    others = (*asked.targets, *asked.keep, *asked.exclude, *asked.split.values())
+    for name in frame.columns:
+        if name in others or not is_text(frame[name]):
+            continue
+        words = {str(value).strip().casefold() for value in frame[name].dropna().unique()[:10]}
+        if len(words) > 1 and words <= SUBSET_WORDS.keys():
+            left_out.add(name)
+            use = format_override("data.split.column", name)
+            chosen.notes.append(
+                f"left out of the features: {name}, which says {join_first(sorted(words))}; to divide "
+                f"the samples by it: {use}; as a feature: {_override(asked, 'keep', name)}"
+            )
+    return left_out
+
+
+def _find_categories(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[str]:
+    """Columns that are typed as categories, that the file says are such, and integers that are codes."""
+    declared = [name for name in chosen.names if is_category(frame[name])]
+    typed = (*(asked.features or ()), *asked.keep, *asked.categories)
+    codes = [name for name in chosen.names if name not in typed and _are_codes(frame[name])]
+    if codes:
+        chosen.notes.append(
+            f"integers taken as categories, by their names: {join_first(codes)}; as numbers: "
+            + _override(asked, "keep", *codes)
+        )
+    return [*asked.categories, *declared, *codes]
+
+
+def _are_codes(column: Values) -> bool:
+    """Whether integers are codes by their name, with several rows of each."""
+    if not is_number(column) or not _CODE_NAME.search(str(column.name)):
+        return False
+    is_repeated = FEW < column.nunique() <= len(column) / _ROWS_OF_CODE
+    return is_repeated and bool((column.dropna() % 1 == 0).all())
+
+
+def _find_form(column: Values, kind: str, day_first: bool | None = None) -> str:
+    """How the values of a column are written, which is one of `FORMED`."""
+    if kind == "nested":
+        raise DataError(
+            f"the column {column.name!r} cannot be predicted from: it holds {kind_of(column)[1]}"
+        )
+    if kind == "amount":
+        return find_amount(column)
+    if kind == "date":
+        return find_format(column, day_first)
+    if len(wrong := column[column.notna() & parse_times(column).isna()]):
+        raise DataError(
+            f"the column {column.name!r} holds times of day, but also {str(wrong.iloc[0])[:40]!r}",
+            hint="write them as 13:08 or 1:08 PM",
+        )
+    return TIME
+
+
+def _find_forms(
+    frame: Frame, asked: ColumnOptions, chosen: Features, is_target_wrong: bool
+) -> list[DataError]:
+    """Learn how amounts, dates and times are written; the columns that are not written in one way."""
+    failed: dict[str, DataError] = {}
+    amounts: list[str] = []
+    words: list[str] = []
+    for name in asked.targets if is_target_wrong else ():
+        if kind_of(frame[name])[0] == "amount":
+            words += find_words(frame[name])
+    for name in chosen.names:
+        kind = chosen.kinds.get(name, ("category",))[0]
+        try:
+            if kind in FORMED:
+                chosen.forms[name] = _find_form(frame[name], kind, asked.day_first)
+        except DataError as error:
+            if kind == "amount":
+                if name in asked.keep or asked.features is not None:
+                    continue  # a category
+                amounts.append(name)
+            if kind != "nested":
+                words += find_words(frame[name])
+            failed[name] = error
+    hints = []
+    if words:
+        missing = _override(asked, "na_values", *dict.fromkeys(words[:_NAMED]))
+        hints.append(f"{missing} where that means a missing value")
+    if not failed:
+        return [DataError("", hint=hint) for hint in hints]
+    ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
+    if amounts:
+        them = "them"
+        if len(amounts) == 1:
+            them = "it"
+        ways += f", {_override(asked, 'keep', *amounts)} takes {them} as categories"
+    return [*failed.values(), *(DataError("", hint=hint) for hint in (*hints, ways))]
+
+
+def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    """Choose the texts that are too many for categories, and share n-grams with one another."""
+    for name, (kind, _) in chosen.kinds.items():
+        column = frame[name].dropna()
+        names_rows = kind == "id" and (ID_NAME.search(name) or ENTITY_NAME.match(name))
+        is_text_of_words = is_text(column) and kind in ("category", "id", "text")
+        if name in asked.keep or names_rows or not is_text_of_words:
+            continue
+        if len(column) < _FEWEST_TEXTS or has_few(column, _MOST_EMBEDDED):
+            continue
+        different = [str(text) for text in column.unique()]
+        is_rare = len(column) < _ROWS_OF_TEXT * len(different)
+        if is_rare and not _are_numbered(different) and share_ngrams(different):
+            chosen.ngrams.append(name)
+
+
+def _are_numbered(texts: list[str]) -> bool:
+    """Whether texts are addresses, or differ in their digits alone: they say who, not what."""
+    if most_are(_ADDRESS.fullmatch, texts[:_SAMPLE]):
+        return True
+    return len({_DIGITS.sub("", text) for text in texts}) <= FEW
+
+
+def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    left_out: dict[str, str] = {}
+    for name, (kind, why) in chosen.kinds.items():
+        if name in asked.keep or kind == "nested" or name in chosen.ngrams:
+            continue
+        if len(frame) > 1 and has_few(frame[name], 1) and frame[name].notna().any():
+            left_out[name] = "one value in all rows"
+        elif why and kind not in FORMED:
+            left_out[name] = why
+    if left_out:
+        reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
+        keep = ""
+        if able := [name for name in left_out if not frame[name].isna().all()]:
+            keep = f"; to use one: {_override(asked, 'keep', able[0])}"
+        if texts := [name for name in left_out if chosen.kinds[name][0] == "text"]:
+            keep += f"; to learn from texts: data=text_table {format_override('data.source.text', texts[0])}"
+        chosen.notes.append(f"left out of the features: {reasons}{keep}")
+        chosen.names = [name for name in chosen.names if name not in left_out]
+
+
+def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    forms = chosen.forms
+    if texts := [name for name in chosen.ngrams if name in chosen.names]:
+        examples = join_first(
+            [f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}" for name in texts]
+        )
+        chosen.notes.append(
+            f"texts become up to 30 numbers by their character n-grams, which an ONNX file cannot hold: "
+            f"{examples}; without: {_override(asked, 'exclude', *texts)}"
+        )
+    if amounts := [name for name, form in forms.items() if is_amount(form)]:
+        examples = join_first([describe_amount(frame[name], forms[name]) for name in amounts])
+        other = _override(asked, "categories", amounts[0])
+        chosen.notes.append(f"read as numbers: {examples}; as categories: {other}")
+    if times := [name for name, form in forms.items() if form == TIME]:
+        examples = join_first(
+            [f"{name} such as {str(frame[name].dropna().iloc[0])!r}" for name in times]
+        )
+        chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
+    if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
+        dates_shown = []
+        for name, form in dates.items():
+            written = ""
+            if "%" in form:
+                written = f" ({form.replace('|', ' or ')})"
+            dates_shown.append(
+                f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{written}"
+            )
+        days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
+        hour = ""
+        if (np.concatenate(days) % 1 > 0).any():
+            hour = ", hour"
+        chosen.notes.append(
+            f"dates become year, month, day of the year, weekday{hour}, sine and cosine of the year and of "
+            f"the week, and days since the first, those that vary: {join_first(dates_shown)}"
+        )
+
+
+def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+    texts = [
+        name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"
+    ]
+    chosen.notes += filter(
+        None, [note_on_spelling(frame[name], name, "categories") for name in texts]
+    )
+    numeric = [name for name in (*chosen.names, *asked.targets) if name not in chosen.categories]
+    if padded := [name for name in texts if _has_zeros(frame[name])]:
+        chosen.notes.append(
+            f"codes that begin with 0 are taken as categories: {join_first(padded)}"
+        )
+    codes = {name: find_sentinel(frame[name]) for name in numeric}
+    codes |= {name: find_sign(frame[name]) for name in texts}
+    if codes := {name: code for name, code in codes.items() if code}:
+        counts = [
+            f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
+            for name, code in codes.items()
+        ]
+        option = _override(asked, "na_values", *sorted({*codes.values()}))
+        option = re.sub(r'"(-?[\d.]+(e\+\d+)?)"', r"\1", option)  # numbers need no quotes
+        chosen.notes.append(
+            f"possible codes of missing values: {join_first(counts)}; where they mean that: {option}"
+        )
+    few = [
+        name
+        for name in chosen.names
+        if name in numeric
+        and is_number(frame[name])
+        and has_few(frame[name])
+        and frame[name].nunique() > 2
+    ]
+    if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
+        values = join_first([f"{name} ({frame[name].nunique()} values)" for name in few])
+        chosen.notes.append(
+            f"integers with few values are taken as numbers: {values}; as categories: "
+            f"{_override(asked, 'categories', few[0])}"
+        )
+
+
+def _has_zeros(column: Values) -> bool:
+    """Whether a category begins with 0 and another digit."""
+    return any(re.fullmatch(r"0\d+", str(value)) for value in column.dropna().unique())
+
+
+def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:
+    """The columns that equal a target; notes on those that decide it in another way."""
+    names = [name for name in chosen.names if name not in asked.keep]
+    for target in asked.targets:
+        if is_nested(frame[target]):
+            continue
+        name, how = find_leak(frame, names, target)
+        given_away = f"the column {name!r} reveals the target {target!r}: {how}"
+        if name and len(chosen.names) > 1:
+            hint = f"{_override(asked, 'exclude', name)}; where it is known before the target: "
+            return [DataError(given_away, hint=hint + _override(asked, "keep", name))]
+        # nothing else to predict from: it cannot be a slip
+        if name:
+            chosen.notes += [given_away]
+        if name:
+            hints = {}
+        else:
+            hints = find_hints(frame, names, target)
+        if hints:
+            found = join_first([f"{name!r} ({how})" for name, how in hints.items()])
+            chosen.notes.append(
+                f"the target {target!r} can be read off {found}; where that is known only after the target: "
+                + _override(asked, "exclude", *hints)
+            )
+    return []
+
+
+def _override(asked: ColumnOptions, option: str, *columns: str) -> str:
+    """The columns beside those that are named already: an override replaces the whole list."""
+    return format_override(f"data.source.{option}", [*getattr(asked, option), *columns])
