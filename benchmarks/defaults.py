@@ -283,8 +283,8 @@ def orientations(images: torch.Tensor) -> torch.Tensor:
     bins.scatter_add_(1, low.long() % 9, strength * (1 - share))
     bins.scatter_add_(1, (low.long() + 1) % 9, strength * share)
     cells = F.avg_pool2d(bins, cell)
-    blocks = F.unfold(cells, 2).unflatten(1, (9, 4)).flatten(1, 2)
-    blocks = F.normalize(F.normalize(blocks, dim=1).clamp(max=0.2), dim=1)
+    blocks = F.normalize(F.unfold(cells, 2), dim=1)
+    blocks = F.normalize(blocks.clamp(max=0.2), dim=1)
     return blocks.flatten(1)
 
 
