@@ -286,8 +286,8 @@ def _photos(folder: Path, pictures: Path, count: int, side: int | None = None) -
             if side is None:
                 (target / Path(names[row]).name).write_bytes(held.read(names[row]))
             else:
-                picture = Image.open(io.BytesIO(held.read(names[row])))
-                picture = picture.resize((side, side), Image.Resampling.BICUBIC)
+                small = Image.open(io.BytesIO(held.read(names[row])))
+                picture = small.resize((side, side), Image.Resampling.BICUBIC)
                 picture.save(target / f"{Path(names[row]).stem}.png")
     return ["data=image_folder", f"data.source.root={folder}/pictures"]
 

@@ -1,11 +1,12 @@
 """An epoch on JPEGs: as typed, with what the run's note proposes, and in stock Lightning.
 
-    uv run python benchmarks/picture_epoch.py --pictures DIR     # a folder of one folder per class
+    uv run python benchmarks/picture_epoch.py --pictures DIR  # a folder of one folder per class
 
-All train `small_cnn` with batches of 256, random crops and flips, the same optimizer, on the same pictures,
-and are validated on the same others. `stock` decodes with `ImageFolder` and `DataLoader`; of 0 and 2 workers,
-the faster one counts. Each training is a process of its own, in turns, for each seed. Seconds are those of
-epochs after the first one, validation included; `first` adds what comes before them, decoding too.
+All train the `small_cnn` that `typed` chooses, at its size of pictures, with batches of BATCH (256), random
+crops and flips, the same optimizer, on the same pictures, and are validated on the same others. `stock`
+decodes with `ImageFolder` and `DataLoader`; of 0 and 2 workers, the faster one counts. Each training is a
+process of its own, in turns, for each seed. Seconds are those of epochs after the first one, validation
+included; `first` adds what comes before them, decoding too.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # as abov
 from typing_extensions import override
 
 import assay
+from assay.assemble.recipe import choose_widths
 from assay.model.small_cnn import SmallCNN
 from assay.record.provenance import cpu_model
 
-BATCH, RATE, DECAY = 256, 3e-3, 0.05
+BATCH, RATE, DECAY = int(os.environ.get("BATCH", "256")), 3e-3, 0.05
 GOALS = {"typed": 2.5, "proposed": 4.5}
 PROPOSED = ("precision=bf16",)
 """What the note at the end of a run says on a processor that computes in bfloat16."""
@@ -47,14 +49,15 @@ class Clock(L.Callback):
         self.start = time.perf_counter()
         self.ends: list[float] = []
         self.accuracy = 0.0
-        self.rows: dict[str, list[int]] = {}
+        self.rows: dict[str, Any] = {}
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Keep which pictures are trained on, where assay chooses them."""
+        """Keep which pictures are trained on, and their size, where assay chooses them."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]  # a plain attribute
         if hasattr(data, "splits"):
             self.rows = {name: data.splits.rows[name].tolist() for name in ("train", "val")}
+            self.rows["shape"] = list(data.spec.input_shape)
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -70,9 +73,10 @@ class Clock(L.Callback):
 class Stock(L.LightningModule):
     """A LightningModule as tutorials write it."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, shape: list[int], samples: int, classes: int) -> None:
         super().__init__()
-        self.model = SmallCNN([3, 32, 32], classes)
+        widths, stride = choose_widths(shape, samples)
+        self.model = SmallCNN(shape, classes, widths=widths, stride=stride)
 
     def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
         """Cross-entropy."""
@@ -102,15 +106,20 @@ def run_ours(pictures: str, seed: int, epochs: int, proposed: bool) -> Clock:
     return clock
 
 
-def run_stock(pictures: str, seed: int, epochs: int, workers: int, rows: dict[str, list[int]]) -> Clock:
+def run_stock(pictures: str, seed: int, epochs: int, workers: int, rows: dict[str, Any]) -> Clock:
     """Train on the same pictures in Lightning's Trainer."""
     scale = [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
     scale.append(v2.Normalize([0.4914, 0.4822, 0.4465], [0.247, 0.2435, 0.2616]))
-    crops = v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()
+    shape = rows.pop("shape")
+    size = shape[1:]
+    resize, flip = v2.Resize(size), v2.RandomHorizontalFlip()
+    crops = [resize, v2.RandomCrop(size, padding=min(size) // 8), flip]
+    if min(size) >= 64:
+        crops = [v2.RandomResizedCrop(size, (0.44, 1.0)), flip]
     L.seed_everything(seed, verbose=False)
     sets = {
         "train": ImageFolder(pictures, v2.Compose([*crops, *scale])),
-        "val": ImageFolder(pictures, v2.Compose(scale)),
+        "val": ImageFolder(pictures, v2.Compose([resize, *scale])),
     }
     loaders = {
         name: torch.utils.data.DataLoader(
@@ -136,11 +145,12 @@ def run_stock(pictures: str, seed: int, epochs: int, workers: int, rows: dict[st
             enable_model_summary=False,
             num_sanity_val_steps=0,
         )
-        trainer.fit(Stock(len(sets["train"].classes)), loaders["train"], loaders["val"])
+        network = Stock(shape, len(rows["train"]), len(sets["train"].classes))
+        trainer.fit(network, loaders["train"], loaders["val"])
     return clock
 
 
-def ask(side: str, pictures: str, seed: int, epochs: int, rows: dict[str, list[int]]) -> dict[str, Any]:
+def ask(side: str, pictures: str, seed: int, epochs: int, rows: dict[str, Any]) -> dict[str, Any]:
     """Train one side in a process of its own."""
     words = ["--side", side, "--pictures", pictures, "--seed", str(seed), "--epochs", str(epochs)]
     done = subprocess.run(  # noqa: S603 - this file
@@ -180,7 +190,7 @@ def main() -> None:
         return
     print(f"{cpu_model()}, {os.cpu_count()} cores, torch {torch.__version__}")
     answers: dict[str, list[dict[str, Any]]] = {}
-    rows: dict[str, list[int]] = {}
+    rows: dict[str, Any] = {}
     stock = ["stock 0", "stock 2"]
     for seed in range(asked.seeds):
         for side in ("typed", "proposed", *stock):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import chdir
 from pathlib import Path
@@ -391,7 +392,7 @@ def test_pictures_are_augmented_and_pretrained_networks_named(
         ((3, 3, 500), 100, ((32, 64), 1)),
         ((1, 8, 8), 1000, ((32, 64, 128), 1)),
         ((3, 32, 32), 50_000, ((32, 64, 128), 1)),
-        ((3, 64, 64), 300, ((16, 32, 64), 2)),
+        ((3, 64, 64), 300, ((32, 64, 128), 2)),
         ((3, 96, 200), 300, ((16, 32, 64, 128), 2)),
         ((3, 96, 96), 20_000, ((32, 64, 128, 128), 2)),
         ((3, 224, 224), 300, ((16, 32, 64, 128, 128), 2)),
@@ -415,7 +416,7 @@ def test_the_depth_is_typed_or_kept_in_the_run_and_said(tmp_path: Path) -> None:
         *("model=small_cnn", "trainer.max_epochs=1", "data.batch_size=8", "data.source.num_classes=3"),
         "baseline=none",
     )
-    assert "model.widths [16,32,64] and model.stride 2" in told(*large)
+    assert "model.widths [32,64,128] and model.stride 2" in told(*large)
     assert "model.widths" not in told(*large, "model.widths=[8,8]")
     assert "model.widths" not in told(*large, "data.source.input_shape=[3,32,32]")
     with chdir(tmp_path), unchanged_process():
@@ -424,7 +425,7 @@ def test_the_depth_is_typed_or_kept_in_the_run_and_said(tmp_path: Path) -> None:
         assert [
             (list(one.model.widths), one.model.stride)
             for one in (load_mapping(tmp_path / name / "config.yaml") for name in ("run", "typed"))
-        ] == [([16, 32, 64], 2), ([4, 8], 1)]
+        ] == [([32, 64, 128], 2), ([4, 8], 1)]
         network: Any = assay.load("run").model
         assert network.blocks[0][0].stride == (2, 2)
 
@@ -458,24 +459,18 @@ def test_pictures_of_letters_digits_and_sides_are_not_mirrored(
     assert tells_sides(names) is expected
 
 
-def test_pictures_are_scaled_where_they_are_large_and_many(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    settings = {}
-    for size, count in ((64, 300), (64, 60), (32, 300)):
-        folder = tmp_path / f"{size}-{count}"
-        for number in range(count):
-            target = folder / "ab"[number % 2]
-            target.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(draw.integers(0, 255, (size, size, 3), np.uint8)).save(target / f"{number}.png")
-        typed = ("data=image_folder", f"data.source.root={folder}", "data.num_workers=0", "device=cpu")
-        report = proved(*typed)
-        settings[size, count] = report.spec["zoom"], report.spec["flip"]
-        assert "not mirrored" in "\n".join(report.notes)
-    assert settings == {
-        (64, 300): ([0.8, 1.5], 0.0),
-        (64, 60): ([1.0, 1.0], 0.0),
-        (32, 300): ([1.0, 1.0], 0.0),
-    }
+def test_a_folder_of_letters_is_not_mirrored_unless_typed(photos: Path, tmp_path: Path) -> None:
+    letters = tmp_path / "letters"
+    for number, letter in enumerate("bd"):
+        shutil.copytree(photos / "16" / f"kind {number}", letters / letter)
+    typed = ("data=image_folder", "data.num_workers=0", "device=cpu")
+    flips = {}
+    for folder in (letters, photos / "16"):
+        report = proved(*typed, f"data.source.root={folder}")
+        flips[folder] = report.spec["flip"], "not mirrored" in "\n".join(report.notes)
+    assert flips == {letters: (0.0, True), photos / "16": (0.5, False)}
+    assert "half of them are mirrored" in told(*typed, f"data.source.root={letters}", "augment.flip=0.5")
+    assert "half of them are mirrored" in told(*typed, f"data.source.root={letters}", "augment=flip_crop")
 
 
 @pytest.mark.always("overrides0-True", "overrides1-False")

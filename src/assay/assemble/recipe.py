@@ -39,7 +39,6 @@ _SMALL_PICTURE = 64
 _MAP = 8
 """Cells of a side that a large picture is halved to before the average over all of them."""
 _MANY_PICTURES = 5000
-_ZOOMED_PICTURES = 200
 _SIDES = re.compile("left|right|clockwise")
 _WORD_ENDS = re.compile(r"\W|_")
 _SCALES = {"SGD": 30.0, "Adagrad": 10.0}
@@ -57,7 +56,6 @@ class Recipe:
     widths: tuple[int, ...]
     stride: int
     flip: float
-    zoom: tuple[float, float]
     lr: float
     weight_decay: float
     patience: int
@@ -80,6 +78,9 @@ def choose_recipe(config: DictConfig) -> Recipe:
     widths, stride = choose_widths(config.spec.input_shape, config.spec.num_train)
     if not is_chosen(config, "model.widths"):
         stride = 1
+    flip = 0.5
+    if tells_sides(config.spec.class_names):
+        flip = 0.0
     steps_per_epoch = None
     if length.is_known:
         steps_per_epoch = length.steps_per_epoch
@@ -89,8 +90,7 @@ def choose_recipe(config: DictConfig) -> Recipe:
         channels_last=_suits_channels_last(config),
         widths=widths,
         stride=stride,
-        flip=0.0 if tells_sides(config.spec.class_names) else 0.5,
-        zoom=_choose_zoom(config),
+        flip=flip,
         lr=_choose_lr(config, together / suited),
         weight_decay=float(_rule(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])),
         patience=max(10, -(-(length.epochs or 0) // 4)),
@@ -109,7 +109,7 @@ def choose_widths(shape: Sequence[int], samples: int) -> tuple[tuple[int, ...], 
         return (32, 64, 128)[:blocks], 1
     blocks = 1 + round(math.log2(side / 2 / _MAP))
     first = 16
-    if samples >= _MANY_PICTURES:
+    if blocks == 3 or samples >= _MANY_PICTURES:
         first = 32
     return tuple(min(128, first * 2**block) for block in range(blocks)), 2
 
@@ -119,14 +119,6 @@ def tells_sides(class_names: Sequence[str]) -> bool:
     return any(_SIDES.search(name.lower()) for name in class_names) or (
         len(class_names) > 1 and all(len(_WORD_ENDS.split(name)[0]) == 1 for name in class_names)
     )
-
-
-def _choose_zoom(config: DictConfig) -> tuple[float, float]:
-    shape = config.spec.input_shape
-    enough = config.spec.num_train >= _ZOOMED_PICTURES
-    if enough and len(shape) == 3 and min(shape[1], shape[2]) >= _SMALL_PICTURE:
-        return 0.8, 1.5
-    return 1.0, 1.0
 
 
 def _typed_size(config: DictConfig) -> int:

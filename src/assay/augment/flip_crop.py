@@ -91,7 +91,8 @@ class FlipCrop(nn.Module):
                 f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none"
             )
         if self.zoom is not None:
-            return self.zoom(inputs, targets)
+            zoomed: tuple[Tensor, Tensor] = self.zoom(inputs, targets)
+            return zoomed
         share = round(self.padding * min(inputs.shape[2:]))
         if self.padding >= 1:
             padding = int(self.padding)

@@ -31,7 +31,6 @@ RECIPE = {
     "model.widths": ("widths", "[32,64,128]"),
     "model.stride": ("stride", "1"),
     "augment.flip": ("flip", "0.5"),
-    "augment.zoom": ("zoom", "[1,1]"),
     "trainer.max_epochs": ("max_epochs", "30"),
     "trainer.channels_last": ("channels_last", "false"),
     "optimizer.lr": ("lr", "0.001"),
