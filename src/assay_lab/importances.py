@@ -81,7 +81,9 @@ def measure_importances(
     write_importances(
         Path(assembly.config.run_dir), Importances(score, value, num_rows, num_test, columns)
     )
-    means = sorted(((np.mean(falls), name) for name, falls in columns.items()), reverse=True)
+    means = sorted(
+        ((float(np.mean(falls)), name) for name, falls in columns.items()), reverse=True
+    )
     first = join_first([f"{name} {format_number(mean)}" for mean, name in means])
     log.info("importances of columns, the fall of %s: %s", score, first)
 
