@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from assay.quoting import format_number, format_override
 from assay_analysis.comparison import spreadsheet_cell, spreadsheet_frame
-from assay_prove.units import format_bytes, format_flops
+from assay_prove.show import format_bytes, format_flops
 
 TEXTS = st.text(alphabet="ab1 ,;:[](){}$\\'\"=~!*?|&<>`#%é\n", max_size=8)
 

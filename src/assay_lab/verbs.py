@@ -60,7 +60,7 @@ def profile(
 
 def _print_profile(document: Document, measured: StepProfile) -> None:
     from assay.quoting import format_number
-    from assay_prove.units import format_bytes
+    from assay_prove.show import format_bytes
 
     console = document.console
     low, high = measured.step_ms_range
@@ -130,7 +130,7 @@ def cache(
     with show_loading():
         from assay.data.core.source_files import cache_folder
         from assay.data.image.image_cache import clear_cache, list_cached
-    from assay_prove.units import format_bytes
+    from assay_prove.show import format_bytes
 
     if action == "ls":
         files = list_cached()

@@ -58,6 +58,7 @@ from assay_prove.fit import (
 )
 from assay_prove.optimization import follow_lr, unfinished_schedule_warnings
 from assay_prove.sharded import check_sharded, check_shares, in_shards, memory_in_shards
+from assay_prove.show import format_bytes
 from assay_prove.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay_prove.step import (
     FEW,
@@ -71,7 +72,6 @@ from assay_prove.step import (
     module_on_meta,
     prove_step,
 )
-from assay_prove.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,9 +8,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from assay.figure import Figure, Line
+from assay.quoting import format_number
 from assay.task.task_of import find_task
 from assay.terminal import make_table, single_line
-from assay_prove.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -197,3 +197,29 @@ def _schedule(report: Report) -> str:
     if report.lr_note:
         return f"{name} ({report.lr_note})"
     return name
+
+
+_FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def format_flops(count: int) -> str:
+    """A number of floating-point operations with three digits."""
+    return _scale(count, 1000, _FLOPS)
+
+
+def format_bytes(count: int) -> str:
+    """A size with three digits."""
+    return _scale(count, 1024, _BYTES)
+
+
+def _scale(count: float, base: int, units: Sequence[str]) -> str:
+    value = float(count)
+    power = 0
+    while value >= 999.5 and power < len(units) - 1:  # three digits would be 1e+03
+        value /= base
+        power += 1
+    digits = 3
+    if not power or value >= 999.5:
+        digits = 0
+    return f"{format_number(value, digits) if digits else f'{value:,.0f}'} {units[power]}"

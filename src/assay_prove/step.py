@@ -36,7 +36,7 @@ from assay.torch_internals import (
     UnsupportedOperatorException,
     tree_iter,
 )
-from assay_prove.units import format_bytes
+from assay_prove.show import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

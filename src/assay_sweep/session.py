@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assay.check.checker import Checker
 from assay.check.values import check_folder
 from assay.compose.compose import loader
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, ProcessError
 from assay.files.symlinks import check_links
 from assay.paths import project_conf
 from assay.process import collect_signals
@@ -28,7 +28,6 @@ from assay.terminal import Console
 from assay_analysis.journal import JobRecord, Journal, refuse_existing
 from assay_analysis.objective import scores_of
 from assay_sweep.definition import SweepDefinition, check_same_loss, read_definition
-from assay_sweep.job_checks import check_all
 from assay_sweep.job_spec import JobSpec
 from assay_sweep.launcher.serial import SerialLauncher
 from assay_sweep.scheduler import Scheduler, make_job_record, needs_of
@@ -216,7 +215,7 @@ def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
         sweep = read_definition(hydra, overrides, config_dir)
         checker = Checker(config_dir, accept=sweep.check_scores)
         jobs, _, _ = _check_new_sweep(sweep, checker)
-        reports = check_all(checker, jobs)
+        reports = _check_all(checker, jobs)
         check_same_loss(sweep, jobs, reports)
     return list(reports.values())
 
@@ -265,9 +264,54 @@ def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[i
     with Console(stderr=True).status(
         f"loading torch and Lightning, then checking {pluralize(total, 'job')}"
     ):
-        reports = check_all(checker, jobs)
+        reports = _check_all(checker, jobs)
     print_warnings(warning for report in reports.values() for warning in report.warnings)
     return reports
+
+
+Failure = tuple[int, "Sequence[str]", AssayError]
+"""Number of a job, its overrides, and why it cannot run."""
+_MOST = 10
+"""Different errors to show."""
+
+
+def _check_all(checker: Checker, jobs: Mapping[int, Job]) -> dict[int, Report]:
+    """Check all jobs, even if some fail."""
+    reports: dict[int, Report] = {}
+    failures: list[Failure] = []
+    for number, job in jobs.items():
+        try:
+            reports[number] = checker.report(job)
+        except ProcessError:
+            raise
+        except AssayError as error:
+            failures.append((number, job.overrides, error))
+    if failures:
+        first = failures[0][2]
+        if len(jobs) == 1:
+            raise first
+        raise _summarize(failures, len(jobs)) from first
+    return reports
+
+
+def _summarize(failures: Sequence[Failure], total: int) -> AssayError:
+    """One error for all failures; equal messages are shown once."""
+    by_message: dict[str, list[Failure]] = {}
+    for failure in failures:
+        by_message.setdefault(str(failure[2]), []).append(failure)
+    lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
+    for message, same in list(by_message.items())[:_MOST]:
+        number, overrides, _ = same[0]
+        more = ""
+        if len(same) > 1:
+            more = f" and {len(same) - 1} more"
+        lines.append(f"job {number}{more} ({' '.join(overrides)})")
+        lines.extend(f"  {line}" for line in message.splitlines())
+    if len(by_message) > _MOST:
+        lines.append(f"… and {len(by_message) - _MOST} other errors")
+    error = ConfigError("\n".join(lines))
+    error.exit_code = max(failure[2].exit_code for failure in failures)
+    return error
 
 
 def _match_jobs(

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from assay.check.report import Memory, Report, Step
 from assay.cli.app import app
 from assay.terminal import Console
-from assay_prove.show import show_job, show_sweep
-from assay_prove.units import format_bytes, format_flops
+from assay_prove.show import format_bytes, format_flops, show_job, show_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
