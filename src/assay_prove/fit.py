@@ -23,6 +23,7 @@ from assay.assemble.trainer_options import (
     world_size,
 )
 from assay.callbacks.whitening import Whitening
+from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
@@ -262,6 +263,23 @@ def _batches(count: int) -> str:
     return pluralize(count, "batch", "batches")
 
 
+def check_manual(config: DictConfig, module: Any) -> None:
+    """Refuse what Lightning does not do for a module that steps its optimizers by hand."""
+    if getattr(module, "automatic_optimization", True):
+        return
+    for name, nothing, instead in (
+        ("accumulate_grad_batches", 1, "let training_step count batches"),
+        ("gradient_clip_val", 0, "let training_step call self.clip_gradients(optimizer, …)"),
+    ):
+        if (value := value_of(config, f"trainer.{name}")) not in (None, nothing):
+            raise ConfigError(
+                f"got {value}, but {type(module).__name__} steps its optimizers by hand, where "
+                "Lightning leaves this to the module",
+                key=f"trainer.{name}",
+                hint=f"leave it out, and {instead}",
+            )
+
+
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     """Refuse strategies for which Lightning would start processes itself."""
     strategy = trainer.strategy
@@ -349,16 +367,23 @@ def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
-    for entry in walk(config):
-        text = ""
-        if entry.is_interpolation:
-            text = str(entry.raw)
-        if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
-            raise ConfigError(
-                f"it changes the number of optimizer steps, which {entry.key} is computed from",
-                key=key,
-                hint="scheduler=none, or a fixed trainer.accumulate_grad_batches=…",
-            )
+    message = ""
+    hint = f"~{key}, or trainer.accumulate_grad_batches=1"
+    if is_lbfgs(config):
+        message = "LBFGS cannot accumulate batches"
+        hint = f"~{key}, or optimizer=adamw"
+    elif config.trainer.get("accumulate_grad_batches", 1) != 1:
+        message = "trainer.accumulate_grad_batches says how many batches are accumulated"
+    else:
+        for entry in walk(config):
+            text = ""
+            if entry.is_interpolation:
+                text = str(entry.raw)
+            if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
+                message = f"it changes the number of optimizer steps, which {entry.key} is computed from"
+                hint = "scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
 
 
 def check_whitening(trainer: Any, model: nn.Module, input_shape: Sequence[int]) -> None:

@@ -47,6 +47,7 @@ from assay_prove.fit import (
     check_checkpoint_names,
     check_fine_tuning,
     check_length,
+    check_manual,
     check_model,
     check_monitors,
     check_outputs,
@@ -287,6 +288,7 @@ class Prover:
         module = self._memoize(
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
+        check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
         notes = notes_on_hyper_parameters(module, self._made.get("datamodule"))
         return {

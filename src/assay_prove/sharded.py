@@ -123,7 +123,7 @@ def memory_in_shards(
         mesh = init_device_mesh("cpu", (world_size(config),))
         with mode:
             strategy.sharding(mesh).module(module)
-        return take_step(module, batch, parts.precision, mode).memory
+        return take_step(module, batch, parts.precision, config.model, mode).memory
     except StepError as error:
         hint = "device=ddp, or a model that shards itself in configure_model(mesh)"
         raise ConfigError(

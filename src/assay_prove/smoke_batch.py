@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import warnings
@@ -19,7 +20,9 @@ from assay.data.core.normalize import input_dtype
 from assay.errors import (
     AssayError,
     ConfigError,
+    display_path,
     first_line,
+    is_users_own,
     user_frame,
 )
 from assay.loss.targets import is_mean_over_samples
@@ -309,7 +312,7 @@ def _try_stage(
             full_key = key
             if OmegaConf.select(config, key) is None:
                 full_key = f"metrics.{stage}"
-            if frame := user_frame(error):
+            if frame := user_frame(error) or definition_place(metric.compute):
                 raise _error(
                     error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out"
                 ) from error
@@ -336,3 +339,14 @@ def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
 def _text(error: Exception) -> str:
     short = _SIZE.sub(r"\1", first_line(error).partition(". ")[0].rstrip("."))
     return short or type(error).__name__
+
+
+def definition_place(function: Any) -> str:
+    """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
+    if callable(function):
+        code = getattr(inspect.unwrap(function), "__code__", None)
+    else:
+        code = None
+    if code is None or not is_users_own(code.co_filename):
+        return ""
+    return f"{display_path(code.co_filename)}:{code.co_firstlineno}"

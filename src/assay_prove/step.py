@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     import lightning as L
     from lightning.pytorch.plugins import Precision
-    from omegaconf import DictConfig
 
     from assay.finetune.interface import FineTuning
     from assay.module import Module
@@ -147,8 +147,8 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
     return (tensor,)
 
 
-def layer_at_fault(error: Exception, model: nn.Module) -> str:
-    """The innermost layer that raised an error, with its inputs."""
+def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
+    """The innermost layer that raised an error: its name, and a description with its inputs."""
     names = {layer: name for name, layer in model.named_modules()}
     frames = [
         frame
@@ -157,13 +157,36 @@ def layer_at_fault(error: Exception, model: nn.Module) -> str:
     ]
     calls = [called for frame in frames if (called := frame.f_locals)["self"] in names]
     if not calls:
-        return ""
+        return "", ""
     layer = calls[-1]["self"]
+    name = names[layer]
     description = f"{type(layer).__name__}({layer.extra_repr()})"
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
-    if name := names[layer]:
-        return f"layer {name!r}, {description}, got {shapes}"
-    return f"{description} got {shapes}"
+    if name:
+        message = f"layer {name!r}, {description}, got {shapes}"
+    else:
+        message = f"{description} got {shapes}"
+    return (
+        name,
+        message,
+    )
+
+
+def _key_of_layer(name: str, node: Any, key: str) -> str:
+    """Full config key of the node that a layer was built from, as far as names tell."""
+    for part in filter(None, name.split(".")):
+        arguments = None
+        if isinstance(node, DictConfig):
+            arguments = node.get("_args_")
+        if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
+            node = arguments[int(part)]
+            key = f"{key}._args_[{part}]"
+        elif isinstance(node, DictConfig) and isinstance(node.get(part), DictConfig):
+            node = node[part]
+            key = f"{key}.{part}"
+        else:
+            break
+    return key
 
 
 def _shapes(values: list[Any]) -> str:
@@ -269,7 +292,7 @@ class Batch:
 class StepError(Exception):
     """A step cannot be done."""
 
-    def __init__(self, stage: str, error: Exception, where: str) -> None:
+    def __init__(self, stage: str, error: Exception, where: str, key: str) -> None:
         frame = user_frame(error)
         if frame:
             text = f"{first_line(error)} ({frame})"
@@ -281,6 +304,7 @@ class StepError(Exception):
         super().__init__(message)
         self.stage = stage
         self.where = where
+        self.key = key
         self.depends_on_data = isinstance(error, _DEPENDS_ON_DATA)
 
 
@@ -309,7 +333,7 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
 
 
 def take_step(
-    module: Module, batch: Batch, precision: Precision, mode: FakeTensorMode | None
+    module: Module, batch: Batch, precision: Precision, node: Any, mode: FakeTensorMode | None
 ) -> Step:
     """Two optimizer steps, the second one counted: from then on every step is like it."""
 
@@ -320,7 +344,7 @@ def take_step(
         def closure() -> Any:
             nonlocal shape
             # In Lightning's order: the gradients of the step before are there until the forward is done.
-            loss, shape = _forward(module, batch, precision)
+            loss, shape = _forward(module, batch, precision, node)
             optimizer.zero_grad()
             with _translate_errors("backward"):
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -361,6 +385,7 @@ def try_sizes(
     batch: Batch,
     sizes: Sequence[int],
     precision: Precision,
+    node: Any,
     *,
     train: bool,
 ) -> None:
@@ -372,12 +397,12 @@ def try_sizes(
             if train:
                 phase = "training"
             when = f"with a batch of {rows} in {phase}"
-            _forward(module, batch.of_size(rows), precision, when)
+            _forward(module, batch.of_size(rows), precision, node, when)
     module.train()
 
 
 def _forward(
-    module: Module, batch: Batch, precision: Precision, when: str = ""
+    module: Module, batch: Batch, precision: Precision, node: Any, when: str = ""
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Loss of the batch, and shape of the model's outputs."""
     # Fake ones inside a fake mode.
@@ -395,9 +420,9 @@ def _forward(
                     f"the model returns {list(outputs.shape)} for {len(inputs)} samples"
                 )
         except Exception as error:
-            layer = layer_at_fault(error, module.model)
+            name, layer = layer_at_fault(error, module.model)
             where = ", ".join(part for part in (when, layer) if part)
-            raise StepError("model", error, where) from error
+            raise StepError("model", error, where, _key_of_layer(name, node, "model")) from error
         with _translate_errors("loss", when):
             loss: torch.Tensor = module.compared(outputs, targets)
     return loss, tuple(module.combined(outputs).shape)
@@ -410,7 +435,10 @@ def _translate_errors(stage: str, when: str = "") -> Iterator[None]:
     except StepError:
         raise
     except Exception as error:
-        raise StepError(stage, error, when) from error
+        part = stage
+        if stage == "backward":
+            part = "model"
+        raise StepError(stage, error, when, part) from error
 
 
 def _storage_bytes(tensors: list[torch.Tensor]) -> int:
@@ -459,11 +487,11 @@ def prove_step(
         return None, "the model takes its shape from the first batch"
     try:
         module = build_fake_module(parts, mode)
-        step = take_step(module, batch, parts.precision, mode)
+        step = take_step(module, batch, parts.precision, config.model, mode)
         with mode:
-            try_sizes(module, batch, sizes[True], parts.precision, train=True)
+            try_sizes(module, batch, sizes[True], parts.precision, config.model, train=True)
             evaluated = _evaluation_batch(config, batch)
-            try_sizes(module, evaluated, sizes[False], parts.precision, train=False)
+            try_sizes(module, evaluated, sizes[False], parts.precision, config.model, train=False)
         return step, ""
     except StepError as error:
         if sum(p.numel() * p.element_size() for p in parameters) <= _LARGE:
@@ -487,12 +515,16 @@ def _try_for_real(
     few = _small_sizes(config, sizes[False], base.inputs[0])
     try:
         if steps:
-            take_step(module, base, precision, None)
+            take_step(module, base, precision, config.model, None)
         else:
-            try_sizes(module, base, [base.inputs[0]], precision, train=True)
+            try_sizes(module, base, [base.inputs[0]], precision, config.model, train=True)
         of_values = False
-        try_sizes(module, base, _small_sizes(config, sizes[True]), precision, train=True)
-        try_sizes(module, _evaluation_batch(config, base), few, precision, train=False)
+        try_sizes(
+            module, base, _small_sizes(config, sizes[True]), precision, config.model, train=True
+        )
+        try_sizes(
+            module, _evaluation_batch(config, base), few, precision, config.model, train=False
+        )
     except StepError as error:
         if not of_values:
             raise _to_config_error(config, error, batch) from error
@@ -527,7 +559,7 @@ def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> 
 
 def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
     """The error for a step that fails."""
-    key = "model" if error.stage == "backward" else error.stage
+    key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
         return error.__cause__
     shape = list(config.spec.input_shape)
@@ -568,8 +600,14 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     """What to do with integers that a model does not take."""
     if config.spec.get("vocab_size"):
         return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
-    takes = "an embedding takes int64, other models floating-point numbers"
-    return f"the inputs are {dtype}; {takes}, as data.source.dtype=float32 gives"
+    takes = "; an embedding takes int64"
+    if dtype in ("int32", "int64"):
+        takes = ", which an embedding takes"
+    is_custom = "dtype" not in (OmegaConf.select(config, "data.source") or {})
+    instead = "data.source.dtype=float32"
+    if is_custom:
+        instead = "return floating-point numbers from the data set"
+    return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
 
 
 def _evaluation_batch(config: DictConfig, batch: Batch) -> Batch:

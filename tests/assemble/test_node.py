@@ -108,6 +108,7 @@ def broken() -> DictConfig:
     [
         (ValueError("Invalid learning rate: -1"), "optimizer", "optimizer.lr: Invalid learning rate: -1"),
         (ValueError("`eps` is too small"), "optimizer", "optimizer.eps: `eps` is too small"),
+        (ValueError("expected more start_dim, not 2"), "model", "model: expected more start_dim, not 2"),
         (ValueError("`val` is too much"), "data", "data.split.val: `val` is too much"),
         (ValueError("data.batch_size=0: too few"), "data", "data.batch_size=0: too few"),
         (MisconfigurationException("`batch_size` is odd"), "data", "data.batch_size: `batch_size` is odd"),
@@ -119,6 +120,17 @@ def broken() -> DictConfig:
 )
 def test_the_value_at_fault_is_named(error: Exception, key: str, says: str) -> None:
     assert build_error(error, broken(), key).message == says
+
+
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [("optimizer.lr", 0.001), ("optimizer.betas", [0.9, 0.999]), ("optimizer.amsgrad", False)],
+)
+def test_the_value_that_was_refused_is_no_way_out(key: str, refused: object) -> None:
+    """What a class takes by default can be wrong beside the rest of a job."""
+    job = broken()
+    OmegaConf.update(job, key, refused)
+    assert build_error(ValueError("no"), job, key).hint == ""
 
 
 def test_an_error_of_custom_code_has_its_kind_and_place() -> None:

@@ -10,7 +10,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.signature import check_signatures
-from assay.check.values import check_data_root
+from assay.check.values import check_data_root, check_numbers
 from assay.errors import ConfigError
 from assay_prove.fit import check_callbacks, check_checkpoint_names, check_monitors
 
@@ -29,6 +29,7 @@ CHECKS: dict[str, Callable[[DictConfig], None]] = {
     "monitors": lambda config: check_monitors(
         config, {"train": ["train/loss", "train/accuracy"], "val": VAL}
     ),
+    "ranges": check_numbers,
     "signatures": check_signatures,
     "sources": check_data_root,
 }

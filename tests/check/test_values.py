@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 VALUES = yaml.safe_load((Path(__file__).parent / "values.yaml").read_text(encoding="utf-8"))
-"""By key: values that pass, and those that are refused."""
+"""By key: values that pass, and those that are refused with a hint."""
 SIGNATURE = {
     *("benchmark", "deterministic", "detect_anomaly", "enable_autolog_hparams", "inference_mode"),
     *("reload_dataloaders_every_n_epochs", "sync_batchnorm"),
@@ -61,6 +61,7 @@ def test_ranges(job: DictConfig, key: str) -> None:
             PROVER.prove(job)
         fitting = ["trainer.val_check_interval"] if value is None else []
         assert {key, *fitting} & set(caught.value.key.split(", ")), value
+        assert caught.value.hint or "expected " in caught.value.message
 
 
 def test_every_argument_of_lightnings_trainer_is_checked(composed: DictConfig) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import hydra.utils
@@ -14,6 +16,7 @@ from omegaconf import OmegaConf
 from packaging.version import Version
 from tests.command import ASSAY, documented, typed
 
+import assay.config
 from assay.check.checker import Checker
 from assay.compose.compose import compose, compose_job, loader
 from assay.config import hydra_internals
@@ -91,6 +94,23 @@ def store(project: Path, package: str) -> None:
 def test_the_versions_go_together() -> None:
     pair = Version(version("hydra-core")).release[:2], Version(version("omegaconf")).release[:2]
     assert pair in (((1, 3), (2, 3)), ((1, 4), (2, 4)))
+
+
+def test_versions_that_do_not_go_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omegaconf.__version__", "2.3.0" if IS_1_4 else "2.4.0")
+    with pytest.raises(ImportError, match=r"this Hydra: 1\.3 needs OmegaConf 2\.3"):
+        runpy.run_path(assay.config.__file__)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "hydra", None)
+    with pytest.raises(ImportError, match="does not go with this Hydra"):
+        runpy.run_path(assay.config.__file__)
+
+
+def test_another_module_of_the_name_is_not_taken_for_hydra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hydra", ModuleType("hydra"))
+    monkeypatch.setattr("omegaconf.__version__", "2.4.0")
+    with pytest.raises(ImportError, match="does not go with this Hydra"):
+        runpy.run_path(assay.config.__file__)
 
 
 def test_a_plugin_of_another_hydra_is_named_and_left_out(tmp_path: Path) -> None:

@@ -111,3 +111,10 @@ def test_it_draws_pictures_and_is_exported(short: Path, tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
     (drawn,) = session.run(None, {"inputs": noise})
     assert drawn.shape == (5, 1, 8, 8)
+
+
+@pytest.mark.parametrize("word", ["trainer.accumulate_grad_batches=2", "trainer.gradient_clip_val=1.0"])
+def test_what_is_left_to_a_module_that_steps_by_hand_is_refused(word: str) -> None:
+    done = typed("check", "experiment=digit_gan", word, code=2, folder=PROJECT)
+    assert done.output.startswith(f"error: {word.partition('=')[0]}: ")
+    assert "steps its optimizers by hand" in " ".join(done.output.split())

@@ -96,6 +96,12 @@ class Classifier(L.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=self.lr)
 
 
+class LogsOtherNames(Classifier):
+    @override
+    def validation_step(self, batch: tuple[Tensor, Tensor], index: int) -> None:
+        self.log_dict({"val_loss": F.cross_entropy(self(batch[0]), batch[1]), "val_acc": 0.5})
+
+
 def trained(folder: Path, *overrides: str, **objects: Any) -> RunResult:
     with chdir(folder):
         return assay.train([*QUICK, f"hydra.run.dir={folder / 'run'}", *overrides], **objects)
@@ -256,3 +262,14 @@ def test_the_page_on_objects(tmp_path: Path) -> None:
     assert names["result"].status == "finished"
     rows = names["frame"].head(3)
     assert names["predictor"](rows).labels == names["result"].predictor(rows).labels
+
+
+@pytest.mark.parametrize("more", [[], ["callbacks=[default,early_stopping]"]])
+def test_a_monitor_that_the_module_does_not_log_names_what_it_logs(tmp_path: Path, more: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        trained(tmp_path, "data=wine", *more, model=LogsOtherNames())
+    assert caught.value.key == "callbacks.checkpoint.monitor"
+    assert "the module has not logged val/loss; it logged val_acc, val_loss" in caught.value.message
+    (tmp_path / "again").mkdir()
+    result = trained(tmp_path / "again", "data=wine", *more, caught.value.hint, model=LogsOtherNames())
+    assert result.status == "finished"

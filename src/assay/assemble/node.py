@@ -17,7 +17,7 @@ from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError, describe_error, first_line, user_frame
 from assay.record.scores import is_better_low
 from assay.targets.allowed_targets import read_trusted_packages
-from assay.targets.call_signature import call_of
+from assay.targets.call_signature import call_of, example_hint
 from assay.targets.resolve import (
     CallError,
     check_object,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
 """A name at the start, in quotes, or before an equals sign."""
-_VALUE = re.compile(r"[:=] *(-?\w[\w.]*)$")
+_VALUE = re.compile(r"[:=] *(-?\w[\w.]*(?:[eE]-\d+)?)$")
 _NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
 
 
@@ -77,7 +77,7 @@ def _hint(config: DictConfig, key: str) -> str:
         return f"or leave it out: ~{key}"
     if key == "trainer" and config.trainer.get("strategy", "auto") != "auto":
         return "trainer.strategy=auto, or what the strategy requires"
-    return ""
+    return example_hint(config, key)
 
 
 def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
@@ -105,11 +105,17 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     if not isinstance(node, DictConfig):
         return key
     # A word of English has no underscore.
-    words = {"".join(match).lower() for match in _NAMES.findall(text)}
-    words |= {*re.findall(r"\w+_\w+", text)}
-    named = [entry.key for entry in walk(node, key) if str(entry.name) in words]
-    if not named and (value := _VALUE.search(text)):
-        named = [entry.key for entry in walk(node, key) if str(entry.raw) == value[1]]
+    words = {"".join(match).lower() for match in _NAMES.findall(text)} | {
+        *re.findall(r"\w+_\w+", text)
+    }
+    written = [
+        entry
+        for entry in walk(node, key)
+        if not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)
+    ]
+    named = [entry.key for entry in written if str(entry.name) in words]
+    if not named and (value := _VALUE.search(text.rstrip("."))):
+        named = [entry.key for entry in written if str(entry.raw) == value[1]]
     if len(named) == 1:
         return named[0]
     return key

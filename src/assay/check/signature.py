@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import re
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
@@ -25,6 +27,8 @@ from assay.targets.annotation import (
     accepts,
     as_typed,
     as_typed_key,
+    choices_of,
+    example_of,
     format_annotation,
 )
 from assay.targets.call_signature import call_of
@@ -181,12 +185,12 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     for name in names:
         if name in twice:
             message, instead = twice[name]
-            hint = f"{instead}\n    {call.in_short()}"
+            hint = f"{instead}\n    {call.in_short([name])}"
             raise ConfigError(message.format(name), key=f"{key}.{name}", hint=hint)
         if name not in call.parameters and not call.takes_any:
             hint = "it takes no arguments"
             if call.parameters:
-                hint = f"it takes: {call.in_short()}"
+                hint = f"it takes: {call.in_short([name])}"
             raise ConfigError(
                 f"{call.name} has no argument {name!r}{did_you_mean(name, call.parameters, '; ')}",
                 key=f"{key}.{name}",
@@ -210,7 +214,9 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
         name for name in later.names if name not in call.parameters and not call.takes_any
     ]:
         message = f"{call.name} has no argument {refused[0]!r}, which assay passes"
-        raise ConfigError(message, key=key, hint=f"{later.otherwise}it takes: {call.in_short()}")
+        raise ConfigError(
+            message, key=key, hint=f"{later.otherwise}it takes: {call.in_short([refused[0]])}"
+        )
     _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
 
 
@@ -231,9 +237,40 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
         shown = as_typed(value)
     if is_secret_key(key):
         shown = STRUCK
-    raise ConfigError(
-        f"expected {format_annotation(expected)}, got {shown}", key=key, hint=call.in_short()
-    )
+    suggestion = _suggest(as_typed_key(key), value, expected, default)
+    about: list[str] = []
+    if parameter is not None:
+        about = [parameter.name]
+    signature = call.in_short(about)
+    hint = signature
+    if suggestion:
+        hint = f"{suggestion}\n    {signature}"
+    raise ConfigError(f"expected {format_annotation(expected)}, got {shown}", key=key, hint=hint)
+
+
+def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
+    if isinstance(value, NestedTarget) and value.kind is functools.partial:
+        return "leave out its _partial_: true"
+    if isinstance(value, str) and _IS_NUMBER.fullmatch(value) and accepts(expected, float(value)):
+        return f"without quotes: {key}={value}"
+    if value is not None and not isinstance(value, list | dict | NestedTarget):
+        if accepts(expected, str(value)):
+            return shlex.quote(f'{key}="{value}"')  # a column named 2015
+        # 32 for an image's height and width, but no 3 for betas
+        pair = not isinstance(default, list | tuple)
+        for several in ([value], [value, value])[: 1 + pair]:
+            if accepts(expected, several):
+                return f"{key}=[{','.join(map(as_typed, several))}]"
+    meant = []
+    if isinstance(value, str):
+        meant = difflib.get_close_matches(value, choices_of(expected), n=1)
+    if meant:
+        example = meant[0]
+    else:
+        example = example_of(expected, default)
+    if example:
+        return f"for example {key}={example}"
+    return ""
 
 
 def _check_missing(key: str, node: DictConfig, call: Call, supplied: set[str]) -> None:

@@ -2,45 +2,75 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.assemble.trainer_options import is_distributed, is_stopped, is_unbounded
+from assay.config.omegaconf_internals import parent_of
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
-from assay.config.tree import target_nodes
+from assay.config.tree import places, source_key, split_key, target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.options import NAMES, check_limits
-from assay.data.core.source_files import check_path, missing_path_error
+from assay.data.core.source_files import SourcePath, check_path, missing_path_error
 from assay.data.core.source_info import info_of
 from assay.errors import ConfigError
 from assay.record.run_record import no_run_error
 from assay.record.scores import BASELINES
+from assay.rooms import ROOMS
 from assay.targets.annotation import as_typed, check_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay", *ROOMS)
 MICRO_BATCH = "trainer.micro_batch"
 WHOLE_BATCH = f"{MICRO_BATCH}=null"
 
 _COUNT = Annotated[int, Meta(ge=1)]
 _NOT_NEGATIVE = Annotated[float, Meta(ge=0)]
+_BELOW_ONE = Annotated[float, Meta(ge=0, lt=1)]
 SEED = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 _KEPT = Annotated[int, Meta(ge=0, le=1000)]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
-_ANY_BATCHES = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=1)]
+LIMITS: Mapping[str, Mapping[str, Any]] = {
+    "optimizer": {
+        "lr": Annotated[float, Meta(gt=0, le=100)],
+        **dict.fromkeys(("momentum", "alpha"), _BELOW_ONE),
+        **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
+    },
+    "scheduler": {
+        **dict.fromkeys(
+            ("T_0", "T_max", "T_mult", "milestones", "epochs", "steps_per_epoch"), _COUNT
+        ),
+        **dict.fromkeys(("step_size", "step_size_up", "step_size_down"), _COUNT),
+        **dict.fromkeys(("total_iters", "total_steps"), _COUNT),
+        **dict.fromkeys(("cooldown", "patience"), Annotated[int, Meta(ge=0)]),
+        "gamma": Annotated[float, Meta(gt=0)],
+        "last_epoch": Annotated[int, Meta(le=-1)],
+    },
+    "callbacks": {
+        "patience": _NOT_NEGATIVE,
+        "decay": _BELOW_ONE,
+        **dict.fromkeys(
+            ("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT
+        ),
+    },
+    "model": dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
+    "data": dict.fromkeys(("size", "image_size"), _COUNT),
+}
+"""By group and argument: values that constructors of known libraries accept although they are useless."""
 _TRAINER: Mapping[str, Any] = {
     **dict.fromkeys(
         ("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT
     ),
     "limit_train_batches": _SOME_BATCHES,
-    **dict.fromkeys(("limit_val_batches", "limit_test_batches"), _ANY_BATCHES),
     "val_check_interval": _SOME_BATCHES | str | dict[str, float],
     "gradient_clip_val": _NOT_NEGATIVE,
     "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[int],
@@ -86,7 +116,36 @@ def check_values(config: DictConfig) -> None:
         check_value("scheduler.monitor", monitor, Annotated[str, Meta(min_length=1)])
     if value_of(config, "data._target_") == OUR_DATA:
         check_limits({name: value_of(config, f"data.{name}") for name in NAMES})
+    check_numbers(config)
     check_trainer(config)
+
+
+def check_numbers(config: DictConfig) -> None:
+    """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
+    for entry in places(config):
+        value = entry.value
+        # What is quick comes first: OmegaConf is slow to say that a key is missing.
+        if not is_number(value):
+            continue
+        place = entry.parent
+        name = entry.name
+        if isinstance(place, ListConfig):
+            place = parent_of(place)
+            name = split_key(entry.key)[-2]
+        if not isinstance(place, DictConfig) or "_target_" not in place:
+            continue
+        if str(place.get("_target_")).partition(".")[0] not in _LIBRARIES:
+            continue
+        key = source_key(config, entry.key)
+        group = entry.key.partition(".")[0]
+        kind = LIMITS.get(group, {}).get(str(name))
+        if kind is not None:
+            check_value(key, value, kind)
+        # Infinity has a meaning for activations.
+        if math.isnan(value) or (math.isinf(value) and (group != "model" or kind is not None)):
+            raise ConfigError(
+                f"expected a finite number, got {value}", key=key, hint=f"{key}=0.1"
+            )
 
 
 def check_trainer(config: DictConfig) -> None:
@@ -172,6 +231,10 @@ def is_lbfgs(config: DictConfig) -> bool:
     return str(value_of(config, "optimizer._target_")).endswith(".LBFGS")
 
 
+_TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
+"""Its data sets download where they are told to."""
+
+
 def check_data_root(config: DictConfig) -> None:
     """Refuse paths that do not exist or are of the wrong kind."""
     for key, node in target_nodes(config):
@@ -181,17 +244,40 @@ def check_data_root(config: DictConfig) -> None:
                 _check_run(f"{key}.run", _path(f"{key}.run", node, "run"))
             for source in info_of(target).paths:
                 full = f"{key}.{source.argument}"
-                path = _path(full, node, source.argument)
-                is_url = source.or_url and ":/" in str(path)
-                is_made = source.downloads and value_of(node, "download") is not False
-                if path is not None and not (is_made or is_url):
+                if source.downloads:
+                    _check_download(key, node, source)
+                elif source.or_url and "://" in str(value_of(node, source.argument)):
+                    continue
+                elif (path := _path(full, node, source.argument)) is not None:
                     check_path(path, source, full)
+            if target.startswith("torchvision.datasets.") and "root" in node:
+                _check_download(key, node, _TORCHVISION)
         except OSError as error:  # too long, or not to be looked into
             raise ConfigError(
                 f"{error.strerror}: {str(error.filename)[:80]}",
                 key=key,
                 hint="choose another path",
             ) from error
+
+
+def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
+    if node.get("_partial_"):  # its root comes from somewhere else
+        return
+    full = f"{key}.{source.argument}"
+    download = value_of(node, "download")
+    path = _path(full, node, source.argument)
+    if path is None or not isinstance(download, bool | None):
+        return  # reported when arguments are checked
+    path = path.expanduser()  # as torchvision does
+    if path.exists():
+        check_path(path, source, full)
+    elif not (source.downloads if download is None else download):
+        expected = "folder"
+        if download is not None:
+            expected = f"folder, and {key}.download is false"
+        raise missing_path_error(
+            full, path, expected, f"to have it downloaded: {key}.download=true"
+        )
 
 
 def _check_run(full: str, path: Path | None) -> None:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST = 20
+_NEAR = 2 / 3
+"""From this likeness on, a slip: one letter of three."""
+_ALIKE = 0.75
 _ELSEWHERE = {
     "epochs": "trainer.max_epochs",
     "num_epochs": "trainer.max_epochs",
@@ -27,18 +30,33 @@ _ELSEWHERE = {
 def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     """`did you mean 'x'?` or an empty string."""
     names = list(candidates)
-    longer = [name for name in names if len(word) > 1 and name.startswith(word.removesuffix("s"))]
-    shorter = [name for name in names if len(name) > 2 and word.startswith(name)]
-    close = sorted(longer, key=len) or _closest(word, names, 0.6) or shorter
+    stem = word.removesuffix("s")
+    longer = sorted((name for name in names if len(stem) > 1 and name.startswith(stem)), key=len)
+    swapped = [name for name in names if sorted(name) == sorted(word)]
+    close = (
+        swapped
+        or longer
+        or [
+            name
+            for name in difflib.get_close_matches(word, names, cutoff=0.6)
+            if _is_near(word, name)
+        ]
+    )
+    # validation: val
+    close = close or [name for name in names if len(name) > 2 and word.startswith(name)]
     if close:
         return f"{before}did you mean {close[0]!r}?"
     return ""
 
 
-def _closest(word: str, names: list[str], cutoff: float) -> list[str]:
-    """The name with the same letters, else the most alike."""
-    swapped = [name for name in names if sorted(name) == sorted(word)]
-    return swapped or difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
+def _is_near(word: str, name: str) -> bool:
+    """Whether what differs is a slip; a subset or node that both begin with says nothing."""
+    *nodes, typed = word.replace("/", ".").split(".")
+    *others, meant = name.replace("/", ".").split(".")
+    if nodes != others:
+        typed = word
+        meant = name
+    return difflib.SequenceMatcher(None, typed, meant).ratio() >= _NEAR
 
 
 def list_names(candidates: Iterable[str], word: str = "") -> str:
@@ -67,7 +85,14 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     inside = [key for key in all_keys if parent and key.startswith(f"{parent}.")]
     for among in (inside, all_keys):
         names = {key.rpartition(".")[2] for key in among}
-        close = _closest(last, sorted(names), 0.7)
+        swapped = [name for name in names if sorted(name) == sorted(last)]
+        close = swapped or difflib.get_close_matches(last, sorted(names), n=1, cutoff=_ALIKE)
         if same := [key for key in among if key.rpartition(".")[2] in close]:
-            return difflib.get_close_matches(word, same, n=1, cutoff=0)[0]
+            return max(
+                same,
+                key=lambda key: (
+                    -abs(key.count(".") - word.count(".")),
+                    difflib.SequenceMatcher(None, key, word).ratio(),
+                ),
+            )
     return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")

@@ -138,6 +138,11 @@ def _check(
             (key for key in values if key == entry.key or key.startswith(f"{entry.key}.")),
             entry.key,
         )
+        node = entry.key.partition(".")[0]
+        if key not in values and node in OPTIONAL_GROUPS and _without_target(config, node):
+            hint = f"{node}=OPTION; options: assay configs {node}"
+            message = f"names no class, as it has no _target_: {key} has no effect"
+            raise ConfigError(message, key=node, hint=hint)
         raise _unused_key_error(key, entries, values)
     for key, override in values.items():
         top = key.partition(".")[0].partition("/")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import math
 import os
@@ -26,7 +27,7 @@ from assay.assemble.trainer_options import is_sharded
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
 from assay.data.encoder_file import write_encoder
-from assay.errors import AssayError, NonFiniteError, Pruned
+from assay.errors import AssayError, ConfigError, NonFiniteError, Pruned
 from assay.files.checksum import describe_damage, sha256
 from assay.files.symlinks import RESULTS
 from assay.logger.run_csv import RunCSV
@@ -129,6 +130,28 @@ def execute(
             _save(record, run_dir)
 
 
+@contextmanager
+def _explain_monitors(assembly: Assembly) -> Iterator[None]:
+    """Turn Lightning's error about a monitored metric that the module has not logged into what to type."""
+    try:
+        yield
+    except Exception as error:
+        logged = sorted(assembly.trainer.callback_metrics)
+        for name, node in assembly.config.callbacks.items():
+            monitor = str((node or {}).get("monitor"))
+            if re.search(
+                f"(monitor='|metric `){re.escape(monitor)}['`].*(not find|not available)",
+                str(error),
+            ):
+                key = f"callbacks.{name}.monitor"
+                closest = difflib.get_close_matches(monitor, [*logged, "METRIC"], n=1, cutoff=0)[
+                    0
+                ]
+                message = f"the module has not logged {monitor}; it logged {', '.join(logged)}"
+                raise ConfigError(message, key=key, hint=f"{key}={closest}") from error
+        raise
+
+
 def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
     """A run that has lost rows of metrics.csv says so wherever it is said how it ended."""
     lost = [
@@ -200,7 +223,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = configure_resume(assembly, record, run_dir)
     restore_micro_batch(trainer, record, run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    with _explain_monitors(assembly):
+        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))

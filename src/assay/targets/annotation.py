@@ -30,6 +30,7 @@ SEQUENCES = (
     collections.abc.Collection,
 )
 MAPPINGS = (dict, collections.abc.Mapping)
+_EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
 _ASKED = re.compile(r"^[Ee]xpected |`|, got .*| - at .*")
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
@@ -177,6 +178,26 @@ def choices_of(annotation: Any) -> list[str]:
     return [literal for literal in _literals(annotation) if isinstance(literal, str)]
 
 
+def example_of(annotation: Any, default: Any) -> str:
+    """A value that would be taken, as it would be typed: the default where it tells something."""
+    if isinstance(default, bool | int | float | str | list | tuple):
+        if isinstance(default, tuple):
+            default = list(default)
+        return as_typed(default)
+    if literals := _literals(annotation):
+        return str(literals[-1])
+    for part in members_of(annotation):
+        limits = next(iter(getattr(part, "__metadata__", ())), msgspec.Meta())
+        if limits.ge is None and limits.gt is None:
+            bound = limits.le
+        else:
+            bound = limits.ge
+        kind = getattr(part, "__origin__", part)
+        if bound is not None or kind in _EXAMPLES:
+            return as_typed(_EXAMPLES[kind] if bound is None else bound)
+    return ""
+
+
 def as_typed(value: Any) -> str:
     """As it would be typed on the command line."""
     if value is None or isinstance(value, bool):
@@ -211,8 +232,13 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         guess = ""
         if choices:
             guess = did_you_mean(value, choices, "; ")
-        message = f"expected {expected}, got {as_typed(value)}{guess}"
-        raise ConfigError(message, key=key) from error
+        example = example_of(kind, None)
+        hint = ""
+        if example:
+            hint = f"for example {as_typed_key(key)}={example}"
+        raise ConfigError(
+            f"expected {expected}, got {as_typed(value)}{guess}", key=key, hint=hint
+        ) from error
 
 
 def expected_type(error: msgspec.ValidationError) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any, final
 
 import torch
+from omegaconf import DictConfig, OmegaConf
 
-from assay.targets.annotation import resolve_annotation
+from assay.targets.annotation import as_typed, example_of, resolve_annotation
+from assay.targets.resolve import resolve_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -46,11 +47,34 @@ class Call:
         empty = inspect.Parameter.empty
         return [name for name, parameter in self.parameters.items() if parameter.default is empty]
 
-    def in_short(self) -> str:
-        """The names of its arguments in a line."""
-        required = self.required
-        names = [name if name in required else f"{name}=…" for name in self.parameters]
-        return shorten(f"{self.name}({', '.join(names)})", _WIDTH, placeholder=" …)")
+    def in_short(self, about: Collection[str] = ()) -> str:
+        """The signature in a line, without what is of no interest."""
+        shown = {*self.required, *about} & {*self.parameters}
+        for name in self.parameters:
+            if len(self._line({*shown, name})) > _WIDTH:
+                break
+            shown.add(name)
+        return self._line(shown)
+
+    def _line(self, shown: Collection[str]) -> str:
+        parts: list[str] = []
+        for name, parameter in self.parameters.items():
+            text = "…"
+            if name in shown:
+                text = _argument(parameter)
+            if text != "…" or parts[-1:] != ["…"]:
+                parts.append(text)
+        return f"{self.name}({', '.join(parts)})"
+
+
+def _argument(parameter: inspect.Parameter) -> str:
+    if parameter.default is inspect.Parameter.empty:
+        return parameter.name
+    default = parameter.default
+    plain = default is None or isinstance(default, bool | int | float | str | tuple | list)
+    if plain and len(repr(default)) < 30:
+        return f"{parameter.name}={default!r}"
+    return f"{parameter.name}=…"
 
 
 @functools.cache
@@ -85,3 +109,26 @@ def _resolve_parameter(target: Any, parameter: inspect.Parameter) -> inspect.Par
     if is_known:
         resolved = resolve_annotation(target, parameter.name, annotation, _FOR_TYPE_CHECKERS)
     return parameter.replace(annotation=resolved)
+
+
+def example_hint(config: DictConfig, key: str) -> str:
+    """Another value that an argument takes, ready to type; empty where the signature tells none."""
+    parent, _, name = key.rpartition(".")
+    node = None
+    if parent:
+        node = OmegaConf.select(config, parent)
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        return ""
+    call = call_of(resolve_class(parent, node))
+    parameter = None
+    if call is not None:
+        parameter = call.parameters.get(name)
+    value = ""
+    if parameter is not None:
+        value = example_of(parameter.annotation, parameter.default)
+    refused = OmegaConf.select(config, key, throw_on_resolution_failure=False)
+    if OmegaConf.is_config(refused):
+        refused = OmegaConf.to_container(refused)
+    if value not in {"", as_typed(refused)}:
+        return f"for example {key}={value}"
+    return ""
