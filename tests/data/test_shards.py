@@ -552,3 +552,17 @@ def test_amounts_are_numbers_as_in_a_table(tmp_path: Path, kind: str) -> None:
         np.testing.assert_array_equal(data.splits.data[subset].targets[:, 0].numpy(), expected[rows])
     encoder: Any = data.splits.encoder
     assert encoder.target_forms == {"y": form}
+
+
+def test_shards_of_one_row_group_are_not_all_in_memory(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(4, 100_000))  # 3.2 MB, and pages of 1 MB
+    columns = [f"x{number}" for number in range(4)]
+    table = pa.table(dict(zip(columns, values, strict=True)))
+    for shard in range(8):
+        pq.write_table(table, tmp_path / f"{shard}.parquet", compression="none", use_dictionary=False)
+    reader = ShardReader(str(tmp_path))
+    before = pa.total_allocated_bytes()
+    tables = [reader.read(block, np.arange(5), columns) for block in range(8)]
+    held = pa.total_allocated_bytes() - before
+    assert held < 4 * values.nbytes
+    assert all(one.equals(table.slice(0, 5)) for one in tables)

@@ -38,7 +38,9 @@ _NUMBERED = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
 _BATCH = 8192
 """Rows of a Parquet file that are decoded at a time."""
 _OPEN = 16
-"""Shards that are kept open."""
+"""Shards that are kept open, where any of their rows are read without those before them."""
+_DECODED = 2
+"""Of others, which hold a row group that may be the whole file: a window goes from one to the next."""
 _FEWEST_BLOCKS = 16
 """From which a sample is drawn, where there are so many."""
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5")
@@ -454,7 +456,10 @@ class ShardReader:
                 self._check_unchanged(shard)
                 file = self._folder.open(shard.name)
                 self._opened[at] = _FORMATS[PurePosixPath(shard.name).suffix](file, shard.offsets)
-            if len(self._opened) > _OPEN:
+            most = _DECODED
+            if self._opened[at].is_random:
+                most = _OPEN
+            if len(self._opened) > most:
                 self._opened.popitem(last=False)
         self._opened.move_to_end(at)
         return self._opened[at]
