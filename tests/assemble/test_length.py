@@ -382,7 +382,7 @@ def test_pictures_are_augmented_and_pretrained_networks_named(
     job.spec = {"task": "multiclass", "num_train": 28, "input_shape": [3, side, side], "num_outputs": 3}
     notes = "\n".join(notes_on_pictures(job))
     assert ("half of them are mirrored" in notes) is augmented
-    assert ("model=torchvision model.name=resnet18 model.weights=DEFAULT" in notes) is pretrained
+    assert ("model=pretrained finetune=head" in notes) is pretrained
 
 
 @pytest.mark.parametrize(
