@@ -62,7 +62,8 @@ def job(weights: str | None = None, finetune: str = "lora", **changes: object) -
     if weights is not None:
         model = OmegaConf.merge(load_model("torchvision"), {"name": "resnet18", "weights": weights})
     tuning = OmegaConf.load(conf / "finetune" / f"{finetune}.yaml")
-    tuning.pop("defaults", None)  # type: ignore[union-attr]  # a mapping
+    assert isinstance(tuning, DictConfig)
+    tuning.pop("defaults", None)
     return OmegaConf.create({"spec": spec, "model": model, "finetune": OmegaConf.merge(tuning, changes)})
 
 
