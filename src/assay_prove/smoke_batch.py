@@ -223,9 +223,9 @@ def _try_augment(
 
 def _unmet_need(config: DictConfig, augment: Any, inputs: Tensor, targets: Tensor) -> str:
     """What an augmentation that fails needs and the data lacks: classes or pictures; empty where unknown."""
-    counts = [
-        entry for entry in walk(config.augment or {}, "augment") if "num_classes" in entry.key
-    ]
+    if not config.get("augment"):
+        return ""
+    counts = [entry for entry in walk(config.augment, "augment") if "num_classes" in entry.key]
     if counts and not config.spec.get("num_classes"):
         return f"mixes classes, and the data has {_targets_in_words(config)}"
     if inputs.ndim == 4:

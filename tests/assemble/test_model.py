@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 import pytest
@@ -42,9 +42,6 @@ from assay.module import Module
 from assay.task.task_of import TASKS
 from assay_explain.listing import list_options
 from assay_prove.fit import check_fine_tuning, warnings_of
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
 
 
 def load_model(option: str) -> DictConfig:
