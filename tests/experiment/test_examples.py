@@ -37,6 +37,7 @@ WITHOUT_A_SCORE = {
     "train experiment=digits_simclr",
     "train experiment=stdlib_gpt",
     "train experiment=text_topics",
+    "train data=image_folder data.source.root=photos model=pretrained finetune=head",  # tests/finetune
     # Networks whose weights cannot be downloaded here: tests/training/test_callbacks.py trains small ones.
     "train data=image_folder data.source.root=photos model=timm model.name=resnet50 model.weights=DEFAULT "
     "finetune=head",
