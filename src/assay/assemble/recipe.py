@@ -53,7 +53,7 @@ class Recipe:
     batch_size: int
     max_epochs: int
     channels_last: bool
-    widths: tuple[int, ...]
+    widths: list[int]
     stride: int
     flip: float
     lr: float
@@ -88,7 +88,7 @@ def choose_recipe(config: DictConfig) -> Recipe:
         batch_size=size,
         max_epochs=chosen_epochs,
         channels_last=_suits_channels_last(config),
-        widths=widths,
+        widths=list(widths),
         stride=stride,
         flip=flip,
         lr=_choose_lr(config, together / suited),
