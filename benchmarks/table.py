@@ -203,10 +203,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         floor: dict[str, float] = {}
         for rows in (FEW, *(arguments.rows or [10_000, 100_000, 1_000_000])):
-            table = make_table(rows)
-            table.to_csv(f"{folder}/table.csv", index=False)
-            table.to_parquet(f"{folder}/table.parquet", index=False)
-            del table
+            write_table(rows, folder)
             for kind in ("csv", "parquet"):
                 path = f"{folder}/table.{kind}"
                 options = [
@@ -229,6 +226,13 @@ def main() -> None:
                 shutil.rmtree(f"{folder}/outputs")
 
 
+def write_table(rows: int, folder: str) -> None:
+    """Write a made table in both formats."""
+    table = make_table(rows)
+    table.to_csv(f"{folder}/table.csv", index=False)
+    table.to_parquet(f"{folder}/table.parquet", index=False)
+
+
 def compare_predictions(numbers: list[int], pairs: int) -> None:
     """Predict files of several sizes with a run that was trained on a few rows, and by hand."""
     with tempfile.TemporaryDirectory() as folder:
@@ -238,10 +242,7 @@ def compare_predictions(numbers: list[int], pairs: int) -> None:
         words += ["trainer.max_epochs=1", "model.members=4", f"hydra.run.dir={folder}/run", "device=cpu"]
         subprocess.run([sys.executable, "-m", "assay", "train", *words], check=True, capture_output=True)  # noqa: S603 - of this file
         for rows in numbers:
-            table = make_table(rows)
-            table.to_csv(f"{folder}/table.csv", index=False)
-            table.to_parquet(f"{folder}/table.parquet", index=False)
-            del table
+            write_table(rows, folder)
             for kind in ("csv", "parquet"):
                 path = f"{folder}/table.{kind}"
                 hand, ours = [], []

@@ -38,7 +38,6 @@ _SMALL_PICTURE = 64
 """Pixels of a side, below which what networks learnt of larger pictures helps little."""
 _MAP = 8
 """Cells of a side that a large picture is halved to before the average over all of them."""
-_MANY_PICTURES = 5000
 _SIDES = re.compile("left|right|clockwise")
 _WORD_ENDS = re.compile(r"\W|_")
 _SCALES = {"SGD": 30.0, "Adagrad": 10.0}
@@ -109,7 +108,7 @@ def choose_widths(shape: Sequence[int], samples: int) -> tuple[tuple[int, ...], 
         return (32, 64, 128)[:blocks], 1
     blocks = 1 + round(math.log2(side / 2 / _MAP))
     first = 16
-    if blocks == 3 or samples >= _MANY_PICTURES:
+    if blocks == 3 or samples >= _FEW_PICTURES:
         first = 32
     return tuple(min(128, first * 2**block) for block in range(blocks)), 2
 

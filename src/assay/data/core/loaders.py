@@ -280,13 +280,19 @@ def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iter
     if subset.data.unlike:
         unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
         chosen = torch.cat([unlike, chosen])
-    keys = zip(subset.rows[chosen].tolist(), subset.keys[chosen].tolist(), strict=True)
+    yield from _read_inputs(subset, chosen, seed, num_workers=num_workers)
+
+
+def _read_inputs(
+    subset: Subset, positions: Tensor, seed: int, **options: Any
+) -> Iterator[Tensor]:
+    keys = zip(subset.rows[positions].tolist(), subset.keys[positions].tolist(), strict=True)
     loader: DataLoader[Any] = DataLoader(
         KeyedDataset(subset.data, subset.transforms, seed),
         batch_size=_MOST_AT_ONCE,
         sampler=[(0, *key) for key in keys],
         collate_fn=list,
-        num_workers=num_workers,
+        **options,
     )
     for samples in loader:
         yield stack(list(map(input_of, samples)))
@@ -318,18 +324,12 @@ def compute_features(
     num_workers: int,
 ) -> Subset | None:
     """A subset with what `compute` makes of its images; None where that is nothing, or no memory is left."""
-    keys = zip(subset.rows.tolist(), subset.keys.tolist(), strict=True)
-    loader: DataLoader[Any] = DataLoader(
-        KeyedDataset(subset.data, subset.transforms, seed),
-        batch_size=_MOST_AT_ONCE,
-        sampler=[(0, *key) for key in keys],
-        collate_fn=list,
-        num_workers=num_workers,
-        worker_init_fn=ignore_stop_signals,
-    )
+    every = torch.arange(len(subset.rows))
     features: list[Tensor] = []
-    for samples in loader:
-        part = compute(stack(list(map(input_of, samples))))
+    for images in _read_inputs(
+        subset, every, seed, num_workers=num_workers, worker_init_fn=ignore_stop_signals
+    ):
+        part = compute(images)
         if part is None or part[0].nbytes * len(subset.rows) > free_memory() // 4:
             return None
         if not features:
@@ -338,7 +338,7 @@ def compute_features(
             )
         features.append(part.cpu())
     data = Samples(torch.cat(features), subset.data.targets[subset.rows])
-    return Subset(data, torch.arange(len(subset.rows)), subset.keys, Transforms())
+    return Subset(data, every, subset.keys, Transforms())
 
 
 _SAMPLES = 1024
