@@ -33,6 +33,15 @@ _MASKS: Final = [
 ]
 
 
+_NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(\.\d+)?(e[+-]?\d+)?(?!\w)")
+_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+
+
+def mask_numbers(text: str) -> str:
+    """Replace each number, and what aligns it in a column; names such as `f1` stay."""
+    return _GAP.sub("  ", _NUMBER.sub("#", text))
+
+
 def mask(text: str, folder: Path) -> str:
     """Replace what is dated, random, timed or of this machine.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 from tests.forks import Forks
 from tests.goldens import in_a_fork, inputs
-from tests.goldens.masks import mask
+from tests.goldens.masks import mask, mask_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +95,8 @@ def observe(scenario: Scenario, folder: Path) -> Observed:
         ]
     for name, path in written.items():
         if _SHOWN.search(name):
-            lines += [f"--- {mask(name, folder)}", *mask(_read(path), folder).splitlines()[:_LINES]]
+            shown = mask_numbers(mask(_read(path), folder)).splitlines()[:_LINES]
+            lines += [f"--- {mask(name, folder)}", *shown]
     runs = [path.parent for name, path in written.items() if Path(name).name == "record.json"]
     if runs:
         lines += _describe_run(runs[0])
@@ -162,10 +163,10 @@ def _told(code: int, stdout: str, stderr: str, folder: Path) -> Iterator[str]:
     if stdout.startswith("{"):
         stdout = _outline(json.loads(stdout))
     if stdout.strip():
-        yield mask(stdout.rstrip("\n"), folder)
+        yield mask_numbers(mask(stdout.rstrip("\n"), folder))
     if stderr.strip():
         yield "--- stderr"
-        yield mask(stderr.rstrip("\n"), folder)
+        yield mask_numbers(mask(stderr.rstrip("\n"), folder))
 
 
 def _outline(value: Any, indent: str = "") -> str:
