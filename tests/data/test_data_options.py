@@ -67,7 +67,11 @@ def test_downloads_go_where_the_environment_says(option: str, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("package", "words", "install"),
     [
-        ("tokenizers", ["data=stdlib_docs", "model=bag_of_embeddings"], "pip install 'assay[text]'"),
+        (
+            "tokenizers",
+            ["data=text_table", "data.source.path=t.xlsx", "data.source.text=c", "data.source.target=b"],
+            "pip install 'assay[text]'",
+        ),
         (
             "openpyxl",
             ["data=table", "data.source.path=t.xlsx", "data.source.target=b"],
@@ -78,7 +82,10 @@ def test_downloads_go_where_the_environment_says(option: str, monkeypatch: pytes
 def test_a_package_that_the_data_needs_is_named_where_it_is_missing(
     package: str, words: list[str], install: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pd.DataFrame({"a": range(40), "b": range(40)}).to_excel(tmp_path / "t.xlsx", index=False)
+    texts = [f"the {number}th text of some length" for number in range(40)]
+    pd.DataFrame({"a": range(40), "b": ["u", "v"] * 20, "c": texts}).to_excel(
+        tmp_path / "t.xlsx", index=False
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)
     told = typed("check", *words, code=1).stderr

@@ -193,7 +193,7 @@ def test_workers_change_nothing(mapping: bool) -> None:
             assert torch.equal(mine, other)
 
 
-@pytest.mark.always("spawn")  # for a fork server see tests/loop/test_cut_epoch.py
+@pytest.mark.long  # every run tries a fork server: tests/loop/test_cut_epoch.py
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_workers_of_any_start_method_load_the_same(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From Python 3.14 on, `forkserver` is the default on Linux; all that travels to a worker is pickled."""

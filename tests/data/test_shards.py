@@ -399,6 +399,7 @@ def job(shards: Path, *more: str) -> tuple[str, ...]:
 _whole: dict[Path, dict[str, str]] = {}
 
 
+@pytest.mark.always("2")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_interrupted_in_mid_epoch_it_ends_the_same_to_the_bit(
     train: Train, shards: Path, workers: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from assay.data.shards.image_shards import ImageShards
 from assay.data.shards.table_shards import TableShards
 from assay.data.table.bundled import Bundled
 from assay.data.table.table import Table
-from assay.data.text.stdlib_docs import StdlibDocs
+from assay.data.text.stdlib_docs import TOPICS, StdlibDocs
 from assay.data.text.text_files import TextFiles
 from assay.data.text.text_table import TextTable
 from assay.testing import check_source
@@ -127,6 +128,18 @@ SOURCES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
 }
 
 
+@pytest.fixture
+def small_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One module of Python's library for each topic of `StdlibDocs`."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    (tmp_path / "library").mkdir()
+    for names in TOPICS.values():
+        module = next(name for name in names.split() if (library / f"{name}.py").is_file())
+        (tmp_path / "library" / f"{module}.py").symlink_to(library / f"{module}.py")
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path / "library")})
+
+
+@pytest.mark.usefixtures("small_library")
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_is_what_it_declares(name: str, cache: Path, tmp_path: Path) -> None:
     make, arguments = SOURCES[name](tmp_path)
