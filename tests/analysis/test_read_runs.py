@@ -212,13 +212,13 @@ def test_a_job_that_died_before_it_had_a_directory_is_listed(tmp_path: Path) -> 
 
 def test_every_value_of_a_real_config(digits_run: Trained) -> None:
     (run,) = read_runs([digits_run.run_dir])
-    config = OmegaConf.to_container(digits_run.config)
+    config = OmegaConf.create(OmegaConf.to_container(digits_run.config))
     values = ConfigValues()
     everything = values.all_of(run)
     assert len(everything) > 50
     for key, text in everything.items():
         if "[" not in key:
-            expected = OmegaConf.select(OmegaConf.create(config), key)
+            expected = OmegaConf.select(config, key)
             expected = OmegaConf.to_container(expected) if OmegaConf.is_config(expected) else expected
             assert text == format_value(expected), key
             assert values.value(run, key) == text, "of its block alone, as of the whole"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from contextlib import chdir
@@ -16,6 +17,7 @@ from lightning.pytorch.callbacks import Callback
 from omegaconf import OmegaConf
 from PIL import Image
 from tests.callbacks.quiet_trainer import quiet_trainer
+from tests.check.jobs import PROVER
 from tests.conftest import unchanged_process
 from torch import nn
 from typing_extensions import override
@@ -261,8 +263,9 @@ def test_the_step_is_tried_with_a_batch_of_its_size() -> None:
 SYNTHETIC = ("data=synthetic", "data.source.input_shape=[20]", "device=cpu")
 
 
+@functools.cache
 def proved(*overrides: str) -> Report:
-    return Prover().prove(job_config(compose(list(overrides))), list(overrides)).report
+    return PROVER.prove(job_config(compose(list(overrides))), list(overrides)).report
 
 
 def told(*overrides: str) -> str:

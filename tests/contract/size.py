@@ -11,7 +11,12 @@ import re
 import sys
 import tokenize
 import tomllib
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[2]
 MEANING = {
@@ -38,9 +43,9 @@ SILENT = frozenset(
 )
 
 
-def docstring_lines(source: str) -> set[int]:
+def docstring_lines(nodes: Iterable[ast.AST]) -> set[int]:
     lines: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
             ast.get_docstring(node, clean=False) is not None
         ):
@@ -50,19 +55,15 @@ def docstring_lines(source: str) -> set[int]:
     return lines
 
 
-def count_tokens(source: str, docstrings: set[int]) -> int:
-    """Count the tokens of a file, without comments, docstrings, line ends and indentation."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return sum(token.type not in SILENT and token.start[0] not in docstrings for token in tokens)
-
-
-def count_code_lines(source: str, docstrings: set[int]) -> int:
-    """Count the lines that hold a token which `count_tokens` counts."""
+def count_code(source: str, docstrings: set[int]) -> tuple[int, int]:
+    """Count a file's tokens without comments, docstrings, line ends and indentation, and their lines."""
+    count = 0
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in SILENT and token.start[0] not in docstrings:
+            count += 1
             lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines)
+    return count, len(lines)
 
 
 def is_packed(node: ast.AST) -> bool:
@@ -76,10 +77,10 @@ def is_packed(node: ast.AST) -> bool:
 def count(root: Path) -> dict[str, int]:
     """Count a formatted tree; the gate checks the format."""
     sources = [path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py")]
-    docstrings = [docstring_lines(source) for source in sources]
-    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
-    lines = sum(map(count_code_lines, sources, docstrings))
-    tokens = sum(map(count_tokens, sources, docstrings))
+    nodes = [list(ast.walk(ast.parse(source))) for source in sources]
+    docstrings = list(map(docstring_lines, nodes))
+    tokens, lines = map(sum, zip(*map(count_code, sources, docstrings), strict=True))
+    every = list(chain(*nodes))
     return {
         "tokens": tokens,
         "docstrings": sum(map(len, docstrings)),
@@ -87,8 +88,8 @@ def count(root: Path) -> dict[str, int]:
         "tests": sum(path.read_bytes().count(b"\n") for path in (root / "tests").rglob("*.py")),
         "yaml": sum(1 for _ in (root / "conf").rglob("*.yaml")),
         "per_line": round(100 * tokens / lines),
-        "conditionals": round(10_000 * sum(isinstance(node, ast.IfExp) for node in nodes) / lines),
-        "tuples": round(10_000 * sum(map(is_packed, nodes)) / lines),
+        "conditionals": round(10_000 * sum(isinstance(node, ast.IfExp) for node in every) / lines),
+        "tuples": round(10_000 * sum(map(is_packed, every)) / lines),
     }
 
 

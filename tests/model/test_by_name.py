@@ -540,13 +540,6 @@ def _fail(error: Exception, *_: object, **__: object) -> None:
     raise error
 
 
-def test_without_network_it_says_which_file_to_put_where(cache: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be downloaded") as error:
-        Published("http://127.0.0.1:1/net.pth", "net.pth", "00", 3.0).fetch()
-    assert f"put the file at {cache / 'net.pth'}" in str(error.value)
-    assert not list(cache.iterdir())
-
-
 def test_a_folder_its_files_and_a_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "auto_map": {"AutoModel": "a.B"}, "_x": 1}')
     with pytest.raises(ConfigError, match=r"has no model\.safetensors"):

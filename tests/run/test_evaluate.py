@@ -30,34 +30,23 @@ if TYPE_CHECKING:
     from tests.conftest import Train, Trained
 
 KEPT = ("callbacks=[checkpoint,last_checkpoint]", "model=mlp", "optimizer.lr=0.01")
-SYNTHETIC = (
-    *("data=synthetic", "task=multilabel", "data.source.task=multilabel", "data.source.num_samples=300"),
-    *("data.source.input_shape=[20]", "data.source.num_classes=4"),
-)
 
 
 def stage(metrics: Any, name: str) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if key.startswith(f"{name}/")}
 
 
-@pytest.mark.always("multilabel", "embeddings")
+@pytest.mark.always("embeddings")
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("data=breast_cancer",),
-        ("data=diabetes", "precision=bf16"),
-        SYNTHETIC,
         ("data=wine", "loss=triplet", "metrics=retrieval", "optimizer.lr=0.001"),
-        (
-            "data=digits",
-            "data.thin_classes=0.1",
-            "callbacks=[checkpoint,drw]",
-            "callbacks.drw.start_fraction=0",
-        ),
+        ("data=digits", "callbacks=[checkpoint,drw]", "callbacks.drw.start_fraction=0"),
     ],
-    ids=["binary", "regression", "multilabel", "embeddings", "reweighted"],
+    ids=["embeddings", "reweighted"],
 )
 def test_the_same_data_comes_to_the_runs_own_scores(train: Train, overrides: tuple[str, ...]) -> None:
+    """Those of each task are in tests/contract/test_scores.py."""
     run = train(*KEPT, *overrides)
     found = evaluate(run.run_dir)
     assert found.metrics == stage(run.result.metrics, "test")

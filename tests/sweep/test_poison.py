@@ -25,7 +25,9 @@ KINDS = {
     "exception": "exception",
     "nan": "non_finite",
 }
-LIMITS = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5", "hydra.launcher.jobs_at_once=2")
+QUICK = ("segfault", "exception", "nan")
+"""The others take a limit of time or memory; launchers and workers are tried with them in every run."""
+LIMITS = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5")
 
 
 pytestmark = pytest.mark.usefixtures("project", "fork_server")
@@ -46,23 +48,31 @@ def causes(result: SweepResult) -> dict[str, str]:
 
 
 @pytest.mark.timeout(600)
-def test_six_poison_jobs_among_eight(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kinds = ["none", *KINDS, "none"]
-    typed = [*TINY, *LIMITS, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
+@pytest.mark.parametrize(
+    ("poisons", "limits"), [(QUICK, ()), pytest.param((*KINDS,), LIMITS, marks=pytest.mark.long)]
+)
+def test_poison_jobs_between_two_others(
+    poisons: tuple[str, ...], limits: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kinds, expected = ["none", *poisons, "none"], {kind: KINDS[kind] for kind in poisons}
+    typed = [*TINY, *limits, "hydra.launcher.jobs_at_once=2", "hydra.sweep.dir=sweep"]
+    typed.append(f"callbacks.poison.kind={','.join(kinds)}")
     result = start_sweep(typed)
-    assert causes(result) == KINDS
-    assert Counter(job.status for job in result.jobs) == {"finished": 2, "failed": 6}
+    assert causes(result) == expected
+    assert Counter(job.status for job in result.jobs) == {"finished": 2, "failed": len(poisons)}
     assert result.exit_code == 1
     with (tmp_path / "sweep" / "results.csv").open(newline="") as file:
         table = [row["cause"] for row in csv.DictReader(file)]
-    assert [cause for cause in table if cause] == list(KINDS.values())
+    assert [cause for cause in table if cause] == list(expected.values())
     said = capfd.readouterr().out
     for number, kind in enumerate(kinds):
         if kind != "none":
             assert f"failed job {number}  callbacks.poison.kind={kind}" in said
-    assert "Segmentation fault" in (tmp_path / "sweep" / "logs" / "2.txt").read_text()
+    assert (
+        "Segmentation fault" in (tmp_path / "sweep" / "logs" / f"{kinds.index('segfault')}.txt").read_text()
+    )
     again = resume_sweep(tmp_path / "sweep")
-    assert causes(again) == KINDS, "nothing that has ended runs again"
+    assert causes(again) == expected, "nothing that has ended runs again"
 
 
 def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:

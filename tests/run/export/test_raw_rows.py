@@ -63,6 +63,7 @@ class Served:
     run: Trained
     session: Any
     about: dict[str, Any]
+    predictor: Predictor
 
     def run_raw(self, rows: list[dict[str, str]]) -> dict[str, Any]:
         """Outputs for the cells of a CSV file, prepared by what the file itself says of its inputs."""
@@ -108,7 +109,8 @@ def serve(train: Train, path: Path, out: Path, *typed: str) -> Served:
         ),
     )
     exported = export(run.run_dir, "onnx", out=out)
-    return Served(run, onnxruntime.InferenceSession(str(exported.path)), exported.description)
+    session = onnxruntime.InferenceSession(str(exported.path))
+    return Served(run, session, exported.description, assay.load(run.run_dir, map_location="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +142,7 @@ def test_raw_rows_are_predicted_as_by_assay(
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
-    predictor = assay.load(served.run.run_dir, map_location="cpu")
-    expected = pd.DataFrame(predict(predictor, served.run.run_dir, [path]).rows)
+    expected = pd.DataFrame(predict(served.predictor, served.run.run_dir, [path]).rows)
     found = served.run_raw(rows)
     fails = expected["error"].notna().to_numpy()
     assert (np.isnan(found["probabilities"]).any(1) == fails).all()

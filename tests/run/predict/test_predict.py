@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Trained
 
+    from assay.run.predictor import Predictor
+
 
 def predicted(run: Trained, *inputs: Path, **options: Any) -> Predicted:
     return predict(assay.load(run.run_dir, map_location="cpu"), run.run_dir, inputs, **options)
@@ -165,17 +167,31 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     assert frame["row"].tolist() == list(range(39))
 
 
+@pytest.fixture(scope="module")
+def first_rows(
+    kind_run: Trained, table: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Predictor, pd.DataFrame]:
+    """A predictor, and what it says of twelve rows."""
+    path = tmp_path_factory.mktemp("first") / "plain.csv"
+    frame = pd.read_csv(table / "rows.csv", dtype=str, keep_default_na=False).head(12)
+    frame.to_csv(path, index=False)
+    predictor = assay.load(kind_run.run_dir, map_location="cpu")
+    return predictor, pd.DataFrame(predict(predictor, kind_run.run_dir, [path]).rows)
+
+
 @given(st.data())
 @settings(max_examples=20)
 def test_the_order_of_columns_and_blank_lines_change_nothing(
-    kind_run: Trained, table: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    kind_run: Trained,
+    first_rows: tuple[Predictor, pd.DataFrame],
+    table: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
 ) -> None:
     """Also around rows that a quoted line break divides; rows that are too long or too short are refused."""
     frame = pd.read_csv(table / "rows.csv", dtype=str, keep_default_na=False).head(12)
     folder = tmp_path_factory.mktemp("order")
-    frame.to_csv(folder / "plain.csv", index=False)
-    predictor = assay.load(kind_run.run_dir, map_location="cpu")
-    expected = pd.DataFrame(predict(predictor, kind_run.run_dir, [folder / "plain.csv"]).rows)
+    predictor, expected = first_rows
     frame["remark"] = data.draw(st.lists(st.sampled_from(["", "a\n\nb", 'c"\n']), min_size=12, max_size=12))
     frame = frame[data.draw(st.permutations(list(frame.columns)))]
     header, *rows = [
