@@ -229,6 +229,7 @@ def test_rare_events_keep_their_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(far, [[0], [1], [np.nan]])
 
 
+@pytest.mark.always("labels")
 @pytest.mark.parametrize("task", ["binary", "labels"])
 def test_a_file_that_loses_rare_events_is_not_kept(
     task: str, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

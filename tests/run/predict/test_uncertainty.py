@@ -37,11 +37,17 @@ def predicted(run: Trained, path: Path, out: Path) -> tuple[pd.DataFrame, torch.
     return pd.read_parquet(out), predictor.preprocess(rows), predictor(rows)
 
 
-def test_of_values_in_the_unit_of_the_target(train: Train, table: Path, tmp_path: Path) -> None:
-    run = train(
+@pytest.fixture(scope="module")
+def price_run(train: Train, table: Path) -> Trained:
+    """Four members for one value."""
+    return train(
         *("data=table", f"data.source.path={table / 'rows.csv'}", "data.source.target=price", *SHORT),
         *("data.source.missing=impute", "data.source.exclude=[kind]", "model.members=4"),
     )
+
+
+def test_of_values_in_the_unit_of_the_target(price_run: Trained, table: Path, tmp_path: Path) -> None:
+    run = price_run
     frame, inputs, found = predicted(run, table / "rows.csv", tmp_path / "found.parquet")
     spec = run.datamodule.spec
     members = values_of_members(run, inputs)[:, :, 0] * spec.target_std[0] + spec.target_mean[0]
@@ -82,13 +88,9 @@ def test_a_single_network_has_none(model: tuple[str, ...], train: Train, table: 
 
 
 def test_a_model_is_asked_once_for_its_output_and_its_spread(
-    train: Train, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    price_run: Trained, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = train(
-        *("data=table", f"data.source.path={table / 'rows.csv'}", "data.source.target=price", *SHORT),
-        *("data.source.missing=impute", "data.source.exclude=[kind]", "model.members=4"),
-    )
-    predictor = assay.load(run.run_dir, map_location="cpu")
+    predictor = assay.load(price_run.run_dir, map_location="cpu")
     model: Any = predictor.model
     original = model.member_outputs
     sizes = []
@@ -99,5 +101,7 @@ def test_a_model_is_asked_once_for_its_output_and_its_spread(
 
     monkeypatch.setattr(model, "member_outputs", count)
     num_rows = len(pd.read_csv(table / "rows.csv"))
-    found = predict(predictor, run.run_dir, [table / "rows.csv"], out=tmp_path / "found.csv", batch_size=64)
+    found = predict(
+        predictor, price_run.run_dir, [table / "rows.csv"], out=tmp_path / "found.csv", batch_size=64
+    )
     assert (found.num_samples, sum(sizes)) == (num_rows, num_rows)
