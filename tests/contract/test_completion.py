@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def ask_bash(line: str, folder: Path) -> list[str]:
-    """Install the function in a real bash, let it complete a line, and read what bash would offer."""
+def ask_bash(lines: list[str], folder: Path) -> list[list[str]]:
+    """Install the function in a real bash, let it complete lines, and read what bash would offer for each."""
     script = (
-        'eval "$(assay -sc install=bash)"; '
-        'COMP_LINE="$1"; COMP_POINT=${#1}; COMP_CWORD=$2; hydra_bash_completion; '
-        'printf "%s\\n" "${COMPREPLY[@]}"'
+        'eval "$(assay -sc install=bash)"; for line; do words=($line); '
+        'COMP_LINE="$line"; COMP_POINT=${#line}; COMP_CWORD=$((${#words[@]} - 1)); hydra_bash_completion; '
+        'echo "${COMPREPLY[@]}"; done'
     )
     done = subprocess.run(
-        [str(shutil.which("bash")), "-c", script, "bash", line, str(len(line.split()) - 1)],
+        [str(shutil.which("bash")), "-c", script, "bash", *lines],
         env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
@@ -30,7 +30,7 @@ def ask_bash(line: str, folder: Path) -> list[str]:
         timeout=60,
     )
     assert not done.stderr
-    return done.stdout.split()
+    return [line.split() for line in done.stdout.splitlines()]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the test types into bash")
@@ -40,9 +40,7 @@ def test_in_bash(tmp_path: Path) -> None:
     code.write_text("from assay.cli.app import main\nmain()\n", encoding="utf-8")
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{code}" "$@"\n', encoding="utf-8")
     command.chmod(0o755)
-    assert ask_bash("assay tr", tmp_path) == ["train", "try"]
-    assert ask_bash("assay train optimizer=ad", tmp_path) == [
-        "optimizer=adagrad",
-        "optimizer=adam",
-        "optimizer=adamw",
+    assert ask_bash(["assay tr", "assay train optimizer=ad"], tmp_path) == [
+        ["train", "try"],
+        ["optimizer=adagrad", "optimizer=adam", "optimizer=adamw"],
     ]

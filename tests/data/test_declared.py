@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import yaml
 from assay.assemble.assembly import add_spec, open_data
 from assay.assemble.model import check_declared
 from assay.compose.compose import compose, job_config
-from assay.data.core.source_files import SourcePath, check_path
+from assay.data.core.source_files import SourcePath
 from assay.data.core.source_info import SourceInfo, info_of
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve
@@ -94,49 +93,6 @@ def test_data_that_is_not_what_was_stated_is_refused() -> None:
             {"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9},
             config,
         )
-
-
-def check_argument(target: str, argument: str, path: str) -> None:
-    [source] = [one for one in info_of(target).paths if one.argument == argument]
-    check_path(Path(path), source, f"data.source.{argument}")
-
-
-TABLE, FOLDER, ARRAYS = (
-    f"assay.data.{name}"
-    for name in ("table.table.Table", "image.image_folder.ImageFolder", "core.arrays.Arrays")
-)
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pictures").mkdir()
-    (tmp_path / "folder.csv").mkdir()
-    for name in ("rows.csv", "rows.csv.gz", "ROWS.PARQUET", "data.npz"):
-        (tmp_path / name).touch()
-    os.mkfifo(tmp_path / "pipe.csv")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("target", "path", "says"),
-    [
-        (TABLE, "notes.pdf", "expected a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file"),
-        (TABLE, "row.csv", "did you mean 'rows.csv'"),
-        (TABLE, "folder.csv", "is a folder"),
-        (TABLE, "pipe.csv", "is not a regular file"),
-        (FOLDER, "data.npz", "is not a folder"),
-        (FOLDER, "picture/train", "has no 'picture'; did you mean 'pictures'"),
-        (ARRAYS, "nothing", "no such file or folder"),
-    ],
-)
-def test_anything_else_is_refused(place: Path, target: str, path: str, says: str) -> None:
-    argument = "path" if target == TABLE else "root"
-    with pytest.raises(ConfigError) as refused:
-        check_argument(target, argument, path)
-    assert says in refused.value.message
-    assert refused.value.key == f"data.source.{argument}"
-    assert path == "notes.pdf" or str(place / path) in refused.value.message
 
 
 @pytest.mark.parametrize("path", sorted(Path("conf/data").glob("*.yaml")), ids=lambda path: path.stem)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import shutil
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from assay.run.resume import resume
 from assay.task.task_of import TASKS, task_of
 from assay_analysis import predictions_file
 from assay_explain.listing import list_options
-from assay_serve.evaluate import evaluate
 from assay_serve.export.export import export, open_onnx
 
 if TYPE_CHECKING:
@@ -103,22 +101,6 @@ def test_raw_samples_are_predicted_as_in_the_test_of_the_run(small: Small, name:
     again, _ = task.kept(torch.from_numpy(outputs), right, predictor.kind)
     again = again[:, : kept.outputs.shape[1]]  # what is reconstructed follows, and is not kept
     np.testing.assert_allclose(again.numpy(), kept.outputs, atol=1e-6, rtol=1e-6)
-
-
-@each_seldom
-def test_evaluated_and_compared_it_has_the_scores_of_its_test(
-    small: Small, name: str, tmp_path: Path
-) -> None:
-    run = small(name)
-    expected = {key: value for key, value in run.record["metrics"].items() if key.startswith("test/")}
-    assert expected
-    assert evaluate(run.run_dir).metrics == pytest.approx(expected, abs=1e-6)
-    shutil.copytree(run.run_dir, other := tmp_path / "other")
-    said = json.loads(typed("compare", run.run_dir, other, "--json").stdout)
-    scores = [row["scores"] for row in said["rows"]]
-    assert scores
-    for metric, value in expected.items():
-        assert all(one[metric]["mean"] == pytest.approx(value, abs=1e-6) for one in scores)
 
 
 @pytest.mark.always("digits_segmentation", "wine_multitask")
