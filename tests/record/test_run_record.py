@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,6 @@ from assay.record.run_record import (
     SCHEMA_VERSION,
     Outcome,
     RunRecord,
-    Status,
     cause_of_exception,
     exit_code,
     exit_code_of,
@@ -140,11 +139,6 @@ def test_wrong_types_and_unknown_fields(tmp_path: Path, field: str, value: Any, 
 
 
 WHOLE = Outcome("interrupted", "", "stopped", "SIGTERM", {"val/loss": 0.5}, {"monitor": "val/loss"}, 2.5)
-
-
-@pytest.mark.parametrize("status", [word for word in get_args(Status) if word != "running"])
-def test_every_end_has_an_exit_code(status: Status) -> None:
-    assert exit_code(status) == {"finished": 0, "pruned": 0, "failed": 1, "interrupted": 130}[status]
 
 
 def test_the_exit_code_of_a_signal_is_that_of_the_shell() -> None:
