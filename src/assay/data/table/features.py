@@ -22,7 +22,14 @@ from assay.data.table.column import (
     shorten,
 )
 from assay.data.table.column_kind import ENTITY_NAME, FORMED, ID_NAME, kind_of, most_are
-from assay.data.table.date import TIME, days_since_1970, find_format, parse_dates, parse_times
+from assay.data.table.date import (
+    TIME,
+    days_since_1970,
+    find_format,
+    find_stand_in,
+    parse_dates,
+    parse_times,
+)
 from assay.data.table.leak import find_hints, find_leak
 from assay.data.table.number import (
     find_amount,
@@ -360,6 +367,9 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
+    for name, form in chosen.forms.items():
+        if not is_amount(form) and form != TIME and name in chosen.names:
+            codes[name] = find_stand_in(frame[name], form)
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
