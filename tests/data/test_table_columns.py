@@ -28,7 +28,7 @@ from assay.data.table.column import judge_rows
 from assay.data.table.column_kind import kind_of
 from assay.data.table.date import Date, find_format, parse_dates
 from assay.data.table.features import ColumnOptions, choose_features
-from assay.data.table.leak import find_leak
+from assay.data.table.leak import find_hints, find_leak
 from assay.data.table.number import (
     Number,
     find_amount,
@@ -474,6 +474,29 @@ def test_numbers_with_a_scale_or_a_unit_of_one_letter_are_read(texts: list[str],
     if texts[0] != "70 g":
         assert kind_of(numbered.rename("views"))[0] == "amount"
     assert parse_amounts(column, find_amount(column))[: len(texts)].tolist() == values
+
+
+def test_codes_one_of_which_is_a_word_are_categories_and_said(tmp_path: Path) -> None:
+    codes = np.resize(["1", "2", "3", "4", "5", "refused"], 90)
+    table = pd.DataFrame({"answer": codes, "x": np.arange(90) / 8, "y": np.arange(90) % 7 / 3})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    source = Table(str(tmp_path / "rows.csv"), "y", task="regression")
+    source.read()
+    (note,) = [note for note in source.notes if "numbers beside words" in note]
+    assert "answer ('refused')" in note
+    assert "data.source.na_values=[refused]" in note
+    mended = Table(str(tmp_path / "rows.csv"), "y", task="regression", na_values=["refused"])
+    mended.read()
+    assert not any("numbers beside words" in note for note in mended.notes)
+
+
+@pytest.mark.parametrize("decides", [True, False])
+def test_a_category_of_thousands_of_rows_is_looked_at_without_a_warning(decides: bool) -> None:
+    draw = np.random.default_rng(0)
+    shop = draw.integers(0, 4, 8000)
+    target = shop // 2 if decides else draw.integers(0, 2, 8000)
+    frame = pd.DataFrame({"shop": shop, "y": target}).astype(str)
+    assert list(find_hints(frame, ["shop"], "y")) == (["shop"] if decides else [])
 
 
 def test_grams_and_kilograms_are_refused_together(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -40,7 +41,7 @@ from assay.data.table.number import (
 )
 from assay.data.table.table_targets import describe_amount, note_on_spelling
 from assay.errors import DataError
-from assay.quoting import format_override, join_first
+from assay.quoting import format_override, join_first, reads_as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -366,6 +367,15 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         chosen.notes.append(
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
+    words = {name: _words_beside_numbers(frame[name]) for name in texts if is_text(frame[name])}
+    if words := {name: found for name, found in words.items() if found}:
+        found = join_first(
+            [f"{name} ({join_first([*map(repr, words[name])])})" for name in words]
+        )
+        option = _override(asked, "na_values", *sorted({*chain(*words.values())}))
+        chosen.notes.append(
+            f"numbers beside words are taken as categories: {found}; where the words mean missing: {option}"
+        )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     for name, form in chosen.forms.items():
         if not is_amount(form) and form != TIME and name in chosen.names:
@@ -394,6 +404,16 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             f"integers with few values are taken as numbers: {values}; as categories: "
             f"{_override(asked, 'categories', few[0])}"
         )
+
+
+def _words_beside_numbers(column: Values) -> list[str]:
+    """The words of a category that holds more different numbers than words."""
+    different = [str(value) for value in column.dropna().unique()]
+    words = [text for text in different if text.isalpha()]
+    numbers = sum(map(reads_as_number, different))
+    if len(words) < numbers == len(different) - len(words):
+        return words
+    return []
 
 
 def _has_zeros(column: Values) -> bool:
