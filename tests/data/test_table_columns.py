@@ -499,6 +499,24 @@ def test_a_category_of_thousands_of_rows_is_looked_at_without_a_warning(decides:
     assert list(find_hints(frame, ["shop"], "y")) == (["shop"] if decides else [])
 
 
+@pytest.mark.parametrize("values", [[0.0, 1.0], [1.0, 2.0], [-1.0, 1.0]])
+def test_two_integers_written_as_floats_are_classes(tmp_path: Path, values: list[float]) -> None:
+    table = pd.DataFrame({"x": np.arange(90) % 11 / 8, "y": np.resize(values, 90)})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    source = Table(str(tmp_path / "rows.csv"), "y")
+    source.read()
+    assert source.task == "binary"
+    assert source.class_names == tuple(str(int(value)) for value in values)
+
+
+def test_a_target_of_lists_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    table = pd.DataFrame({"x": np.arange(90) / 8, "tags": [["a", "b"], ["a"]] * 45})
+    table.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    with pytest.raises(DataError, match=r"data\.source\.target=tags") as refused:
+        Table(str(tmp_path / "rows.jsonl"), "tags").read()
+    assert "'data.source.label_separator=\";\"'" in str(refused.value.hint)
+
+
 def test_grams_and_kilograms_are_refused_together(tmp_path: Path) -> None:
     weights = [f"{n} kg" if n % 2 else f"{n}000 g" for n in range(1, 91)]
     table = pd.DataFrame({"weight": weights, "y": np.arange(90) % 7 / 3})
