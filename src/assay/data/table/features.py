@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from assay.data.core.split import SUBSET_WORDS
+from assay.data.core.source_files import SUBSET_WORDS
 from assay.data.table.category import share_ngrams
 from assay.data.table.column import (
     FEW,
