@@ -166,8 +166,8 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         wanted = f"expected an int > 0 or auto, got {batch_size}"
         raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
     with show_loading():
-        from assay.run.predictor import read_predictor
         from assay.task.language_modelling import Sampling
+        from assay_serve.ensemble import read
         from assay_serve.predict import check_name, check_prompts
         from assay_serve.predict import predict as predict_inputs
         from assay_serve.raw_files import read_as
@@ -175,7 +175,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
 
         if out is not None:
             check_name(out)
-        predictor = read_predictor(run, checkpoint)
+        predictor = read(run, checkpoint)
         if threshold is not None:
             set_threshold(predictor, run, threshold)
     console = Console(stderr=True)
