@@ -20,10 +20,11 @@ from assay.cli.verb import (
 )
 from assay.errors import AssayError, ConfigError
 from assay.quoting import command, pluralize
-from assay.terminal import Console, print_lines
+from assay.terminal import Console, make_table, print_lines
 
 if TYPE_CHECKING:
     from assay_serve.evaluate import Evaluation
+    from assay_serve.evaluate_members import MembersEvaluation
     from assay_serve.export.model_card import Exported
     from assay_serve.predict import Predicted
 
@@ -60,20 +61,22 @@ def evaluate(
     the run's. The scores become an entry of the run's record. --threshold becomes that of the run, unless
     other data is tested.
     """
-    from assay.record.run_record import RunRecord
+    from assay_serve.members import find_members
 
-    RunRecord.load(run)  # a mistyped directory costs no wait
+    members = find_members(run)  # a mistyped directory costs no wait
+    options: Any = {"checkpoint": checkpoint, "split": split or "", "threshold": threshold}
+    if members is not None:
+        with show_loading():
+            from assay_serve.evaluate_members import evaluate_members
+
+        of_members = evaluate_members(members, changes or [], config_dir=config_dir, **options)
+        document.say("eval", of_members)
+        _print_members(document.console, of_members)
+        return
     with show_loading():
         from assay_serve.evaluate import evaluate as test
 
-    evaluation = test(
-        run,
-        changes or [],
-        checkpoint=checkpoint,
-        split=split or "",
-        threshold=threshold,
-        config_dir=config_dir,
-    )
+    evaluation = test(run, changes or [], config_dir=config_dir, **options)
     document.say("eval", evaluation)
     _print_evaluation(document.console, evaluation)
 
@@ -99,6 +102,29 @@ def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
     if evaluation.predictions:
         lines = [("kept", str(evaluation.run_dir / evaluation.predictions))]
     print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
+
+
+def _print_members(console: Console, evaluation: MembersEvaluation) -> None:
+    from assay.record.scores import describe_threshold, format_score
+    from assay.run.result import label_commands
+
+    columns = {
+        f"mean of {len(evaluation.members)} runs": evaluation.metrics,
+        "a run (mean)": evaluation.member_metrics,
+        "out of fold": evaluation.out_of_fold,
+    }
+    shown = {name: scores for name, scores in columns.items() if scores}
+    table = make_table([evaluation.subset, *shown], shown)
+    for name in evaluation.metrics:
+        values = (format_score(name, scores[name]) for scores in shown.values())
+        table.add_row(name, *values)
+    console.print(table)
+    lines = [("data", f"{pluralize(evaluation.num_samples, 'sample')}")]
+    if evaluation.threshold:
+        lines.append(("threshold", describe_threshold(evaluation.threshold)))
+    lines += [("note", note) for note in evaluation.notes]
+    print_lines(console, lines)
+    print_lines(console, label_commands([command("export", evaluation.run_dir)]))
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name
