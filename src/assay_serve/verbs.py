@@ -284,8 +284,10 @@ def export(
     on the run's own test samples first; one that says something else is not kept.
     """
     from assay.record.run_record import RunRecord
+    from assay_serve.members import find_members
 
-    RunRecord.load(run)  # a mistyped directory costs no wait
+    if find_members(run) is None:
+        RunRecord.load(run)  # a mistyped directory costs no wait
     with show_loading():
         from assay_serve.export.export import export as export_run
 
