@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import nullcontext
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,7 +15,6 @@ from assay.cli.verb import (
     ConfigDir,
     Document,
     Overrides,
-    RunDir,
     show_loading,
 )
 from assay.errors import AssayError, ConfigError
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
 _SHOWN = 20
 _IN_DOCUMENT = 1000
 _WIDE = 1000
+Runs = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run directory, or a sweep: the mean of its runs."),
+]
 Threshold = Annotated[
     str | None,
     typer.Option(
@@ -44,7 +47,7 @@ Threshold = Annotated[
 
 def evaluate(
     document: Document,
-    run: RunDir,
+    run: Runs,
     changes: Overrides = None,
     *,
     checkpoint: Checkpoint = "best",
@@ -70,7 +73,7 @@ def evaluate(
             from assay_serve.evaluate_members import evaluate_members
 
         of_members = evaluate_members(members, changes or [], config_dir=config_dir, **options)
-        document.say("eval", of_members)
+        document.say("eval_sweep", of_members)
         _print_members(document.console, of_members)
         return
     with show_loading():
@@ -129,7 +132,7 @@ def _print_members(console: Console, evaluation: MembersEvaluation) -> None:
 
 def predict(  # noqa: PLR0917 - typer passes them by name
     document: Document,
-    run: RunDir,
+    run: Runs,
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -263,7 +266,7 @@ def _print_predictions(predicted: Predicted, inputs: list[str], again: list[str]
 
 def export(
     document: Document,
-    run: RunDir,
+    run: Runs,
     *,
     file_format: Annotated[
         Literal["onnx", "safetensors"], typer.Option("--format", "-f", help="Format of the file.")

@@ -106,7 +106,7 @@ def test_the_command_prints_all_three(folds: Path) -> None:
     words = done.output.splitlines()[0].split()
     assert words == ["test", "mean", "of", "3", "runs", "a", "run", "(mean)", "out", "of", "fold"]
     code, document = documented("eval", folds)
-    assert (code, document["kind"], document["run_dir"]) == (0, "eval", str(folds))
+    assert (code, document["kind"], document["run_dir"]) == (0, "eval_sweep", str(folds))
     assert document["members"] == [str(folds / str(n)) for n in range(3)]
     assert not (folds / "evaluations").exists()
 
