@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import TYPE_CHECKING, Any, cast, final
 
 import torch
 from torch import Tensor, nn
 
 from assay.errors import AssayError
+from assay.quoting import join_first
 from assay.run.predictor import Predictor, read_predictor
 from assay_serve.members import find_members
 
@@ -94,15 +96,13 @@ class PreprocessOfRuns:
     ) -> tuple[Tensor, Mapping[int, str], Mapping[int, str]]:
         """See `Preprocess.encoded`; a row that one of the runs cannot encode has an error."""
         parts = [one.encoded(frame, decimal) for one in self.each]
-        errors: dict[int, str] = {}
-        odd: dict[int, str] = {}
-        for _, errors_of_run, odd_of_run in reversed(parts):
-            errors |= errors_of_run
-            odd |= odd_of_run
+        errors = dict(ChainMap(*(dict(part[1]) for part in parts)))
+        odd = dict(ChainMap(*(dict(part[2]) for part in parts)))
         samples = []
-        for encoded, errors_of_run, _ in parts:
-            rows = [row for row in range(len(frame)) if row not in errors_of_run]
-            samples.append(encoded[[row not in errors for row in rows]])
+        for encoded, own, _ in parts:
+            samples.append(
+                encoded[[row not in errors for row in range(len(frame)) if row not in own]]
+            )
         return torch.cat(samples, 1), errors, odd
 
     def normalized(self, samples: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ def read_members(
             hint=f"name one run, such as {members.run_dirs[0]}",
         )
     for run_dir, predictor in zip(members.run_dirs, predictors, strict=True):
-        _check_alike((members.run_dirs[0], first), (run_dir, predictor))
+        _check_alike(members.run_dirs[0], run_dir, _meaning(first), _meaning(predictor))
     preprocess = PreprocessOfRuns([cast("Any", one.preprocess) for one in predictors])
     ensemble = Predictor(
         MeanOfRuns(predictors, preprocess.widths),
@@ -171,37 +171,28 @@ def read_members(
     return ensemble.eval()
 
 
-def _check_alike(first: tuple[Path, Predictor], other: tuple[Path, Predictor]) -> None:
-    """Refuse runs whose answers do not mean the same, naming both."""
-    for what, describe in _COMPARED.items():
-        expected = describe(first[1])
-        found = describe(other[1])
-        if found != expected:
+def _meaning(predictor: Predictor) -> dict[str, Sequence[Any]]:
+    """What has to be the same in runs whose answers are averaged."""
+    preprocess: Any = predictor.preprocess
+    columns = getattr(preprocess.encoder, "columns", ())
+    return {
+        "tasks": [predictor.spec["task"]],
+        "classes or targets": predictor.names,
+        "inputs": [f"{column.name} ({column.kind})" for column in columns]
+        or preprocess.input_shape,
+    }
+
+
+def _check_alike(
+    first: Path, other: Path, meaning: Mapping[str, Sequence[Any]], found: Mapping[str, Any]
+) -> None:
+    """Refuse runs whose answers do not mean the same, naming both and what only one of them has."""
+    for what, expected in meaning.items():
+        if expected != found[what]:
+            only = [item for item in expected if item not in found[what]]
+            only_other = [item for item in found[what] if item not in expected]
             raise AssayError(
-                f"the {what} of {first[0]} and {other[0]} differ, so they cannot be averaged: "
-                f"{_differences(expected, found)}",
+                f"the {what} of {first} and {other} differ, so they cannot be averaged: "
+                f"{join_first(only)} against {join_first(only_other)}",
                 hint="name one run, or a folder of runs that differ in seed or fold alone",
             )
-
-
-_COMPARED: Mapping[str, Any] = {
-    "tasks": lambda one: (one.spec.get("task"),),
-    "kinds of outputs": lambda one: (one.kind,),
-    "classes or targets": lambda one: one.names,
-    "inputs": lambda one: (
-        tuple(
-            f"{column.name} ({column.kind})"
-            for column in getattr(one.preprocess.encoder, "columns", ())
-        )
-        or one.preprocess.input_shape
-    ),
-}
-
-
-def _differences(expected: tuple[Any, ...], found: tuple[Any, ...]) -> str:
-    """What stands in one of two lists alone, else both lists."""
-    only = [
-        ", ".join(str(item) for item in some if item not in others) or "the same in another order"
-        for some, others in ((expected, found), (found, expected))
-    ]
-    return " against ".join(only)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import torch
 
-from assay.assemble.trainer import silence_lightning
+from assay.assemble.trainer import check_device, silence_lightning
 from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import eval_samples, sample_names
 from assay.errors import AssayError, ConfigError
@@ -83,8 +83,8 @@ def evaluate_members(
             _open_data(run_dir, overrides, split, packages, config_dir)
             for run_dir in members.run_dirs
         ]
-        datas = [data for data, _, _ in opened]
-        _, same, device = opened[0]
+        datas = [data for data, _ in opened]
+        same = opened[0][1]
         keys = sample_names(datas[0])
         for run_dir, data in zip(members.run_dirs, datas, strict=True):
             if sample_names(data) != keys:
@@ -93,6 +93,7 @@ def evaluate_members(
                     "the other tests",
                     hint="name samples that no run has seen: data.source.path=FILE",
                 )
+        device = "cpu" if "device=cpu" in overrides else None
         ensemble = read_members(members, checkpoint, device, packages)
         if threshold is not None:
             set_threshold(ensemble, members.folder, threshold)
@@ -126,13 +127,14 @@ def _open_data(
     split: str,
     packages: Sequence[str],
     config_dir: Path | None,
-) -> tuple[DataModule, bool, str | None]:
-    """The samples to test as a run prepares them, whether they are its own, and the device that was typed."""
+) -> tuple[DataModule, bool]:
+    """The samples to test as a run prepares them, and whether they are its own."""
     digest = RunRecord.load(run_dir).data_sha256
     config = read_config(run_dir, packages)
     trained = read_trained(config, run_dir)
     other = change_data(config, overrides, config_dir)
     check_addresses(config, trust(overrides))
+    check_device(config.trainer)
     data = read_data(config, trained, split, digest)
     if not isinstance(data, DataModule):
         raise AssayError(f"{run_dir}: a custom datamodule does not say which samples it tests")
@@ -153,10 +155,7 @@ def _open_data(
                 hint="name samples that no run has seen: data.source.path=FILE; the scores out of fold: "
                 f"{command('report', run_dir.parent)}",
             )
-    device = None
-    if config.trainer.accelerator == "cpu":
-        device = "cpu"
-    return data, same, device
+    return data, same
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
-from assay.quoting import command, join_first, pluralize
+from assay.quoting import command, join_first
 from assay.record.run_record import FILE, RunRecord
 from assay_analysis.comparison import compare
 from assay_analysis.read_runs import read_runs
@@ -61,31 +61,18 @@ def _best_row(folder: Path, comparison: Comparison) -> Row:
             f"{folder} has {len(rows)} configurations, and it is not known which is the best: {reason}",
             hint="name one run, or a folder of runs that differ in seed or fold alone",
         )
-    row = None
-    if rows:
-        row = rows[comparison.best or 0]
+    row = rows[comparison.best or 0] if rows else None
     if row is not None and row.finished > 1:
         return row
-    if row is None or not row.finished:
-        states = "; ".join(map(_describe, row.runs if row else comparison.broken))
-        raise AssayError(
-            f"{folder} has no finished run: {states}",
-            hint=f"{command('ls', folder)} lists its runs",
-        )
-    of_several = ""
-    if len(rows) > 1:
-        of_several = f", the best of {len(rows)},"
-    others = "".join(f"; {_describe(run)}" for run in row.runs if run not in row.counted)
+    ended = comparison.broken if row is None else row.runs
     raise AssayError(
-        f"a mean needs several runs that differ in seed or fold alone; the configuration {row.label!r}"
-        f"{of_several} of {folder} has {pluralize(row.finished, 'finished run')}{others}",
-        hint=f"name that run: {row.counted[0].path}",
+        f"a mean needs several finished runs that differ in seed or fold alone; {folder} has: "
+        f"{'; '.join(map(_describe, ended))}",
+        hint=f"name a run; {command('ls', folder)} lists them",
     )
 
 
 def _describe(run: Run) -> str:
-    """How a run ended that does not count."""
-    reason = ""
-    if run.reason:
-        reason = f": {run.reason}"
+    """How a run ended."""
+    reason = f": {run.reason}" if run.reason else ""
     return f"run {run.path.name} {run.status}{reason}"

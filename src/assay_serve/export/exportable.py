@@ -82,7 +82,7 @@ class Original:
         self.predictor = predictor
         if not self.dtypes <= {torch.float32}:
             self.predictor = copy.deepcopy(predictor).float()
-            for own in self.predictors:
+            for own in getattr(self.predictor.model, "predictors", ()):
                 own.preprocess.dtype = torch.float32
         self.spec = predictor.spec
         self.codec: Any = predictor.codec
@@ -122,35 +122,24 @@ class Original:
         self.takes_any_size = isinstance(traceable(first), _Resize)
 
     @property
-    def predictors(self) -> list[Any]:
-        """Of the runs, or of the run."""
-        return [*getattr(self.predictor.model, "predictors", [self.predictor])]
+    def _columns(self) -> list[Sequence[Column]]:
+        """Of each run."""
+        predictors: Any = getattr(self.predictor.model, "predictors", [self.predictor])
+        return [own.preprocess.encoder.columns for own in predictors]
 
     @property
     def lookups(self) -> dict[str, list[Category]]:
         """The columns whose texts become each of the inputs of codes."""
-        categories = [
-            [column for column in own.preprocess.encoder.columns if isinstance(column, Category)]
-            for own in self.predictors
-        ]
-        if not self.is_mean:
-            return {"codes": categories[0]}
-        return {f"codes_{number}": columns for number, columns in enumerate(categories)}
+        return {
+            f"codes_{number}": [column for column in columns if isinstance(column, Category)]
+            for number, columns in enumerate(self._columns)
+        }
 
     def normalized(self, samples: Tensor, dtype: torch.dtype) -> Tensor:
         """Normalised samples; those of several runs are left to each."""
         if self.is_mean:
             return samples
         return self.normalize(samples, dtype)
-
-    def _encode(self) -> Encode | EncodeOfRuns | None:
-        if self.encoder is None:
-            return None
-        if not self.is_mean:
-            return Encode(self.encoder.columns, self.na_values)
-        return EncodeOfRuns(
-            [own.preprocess.encoder.columns for own in self.predictors], self.na_values
-        )
 
     def _scaling(self) -> list[v2.Resize]:
         """What the source does to pictures while it decodes them."""
@@ -167,7 +156,7 @@ class Original:
             self.predictor,
             normalize=self.normalized,
             transforms=self.transforms if with_transforms else Transforms(),
-            encode=self._encode(),
+            encode=None if self.encoder is None else EncodeOfRuns(self._columns, self.na_values),
             gives_logits=self.gives_logits,
         ).eval()
 

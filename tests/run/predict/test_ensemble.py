@@ -200,11 +200,11 @@ def test_what_has_not_finished_is_left_out_and_named(kinds: Path, table: Path, t
     change_record(folder / "2", status="pruned", reason="pruned after epoch 1")
     with pytest.raises(AssayError) as caught:
         assay.load(folder)
-    for part in ("1 finished run", "run 1 failed: ValueError: no", "run 2 pruned: pruned after epoch 1"):
+    for part in ("run 0 finished", "run 1 failed: ValueError: no", "run 2 pruned: pruned after epoch 1"):
         assert part in caught.value.message
-    assert caught.value.hint == f"name that run: {folder / '0'}"
+    assert caught.value.hint == f"name a run; assay ls '{folder}' lists them"
     change_record(folder / "0", status="interrupted")
-    with pytest.raises(AssayError, match=r"no finished run: .*run 0 interrupted"):
+    with pytest.raises(AssayError, match=r"several finished runs .*run 0 interrupted"):
         assay.load(folder)
 
 
