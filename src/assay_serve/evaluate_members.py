@@ -135,7 +135,7 @@ def _open_data(
     other = change_data(config, overrides, config_dir)
     check_addresses(config, trust(overrides))
     check_device(config.trainer)
-    data = read_data(config, trained, split, digest)
+    data: Any = read_data(config, trained, split, digest)
     if not isinstance(data, DataModule):
         raise AssayError(f"{run_dir}: a custom datamodule does not say which samples it tests")
     same = data.digest() == digest
@@ -165,8 +165,9 @@ def _predict(
     """What the mean predicts, then what each run does."""
     task: Any = ensemble.task
     mean: Any = ensemble.model
+    kind: Any = ensemble.kind
     parts: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(mean.members + 1)]
-    for chosen in torch.arange(len(keys)).split(datas[0].eval_batch_size):
+    for chosen in torch.split(torch.arange(len(keys)), datas[0].eval_batch_size):
         predicted = []
         for predictor, data in zip(mean.predictors, datas, strict=True):
             inputs, targets = eval_samples(data, data.tested, chosen.tolist())
@@ -177,12 +178,12 @@ def _predict(
         for part, outputs in zip(
             parts, [torch.stack(predicted).mean(0), *predicted], strict=True
         ):
-            part.append(task.kept(outputs, targets.cpu(), ensemble.kind))
+            part.append(task.kept(outputs, targets.cpu(), kind))
     kept = [[torch.cat(column).numpy() for column in zip(*part, strict=True)] for part in parts]
     return [
         StoredPredictions(
             task.name,
-            task.kept_kind or ensemble.kind,
+            task.kept_kind or kind,
             tuple(keys),
             outputs.astype(np.float32),
             targets if targets[0].size else None,

@@ -83,6 +83,7 @@ def test_folds_are_tested_on_the_sealed_rows_beside_their_scores_out_of_fold(
     assert found.metrics["recall of yes"] == pytest.approx(recall_score(ill, mean.argmax(1)))
     own = [accuracy_score(ill, one.argmax(1)) for one in members]
     assert found.member_metrics["accuracy"] == pytest.approx(np.mean(own))
+    assert found.metrics["log loss"] < found.member_metrics["log loss"]  # by Jensen's inequality
     kept = [predictions_file.read(folds / str(n) / predictions_file.FILE) for n in range(3)]
     truth = np.concatenate([one.targets for one in kept if one.targets is not None])
     said = np.concatenate([one.outputs for one in kept]).argmax(1)
@@ -131,6 +132,7 @@ def test_seeds_are_tested_on_their_common_test(train: Train, tmp_path: Path) -> 
     assert found.metrics["r2"] == pytest.approx(r2_score(truth, mean), rel=1e-4)
     own = [RunRecord.load(folder / str(n)).metrics["test/r2"] for n in range(3)]
     assert found.member_metrics["r2"] == pytest.approx(np.mean(own), rel=1e-4)
+    assert found.metrics["r2"] > found.member_metrics["r2"]
     assert found.out_of_fold == {}
     assert evaluate(folder, split="train").num_samples > evaluate(folder, split="val").num_samples
 
