@@ -52,55 +52,6 @@ def test_mixup_blends_each_sample_with_the_one_before() -> None:
     torch.testing.assert_close(soft, share * onehot + (1 - share) * onehot.roll(1, 0))
 
 
-def test_zoomed_crops_are_one_resampling_of_each_image_by_itself() -> None:
-    """Of a column of ones: as wide as each one's factor says, on either side."""
-    images = torch.zeros(400, 1, 40, 40)
-    images[..., 26:30] = 1.0
-    torch.manual_seed(0)
-    zoomed, targets = FlipCrop(0.0, 0.5, zoom=[0.5, 2.0])(images, torch.arange(400))
-    assert torch.equal(targets, torch.arange(400))
-    widths = zoomed[:, 0, 20].sum(1)
-    assert 1.9 < float(widths.min()) < 2.3
-    assert 7.5 < float(widths.max()) < 8.1
-    at = torch.arange(40.0)
-    middles = (zoomed[:, 0, 20] * at).sum(1) / widths
-    left = middles < 19.5
-    assert 0.4 < float(left.float().mean()) < 0.6
-    away = torch.where(left, 19.5 - middles, middles - 19.5)
-    torch.testing.assert_close(away, widths / 4 * 8, atol=0.7, rtol=0)
-
-
-@pytest.mark.parametrize("flip", [0.0, 1.0])
-def test_zoom_of_one_is_the_plain_flip_crop(flip: float) -> None:
-    inputs, targets = batch()
-    torch.manual_seed(3)
-    expected = FlipCrop(0.2, flip)(inputs, targets)[0]
-    torch.manual_seed(3)
-    assert torch.equal(FlipCrop(0.2, flip, zoom=[1, 1])(inputs, targets)[0], expected)
-    mirrored = RandomAffine(0, 0, (1, 1), 0, flip)(inputs)
-    torch.testing.assert_close(mirrored, inputs.flip(3) if flip else inputs, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ({"zoom": [0.0, 1.5]}, "scale"),
-        ({"zoom": [1.5, 1.0]}, "scale"),
-        ({"zoom": [0.8, 1.5], "padding": 4}, "zoom.*padding below 1"),
-        ({"zoom": [0.8, 1.5], "padding": 0.1, "alternate": True}, "zoom.*alternate=false"),
-    ],
-)
-def test_a_zoom_that_cannot_be_is_refused(values: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        FlipCrop(**{"padding": 0.125, **values})
-
-
-def test_a_zoom_does_not_move_masks() -> None:
-    inputs, _ = batch()
-    with pytest.raises(ValueError, match="masks"):
-        FlipCrop(0.1, zoom=[0.8, 1.5])(inputs, torch.zeros(8, 10, 12, dtype=torch.long))
-
-
 def test_cutmix_mixes_labels_by_area() -> None:
     torch.manual_seed(0)
     inputs, targets = batch()

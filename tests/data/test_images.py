@@ -463,6 +463,7 @@ def test_no_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest
         ({"a": 2, "b": 0, "c": 1}, "no image in the folder of class b"),
         ({"train/a": 2, "train/b": 2, "test/a": 1, "test/x": 1}, "test has a class that training lacks: x"),
         ({"train/a": 2, "test/a": 2, "masks": 0}, "beside train there is masks"),
+        ({"train/a": 2, "val/a": 2, "valid/a": 2}, "both val and valid would be the val subset"),
     ],
 )
 def test_folders_that_are_not_classes(tmp_path: Path, folders: dict[str, Any], message: str) -> None:
@@ -473,6 +474,27 @@ def test_folders_that_are_not_classes(tmp_path: Path, folders: dict[str, Any], m
             write((tmp_path / name).parent, {Path(name).name: count})
     with pytest.raises(DataError, match=message):
         ImageFolder(str(tmp_path)).read()
+
+
+@pytest.mark.parametrize(
+    ("names", "subsets"),
+    [
+        (["Training", "Testing"], {"train", "test"}),
+        (["TRAIN", "valid", "Test"], {"train", "val", "test"}),
+        (["train", "validation"], {"train", "val"}),
+        (["training", "car"], {"all"}),
+        (["train", "plane", "car"], {"all"}),
+        (["test", "control"], {"all"}),
+    ],
+)
+def test_names_of_folders_that_mean_a_subset(tmp_path: Path, names: list[str], subsets: set[str]) -> None:
+    inside = [""] if subsets == {"all"} else ["/a", "/b"]
+    for name in names:
+        for label in inside:
+            write((tmp_path / f"{name}{label}").parent, {f"{name}{label}".rpartition("/")[2]: 3})
+    source = ImageFolder(str(tmp_path))
+    assert set(source.read()) == subsets
+    assert source.class_names == (tuple(sorted(names)) if subsets == {"all"} else ("a", "b"))
 
 
 @pytest.fixture

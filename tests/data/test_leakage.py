@@ -182,7 +182,7 @@ def test_groups_in_several_subsets_are_said(
     [
         ("since", DAYS.strftime("%d.%m.%Y"), "2019-01-01 to 2021-06-16"),
         ("at", DAYS.strftime("%Y%m%d").astype(int), "2019-01-01 to 2021-06-16"),
-        ("month", DAYS.strftime("%Y-%m"), "2019-01 to 2021-06"),
+        ("month", DAYS.strftime("%Y-%m"), "2019-01-01 to 2021-06-01"),
     ],
 )
 def test_times_under_a_random_division_are_said(

@@ -169,8 +169,9 @@ def test_pictures_and_masks_belong_together(root: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["{subset}/{kind}", "{kind}/{subset}"])
-def test_parts_of_its_own(tmp_path: Path, layout: str) -> None:
-    for subset in ("train", "val", "test"):
+@pytest.mark.parametrize("names", [("train", "val", "test"), ("Training", "valid", "TEST")])
+def test_parts_of_its_own(tmp_path: Path, layout: str, names: tuple[str, ...]) -> None:
+    for subset in names:
         images, masks = (tmp_path / layout.format(subset=subset, kind=kind) for kind in ("images", "masks"))
         fill(images, masks, 4)
     assert {subset: len(data) for subset, data in SegmentationFolder(str(tmp_path)).read().items()} == {

@@ -28,8 +28,14 @@ from assay.data.table.column import judge_rows
 from assay.data.table.column_kind import kind_of
 from assay.data.table.date import Date, find_format, parse_dates
 from assay.data.table.features import ColumnOptions, choose_features
-from assay.data.table.leak import find_leak
-from assay.data.table.number import Number, find_words, looks_like_amount
+from assay.data.table.leak import find_hints, find_leak
+from assay.data.table.number import (
+    Number,
+    find_amount,
+    find_words,
+    looks_like_amount,
+    parse_amounts,
+)
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import prepare_rows
@@ -402,6 +408,127 @@ def test_a_number_that_may_stand_for_a_missing_value_is_told(
         mended = Table(str(tmp_path / "rows.csv"), "price", task="regression", na_values=[value])
         mended.read()
         assert not any("possible codes of missing" in note for note in mended.notes)
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "said"),
+    [
+        ("9999-12-31", "9999-12-31, 10 times"),
+        ("1900-01-01", "1900-01-01, 10 times"),
+        ("2020-03-01", ""),  # not far from the others
+        ("2031-05-17", ""),  # neither end of a year
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_date_that_may_stand_for_a_missing_one_is_told(
+    tmp_path: Path, stand_in: str, said: str, ending: str
+) -> None:
+    draw = np.random.default_rng(0)
+    days = pd.date_range("2020-01-01", periods=40).strftime("%Y-%m-%d").to_numpy(dtype=object)
+    days[::4] = stand_in
+    table = pd.DataFrame({"until": days, "x": draw.normal(size=40), "price": draw.normal(size=40)})
+    path = tmp_path / f"rows.{ending}"
+    if ending == "csv":
+        table.to_csv(path, index=False)
+    else:
+        table.assign(until=table["until"].astype("datetime64[us]")).to_parquet(path)
+    source = Table(str(path), "price", task="regression")
+    source.read()
+    (*_, told) = ["", *(note for note in source.notes if "possible codes of missing" in note)]
+    assert (f"until ({said})" in told) is bool(said)
+    for value in re.findall(r'data\.source\.na_values=\["(.*)"\]', told):
+        mended = Table(str(path), "price", task="regression", na_values=[value])
+        (samples, *_) = mended.read().values()
+        assert samples.raw["until"].isna().sum() == 10
+        assert not any("possible codes of missing" in note for note in mended.notes)
+
+
+@pytest.mark.parametrize("form", ["%Y-%m", "%m/%Y", "%m-%Y", "%b-%y", "%b %Y", "%B %Y"])
+def test_months_are_dates(form: str) -> None:
+    months = pd.date_range("1990-01-01", periods=250, freq="MS")
+    texts = pd.Series(months.strftime(form), name="month")
+    assert kind_of(texts)[0] == "date"
+    assert parse_dates(texts, find_format(texts)).tolist() == months.tolist()
+
+
+@pytest.mark.parametrize(
+    "texts", [["1/125", "1/250", "1/1000"], ["May-lin", "Mar-cus"], ["2010-51", "2011-52"]]
+)
+def test_texts_that_begin_like_months_are_no_dates(texts: list[str]) -> None:
+    assert kind_of(pd.Series(np.resize(texts, 90), name="value"))[0] != "date"
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["1.5k", "340k", "2.25M", "900", "1B"], [1500.0, 340e3, 2.25e6, 900.0, 1e9]),
+        (["$1.5M", "$20k", "$3,400"], [1.5e6, 20e3, 3400.0]),
+        (["19M", "1.9M", "201k"], [19e6, 1.9e6, 201e3]),
+        (["1,5 k", "20 k", "3,25 M"], [1500.0, 20e3, 3.25e6]),
+        (["70 g", "1.5 g", "3 g"], [70.0, 1.5, 3.0]),
+    ],
+)
+def test_numbers_with_a_scale_or_a_unit_of_one_letter_are_read(texts: list[str], values: list[float]) -> None:
+    column = pd.Series(texts * 12, name="views")
+    numbered = pd.concat([column, pd.Series([f"{n}.5k" for n in range(1, 40)])], ignore_index=True)
+    if texts[0] != "70 g":
+        assert kind_of(numbered.rename("views"))[0] == "amount"
+    assert parse_amounts(column, find_amount(column))[: len(texts)].tolist() == values
+
+
+def test_codes_one_of_which_is_a_word_are_categories_and_said(tmp_path: Path) -> None:
+    codes = np.resize(["1", "2", "3", "4", "5", "refused"], 90)
+    table = pd.DataFrame({"answer": codes, "x": np.arange(90) / 8, "y": np.arange(90) % 7 / 3})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    source = Table(str(tmp_path / "rows.csv"), "y", task="regression")
+    source.read()
+    (note,) = [note for note in source.notes if "numbers beside words" in note]
+    assert "answer ('refused')" in note
+    assert "data.source.na_values=[refused]" in note
+    mended = Table(str(tmp_path / "rows.csv"), "y", task="regression", na_values=["refused"])
+    mended.read()
+    assert not any("numbers beside words" in note for note in mended.notes)
+
+
+@pytest.mark.parametrize("decides", [True, False])
+def test_a_category_of_thousands_of_rows_is_looked_at_without_a_warning(decides: bool) -> None:
+    draw = np.random.default_rng(0)
+    shop = draw.integers(0, 4, 8000)
+    target = shop // 2 if decides else draw.integers(0, 2, 8000)
+    frame = pd.DataFrame({"shop": shop, "y": target}).astype(str)
+    assert list(find_hints(frame, ["shop"], "y")) == (["shop"] if decides else [])
+
+
+@pytest.mark.parametrize("values", [[0.0, 1.0], [1.0, 2.0], [-1.0, 1.0]])
+def test_two_integers_written_as_floats_are_classes(tmp_path: Path, values: list[float]) -> None:
+    table = pd.DataFrame({"x": np.arange(90) % 11 / 8, "y": np.resize(values, 90)})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    source = Table(str(tmp_path / "rows.csv"), "y")
+    source.read()
+    assert source.task == "binary"
+    assert source.class_names == tuple(str(int(value)) for value in values)
+
+
+def test_a_target_of_lists_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    table = pd.DataFrame({"x": np.arange(90) / 8, "tags": [["a", "b"], ["a"]] * 45})
+    table.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    with pytest.raises(DataError, match=r"data\.source\.target=tags") as refused:
+        Table(str(tmp_path / "rows.jsonl"), "tags").read()
+    assert "'data.source.label_separator=\";\"'" in str(refused.value.hint)
+
+
+def test_grams_and_kilograms_are_refused_together(tmp_path: Path) -> None:
+    weights = [f"{n} kg" if n % 2 else f"{n}000 g" for n in range(1, 91)]
+    table = pd.DataFrame({"weight": weights, "y": np.arange(90) % 7 / 3})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match="'weight' mixes units") as refused:
+        Table(str(tmp_path / "rows.csv"), "y", task="regression").read()
+    assert "data.source.keep=[weight]" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("texts", [["12A", "12B", "3C", "7D"], ["1.2.3", "1.2.4"], ["4K", "8K"]])
+def test_house_numbers_and_the_like_stay_categories(texts: list[str]) -> None:
+    assert kind_of(pd.Series(texts * 20, name="value"))[0] == "category"
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,13 @@ def test_a_first_row_of_values_is_refused(name: str, csv: Any) -> None:
     assert torch.equal(torch.cat([encoder.transform(chunk) for chunk in chunks]), encoder.transform(frame))
 
 
+def test_a_header_within_the_rows_is_named(csv: Any) -> None:
+    header = "a,b,y"
+    rows = [f"{row / 8},{'uvw'[row % 3]},{row % 7}" for row in range(40)]
+    with pytest.raises(DataError, match="row 20 holds the names of the columns again"):
+        read_table(csv("\n".join([header, *rows[:20], header, *rows[20:]]) + "\n"))
+
+
 @pytest.mark.parametrize(
     "header",
     ["2013,2014,2015", "0,1,2", "400.5,401.0,401.5", "a,b,c", "1,2,3", "x.1,x.2,10"],

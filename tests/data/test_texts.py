@@ -264,10 +264,11 @@ def test_byte_pairs_are_learned_from_the_training_part_alone(folder: Path) -> No
     assert tokenizer() == before
 
 
-def test_folders_are_subsets(tmp_path: Path) -> None:
-    for subset in ("train", "test"):
+@pytest.mark.parametrize("names", [("train", "test"), ("Training", "TEST")])
+def test_folders_are_subsets(tmp_path: Path, names: tuple[str, str]) -> None:
+    for subset in names:
         (tmp_path / subset).mkdir()
-        (tmp_path / subset / "a.txt").write_text(subset * 50)
+        (tmp_path / subset / "a.txt").write_text(subset.casefold()[:5] * 50)
     data = module_of(TextFiles(tmp_path, context_length=8))
     assert (data.spec.num_val, data.spec.num_test) == (3, 25)  # a tenth of the training text, and a folder
     source = TextFiles(tmp_path, context_length=8)

@@ -250,18 +250,14 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
         return []
     notes = []
     if str(value_of(config, "augment._target_")).endswith(".FlipCrop"):
-        low, high = value_of(config, "augment.zoom") or (1, 1)
-        changes = "shifted"
-        if high > low:
-            changes = f"shifted, scaled by {low:g} to {high:g},"
         if value_of(config, "augment.flip"):
             mirrored = "half of them are mirrored; augment.flip=0 where left and right tell classes apart"
             notes.append(
-                f"in training, pictures are {changes} and {mirrored}, augment=none for neither"
+                f"in training, pictures are shifted and {mirrored}, augment=none for neither"
             )
         elif is_chosen(config, "augment.flip"):
             notes.append(
-                f"in training, pictures are {changes} and not mirrored, as the classes are named by letters, "
+                "in training, pictures are shifted and not mirrored, as the classes are named by letters, "
                 "digits or sides; augment.flip=0.5 mirrors half of them"
             )
     few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES

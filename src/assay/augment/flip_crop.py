@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from assay.augment.random_affine import RandomAffine
 from assay.errors import check_numbers
 from assay.task.segmentation import IGNORED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MULTIPLIER = 2654435761
 """The golden ratio of 2**32 (Knuth), which spreads small differences over the upper bits."""
@@ -33,15 +29,13 @@ class FlipCrop(nn.Module):
         padding: Zeros added on each side, in pixels, or below 1 as a share of the shorter side; the window
             moves by up to this many each way.
         flip: Probability of a horizontal flip.
-        zoom: Lowest and highest factor by which an image is enlarged, bilinearly, in the same resampling;
-            [1, 1] for none.
         alternate: Flip each image in every second epoch, half of them in the even ones, instead of at random:
             any two epochs show all images both ways (Jordan 2024, https://arxiv.org/abs/2404.00498, section
             3.6). Images are told apart by their pixels; what changes them before makes this random again.
 
     Raises:
-        ValueError: If `padding` is negative, `flip` is not a probability, `zoom` is not two factors, or flips
-            alternate although `flip` is not 0.5 or images are enlarged.
+        ValueError: If `padding` is negative, `flip` is not a probability, or flips
+            alternate although `flip` is not 0.5.
     """
 
     def __init__(
@@ -49,7 +43,6 @@ class FlipCrop(nn.Module):
         padding: float = 4,
         flip: float = 0.5,
         *,
-        zoom: Sequence[float] = (1.0, 1.0),
         alternate: bool = False,
     ) -> None:
         super().__init__()
@@ -63,13 +56,6 @@ class FlipCrop(nn.Module):
             raise ValueError(
                 f"flip={flip}: alternating flips are half of all; use flip=0.5 or alternate=false"
             )
-        self.zoom = None
-        if tuple(zoom) != (1, 1):
-            if alternate or padding >= 1:
-                raise ValueError(
-                    f"zoom={list(zoom)}: expected padding below 1 and alternate=false beside it"
-                )
-            self.zoom = RandomAffine(0, padding, zoom, 0, flip)
         self.padding = padding
         self.flip = flip
         self.alternate = alternate
@@ -90,9 +76,6 @@ class FlipCrop(nn.Module):
             raise ValueError(
                 f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none"
             )
-        if self.zoom is not None:
-            zoomed: tuple[Tensor, Tensor] = self.zoom(inputs, targets)
-            return zoomed
         share = round(self.padding * min(inputs.shape[2:]))
         if self.padding >= 1:
             padding = int(self.padding)

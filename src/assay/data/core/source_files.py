@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from assay.data.core.types import Strings
 
 
+SUBSETS = ("train", "val", "test")
+SUBSET_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
+}
+
+
 @final
 @dataclass(frozen=True)
 class SourcePath:
@@ -83,6 +91,24 @@ def missing_path_error(key: str, path: Path, what: str, expected: str) -> Config
         key=key,
         hint=expected,
     )
+
+
+def find_subset_folders(folder: Path | None) -> dict[str, Path]:
+    """The folders in a folder whose names mean a subset, such as train, Training or valid, by subset."""
+    found: dict[str, Path] = {}
+    if folder is None or not folder.is_dir():
+        return found
+    for entry in sorted(folder.iterdir()):
+        subset = SUBSET_WORDS.get(entry.name.casefold())
+        if subset is None or not entry.is_dir():
+            continue
+        if subset in found:
+            raise DataError(
+                f"{folder}: both {found[subset].name} and {entry.name} would be the {subset} subset",
+                hint="rename or remove one of them",
+            )
+        found[subset] = entry
+    return found
 
 
 def note_bad(

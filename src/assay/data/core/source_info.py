@@ -16,6 +16,7 @@ from assay.data.core.source_files import (
     TABLE_FILE,
     NoArrayError,
     SourcePath,
+    find_subset_folders,
     read_array,
     read_header,
 )
@@ -118,8 +119,9 @@ def _find_folder_task(source: dict[str, Any]) -> str:
     if source.get("classes") is False or not root.is_dir():
         return ""
     names = _folders_in(root)
-    if "train" in names and {*names} <= {"train", "val", "test"}:
-        names = _folders_in(root / "train")
+    subsets = find_subset_folders(root)
+    if "train" in subsets and len(names) == len(subsets):
+        names = _folders_in(subsets["train"])
     if len(names) == 2:
         return infer_task(is_real=False, num_columns=1, num_classes=len(names))
     return ""

@@ -20,6 +20,7 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
 )
 
 from assay.data.core.copies import leave_out_copies
+from assay.data.core.source_files import SUBSET_WORDS, SUBSETS
 from assay.errors import DataError
 from assay.quoting import join_first
 
@@ -34,14 +35,6 @@ if TYPE_CHECKING:
     Subsets = Mapping[str, Samples]
     Cut = tuple[Rows, Rows]
     Cuts = Mapping[str, Rows]
-
-
-SUBSETS = ("train", "val", "test")
-SUBSET_WORDS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("test", "testing"), "test"),
-    **dict.fromkeys(("val", "valid", "validation"), "val"),
-}
 
 
 def values_of(data: Samples, key: str, name: str) -> Values:

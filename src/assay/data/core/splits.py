@@ -12,8 +12,9 @@ import torch
 
 from assay.data.core.copies import find_copies, note_ignored_columns
 from assay.data.core.normalize import have_same_scaling, stored_type
+from assay.data.core.source_files import SUBSETS
 from assay.data.core.spec import Spec
-from assay.data.core.split import SUBSETS, Split, divide, long_tail, note_small_classes
+from assay.data.core.split import Split, divide, long_tail, note_small_classes
 from assay.data.core.subset import blocks
 from assay.errors import DataError
 from assay.quoting import join_first

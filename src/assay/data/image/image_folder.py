@@ -13,8 +13,9 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 )
 from typing_extensions import override
 
+from assay.data.core.source_files import SUBSETS, find_subset_folders
 from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
-from assay.data.image.image_source import NO_CLASS, SUBSETS, ImageFile, ImageSource, list_images
+from assay.data.image.image_source import NO_CLASS, ImageFile, ImageSource, list_images
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
 class ImageFolder(ImageSource):
     """`root/<class>/*.jpg`, or with subsets of its own `root/{train,val,test}/<class>/*.jpg`.
 
-    The layout of `torchvision.datasets.ImageFolder`. With `classes=False` the images are taken as they lie,
-    in folders or not, for a task that learns from them alone. Images become uint8 tensors `[C, H, W]`. If
-    they have one size (or `image_size` gives them one) and take less than half of the free memory (a quarter
-    where they are not cached), they are decoded once, by as many threads as there are cores; otherwise they
-    are decoded by the loader's worker processes, sample by sample. Either way all files are looked at before
-    training, and their SHA-256 is the data's; what was found of 1,000 files or more is kept in the user's
-    cache folder, decoded images too.
+    The layout of `torchvision.datasets.ImageFolder`; subsets may be called Training, valid and the like.
+    With `classes=False` the images are taken as they lie, in folders or not, for a task that learns from
+    them alone. Images become uint8 tensors `[C, H, W]`. If they have one size (or `image_size` gives them
+    one) and take less than half of the free memory (a quarter where they are not cached), they are decoded
+    once, by as many threads as there are cores; otherwise they are decoded by the loader's worker
+    processes, sample by sample. Either way all files are looked at before training, and their SHA-256 is
+    the data's; what was found of 1,000 files or more is kept in the user's cache folder, decoded images
+    too.
 
     Args:
         root: The folder.
@@ -88,17 +90,18 @@ class ImageFolder(ImageSource):
             for entry in self._root.iterdir()
             if entry.is_dir() and entry.name[0] != "."
         }
-        other_names = names - set(SUBSETS)
+        subsets = find_subset_folders(self._root)
+        other_names = names - {folder.name for folder in subsets.values()}
         if not self._classes and other_names:
             return {"all": self._root}
-        if "train" not in names or (other_names and not names & {"val", "test"}):
+        if "train" not in subsets or (other_names and len(subsets) == 1):
             return {"all": self._root}  # `train` may be a class, beside `car` and `plane`
         if other_names:
             raise self._error(
-                f"beside train there is {min(other_names)}",
+                f"beside {subsets['train'].name} there is {min(other_names)}",
                 "name the subsets train, val and test, and keep nothing else in this folder",
             )
-        return {subset: self._root / subset for subset in SUBSETS if subset in names}
+        return {subset: subsets[subset] for subset in SUBSETS if subset in subsets}
 
     def _list_subset(self, subset: str, folder: Path) -> list[ImageFile]:
         if not self._classes:

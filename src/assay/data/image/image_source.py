@@ -73,7 +73,6 @@ def choose_max_value(values: Iterable[int]) -> tuple[int | None, str]:
     )
 
 
-SUBSETS = ("train", "val", "test")
 NO_CLASS = -1
 PEEK = 32
 _JUNK = {"thumbs.db", "desktop.ini"}

@@ -14,9 +14,10 @@ import torch
 from PIL import Image
 from typing_extensions import override
 
+from assay.data.core.source_files import SUBSETS, find_subset_folders
 from assay.data.image.decode import ImageSize, MaxValue, read_as, turn_upright
 from assay.data.image.image_cache import FileScan, scan_files
-from assay.data.image.image_source import SUBSETS, ImageFile, ImageSource, list_images
+from assay.data.image.image_source import ImageFile, ImageSource, list_images
 from assay.errors import DataError
 from assay.quoting import join_first
 from assay.task.segmentation import IGNORED
@@ -287,12 +288,16 @@ def _read_classes(pair: ImageFile, *, size: Size | None, table: Tensor) -> Tenso
 
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
     """The folders of images and of masks of each subset, or of `all`."""
-    for layout in ("{subset}/{kind}", "{kind}/{subset}"):
-        folders = {
-            subset: (images, root / layout.format(subset=subset, kind="masks"))
-            for subset in SUBSETS
-            if (images := root / layout.format(subset=subset, kind="images")).is_dir()
-        }
+    inside = {
+        subset: (folder / "images", folder / "masks")
+        for subset, folder in find_subset_folders(root).items()
+        if (folder / "images").is_dir()
+    }
+    outside = {
+        subset: (folder, root / "masks" / folder.name)
+        for subset, folder in find_subset_folders(root / "images").items()
+    }
+    for folders in (inside, outside):
         if "train" in folders:
-            return folders
+            return {subset: folders[subset] for subset in SUBSETS if subset in folders}
     return {"all": (root / "images", root / "masks")}

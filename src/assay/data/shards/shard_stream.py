@@ -12,7 +12,8 @@ import pandas as pd
 import torch
 
 from assay.data.core.source import Source, TrainStream
-from assay.data.core.split import SUBSET_WORDS, SUBSETS, parse_subsets
+from assay.data.core.source_files import SUBSET_WORDS, SUBSETS
+from assay.data.core.split import parse_subsets
 from assay.data.core.transforms import stack
 from assay.data.shards.shard_files import ShardReader
 from assay.data.table.column import check_columns

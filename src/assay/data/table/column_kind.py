@@ -38,7 +38,6 @@ ENTITY_NAME = re.compile(
     re.I,
 )
 _PERIOD_NAME = re.compile(r"^(year|quarter|month|week|day|period)$", re.I)
-_YEAR_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 _BIRTH_NAME = re.compile(r"birth|born|dob", re.I)
 _TIME_NAME = re.compile(
     r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
@@ -88,8 +87,7 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
         different = (column.astype(str) if column.dtype == object else column).unique()
         if len(different) < 2:
             continue
-        months = pd.Series(different if is_words else []).astype(str).str.fullmatch(_YEAR_MONTH)
-        if kind == "date" or (is_words and months.all()):
+        if kind == "date":
             if not _BIRTH_NAME.search(name):
                 hints |= {name: "time"}
         elif names_period:
@@ -146,6 +144,8 @@ def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     )
     units = {amount[1] for text in amounts if (amount := split_amount(text))}
     is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
+    if few and units == {""} and any(map(str.isalpha, words)):  # codes, one of which is a word
+        return ("category", "")
     if (
         is_amount
         and (not few or units != {""} or words)

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from assay.data.table.column import JudgedRows
 
 _MONTHS = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH = r"(0?[1-9]|1[0-2])"
 _DAY_OR_MONTH = r"(0?[1-9]|[12]\d|3[01])"
 _DATE = re.compile(
     rf"{_DAY_OR_MONTH}[-/.]{_DAY_OR_MONTH}[-/.](\d\d|[12]\d{{3}})([ T].*)?"
     rf"|[12]\d{{3}}[-/.]{_DAY_OR_MONTH}[-/.]{_DAY_OR_MONTH}([ T].*)?"
+    rf"|[12]\d{{3}}[-/]{_MONTH}|{_MONTH}[-/][12]\d{{3}}|{_MONTHS}[ -](\d\d|[12]\d{{3}})"
     rf"|(\w+,? )?\d{{1,2}}[ .-]+{_MONTHS}[ .,-]+\d{{2,4}}.*|(\w+,? )?{_MONTHS} \d{{1,2}},? \d{{4}}.*",
     re.I,
 )
@@ -62,7 +64,8 @@ _DAYS = (
     "%d-%b-%y|%b %d, %Y|%B %d, %Y|%b %d %Y|%B %d %Y|%a, %d %b %Y|%a %d %b %Y|%d. %B %Y"
 )
 _HOURS = "| %H:%M| %H:%M:%S| %H:%M:%S.%f|T%H:%M:%S| %I:%M %p| %I:%M:%S %p"
-_FORMATS = tuple(map("".join, product(_DAYS.split("|"), _HOURS.split("|"))))
+_OF_MONTHS = ("%Y/%m", "%m/%Y", "%m-%Y", "%b-%y", "%b %y", "%b-%Y", "%b %Y", "%B-%Y", "%B %Y")
+_FORMATS = (*map("".join, product(_DAYS.split("|"), _HOURS.split("|"))), *_OF_MONTHS)
 _MILLISECONDS = 10**11
 """Points in time from here on are no seconds: the year 5138."""
 
@@ -172,6 +175,23 @@ class Date(Column):
         return pd.to_datetime(days, unit="D")
 
 
+def find_stand_in(column: Values, form: str) -> str:
+    """A first or last day of a year, such as 9999-12-31, farther from all other dates than these lie apart.
+
+    It is likely to stand for a missing date. Empty where there is none.
+    """
+    dates = parse_dates(column, form)
+    present = dates.dropna()
+    for end in (present.min(), present.max()):
+        others = present[present != end]
+        if len(present) - len(others) <= 2 or others.nunique() < 2:
+            continue
+        is_far = abs(others - end).min() > others.max() - others.min()
+        if is_far and (end.month, end.day) in ((1, 1), (12, 31)):
+            return str(column.astype(str)[dates == end].iloc[0])
+    return ""
+
+
 # -- how dates are written -----------------------------------------------------------------------------------
 
 
@@ -240,7 +260,7 @@ def is_date(text: str) -> bool:
 
 def _has_one_order(form: str) -> bool:
     """Whether nobody takes its month for a day."""
-    return "%m" not in form or form.startswith("%d.")
+    return not ("%m" in form and "%d" in form) or form.startswith("%d.")
 
 
 def _matches_format(text: str, form: str) -> bool:
@@ -252,7 +272,7 @@ def _matches_format(text: str, form: str) -> bool:
 
 
 def _has_day_first(form: str) -> bool:
-    return "%m" not in form or form.index("%d") < form.index("%m")
+    return form.find("%d") < form.find("%m")
 
 
 def parse_dates(column: Values, form: str) -> Values:

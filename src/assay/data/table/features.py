@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from assay.data.core.split import SUBSET_WORDS
+from assay.data.core.source_files import SUBSET_WORDS
 from assay.data.table.category import share_ngrams
 from assay.data.table.column import (
     FEW,
@@ -22,7 +23,14 @@ from assay.data.table.column import (
     shorten,
 )
 from assay.data.table.column_kind import ENTITY_NAME, FORMED, ID_NAME, kind_of, most_are
-from assay.data.table.date import TIME, days_since_1970, find_format, parse_dates, parse_times
+from assay.data.table.date import (
+    TIME,
+    days_since_1970,
+    find_format,
+    find_stand_in,
+    parse_dates,
+    parse_times,
+)
 from assay.data.table.leak import find_hints, find_leak
 from assay.data.table.number import (
     find_amount,
@@ -33,7 +41,7 @@ from assay.data.table.number import (
 )
 from assay.data.table.table_targets import describe_amount, note_on_spelling
 from assay.errors import DataError
-from assay.quoting import format_override, join_first
+from assay.quoting import format_override, join_first, reads_as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -359,7 +367,19 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
         chosen.notes.append(
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
+    words = {name: _words_beside_numbers(frame[name]) for name in texts if is_text(frame[name])}
+    if words := {name: found for name, found in words.items() if found}:
+        found = join_first(
+            [f"{name} ({join_first([*map(repr, words[name])])})" for name in words]
+        )
+        option = _override(asked, "na_values", *sorted({*chain(*words.values())}))
+        chosen.notes.append(
+            f"numbers beside words are taken as categories: {found}; where the words mean missing: {option}"
+        )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
+    for name, form in chosen.forms.items():
+        if not is_amount(form) and form != TIME and name in chosen.names:
+            codes[name] = find_stand_in(frame[name], form)
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
@@ -384,6 +404,16 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             f"integers with few values are taken as numbers: {values}; as categories: "
             f"{_override(asked, 'categories', few[0])}"
         )
+
+
+def _words_beside_numbers(column: Values) -> list[str]:
+    """The words of a category that holds more different numbers than words."""
+    different = [str(value) for value in column.dropna().unique()]
+    words = [text for text in different if text.isalpha()]
+    numbers = sum(map(reads_as_number, different))
+    if len(words) < numbers == len(different) - len(words):
+        return words
+    return []
 
 
 def _has_zeros(column: Values) -> bool:

@@ -134,9 +134,12 @@ def _describe_order(numbers: Floats, target: Floats) -> str:
 def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:
     """Of a category each value of which occurs with one class."""
     counts = pd.crosstab(codes, classes).to_numpy()
-    shares = counts.sum(0) / counts.sum()
-    by_chance = sum(np.log((shares**size).sum()) for size in counts.sum(1) if size > 1)
-    if ((counts > 0).sum(1) > 1).any() or by_chance > _BY_CHANCE:
+    if ((counts > 0).sum(1) > 1).any():
+        return ""
+    logs = np.log(counts.sum(0) / counts.sum())
+    # of the logarithm, for the chance itself is 0 in 64 bits where a value has a thousand rows
+    by_chance = sum(np.logaddexp.reduce(size * logs) for size in counts.sum(1) if size > 1)
+    if by_chance > _BY_CHANCE:
         return ""
     return f"each of its {len(counts):,} values occurs with one class of the target alone"
 

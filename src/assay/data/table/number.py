@@ -283,8 +283,8 @@ _CURRENCIES = {code: code for code in _CODES.split()} | {
 _CURRENCY = "|".join(map(re.escape, sorted(_CURRENCIES, key=len, reverse=True)))
 _AMOUNT = re.compile(
     rf"(?P<open>\()?\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[-+−]?)"
-    r"(?P<number>(\d[\d.,'’\s]*|[.,]\d+)(e[-+]?\d+)?)\s*"
-    rf"(?P<after>{_CURRENCY}|%|‰|°|[a-zµ]{{2,3}}|°[cf]|[cmk]?m[²³])?\s*(?P<close>\))?",
+    r"(?P<number>(\d[\d.,'’\s]*|[.,]\d+)(e[-+]?\d+)?)\s*(?P<scale>(?-i:[kKMB])(?![a-zµ]))?\s*"
+    rf"(?P<after>{_CURRENCY}|%|‰|°|[a-zµ]{{2,3}}|[glmsh]|°[cf]|[cmk]?m[²³])?\s*(?P<close>\))?",
     re.I,
 )
 _NUMBERS = {
@@ -297,6 +297,7 @@ _NUMBERS = {
     ),
 }
 """How a number is written, with signs of thousands or without, for each decimal sign."""
+_SCALES = {"k": "e3", "K": "e3", "M": "e6", "B": "e9"}
 _SHARES = ("%", "‰")
 _CODE = re.compile(r"0\d+|\d{16,}")
 _MOST_NAMED = 10
@@ -307,8 +308,8 @@ PLAIN = "."
 def split_amount(text: str) -> tuple[str, str] | None:
     """The number in a text, without its unit, and the unit; None of any other text.
 
-    >>> split_amount("$ 6,165.00"), split_amount("(12 %)"), split_amount("3.5.4 kg")
-    (('6,165.00', 'USD'), ('-12', '%'), ('3.5.4', 'kg'))
+    >>> split_amount("$ 6,165.00"), split_amount("(12 %)"), split_amount("3.5.4 kg"), split_amount("2M")
+    (('6,165.00', 'USD'), ('-12', '%'), ('3.5.4', 'kg'), ('2e6', ''))
     """
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or bool(match["open"]) != bool(match["close"]):
@@ -319,7 +320,7 @@ def split_amount(text: str) -> tuple[str, str] | None:
     if before and after and _CURRENCIES.get(after.upper()) != unit:
         return None
     negative = bool(match["open"]) + sum(match[name] in ("-", "−") for name in ("sign", "inner"))
-    number = re.sub(r"\s", " ", match["number"].strip())
+    number = re.sub(r"\s", " ", match["number"].strip()) + _SCALES.get(match["scale"], "")
     return ("-" if negative == 1 else "") + number, unit
 
 

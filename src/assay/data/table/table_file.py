@@ -287,10 +287,18 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
         if absent and not is_nested(column) and (missing := column.isin(absent)).any():
             column = column.mask(missing)
         if raw.dtype == object:
-            columns[name] = _settle(column)
-        else:
-            columns[name] = column
+            column = _settle(column)
+        if column.dtype.kind == "M" and len(texts) > 1:
+            column = column.mask(column.isin(_as_dates(texts, column.dt.tz)))
+        columns[name] = column
     return pd.DataFrame(columns, index=frame.index, copy=False)
+
+
+def _as_dates(texts: Strings, zone: Any) -> Values:
+    """Those texts that are dates."""
+    dates = pd.Series(texts, dtype=object)
+    is_zoned = zone is not None
+    return pd.to_datetime(dates, format="ISO8601", errors="coerce", utc=is_zoned).dropna()
 
 
 def _settle(column: Values) -> Values:
@@ -699,6 +707,7 @@ def _check_header(path: str | Path, frame: Frame, key: str, options: Options) ->
             "it may be a title",
             hint=f"data.source.skip_rows={line} if line {line + 1} is the header, or data.source.header=true",
         )
+    _check_repeated_header(frame, names, key)
     same = [name for name in names if not is_number(frame[name]) and (frame[name] == name).any()]
     numbers = [float(name) for name in names if reads_as_number(name)]
     steps = set(np.diff(numbers))
@@ -718,6 +727,22 @@ def _check_header(path: str | Path, frame: Frame, key: str, options: Options) ->
             f"{key}: the first row ({example}{', …' * (len(names) > 5)}) looks like values, not a header",
             hint=f"{_NO_HEADER}; data.source.header=true if these are their names",
         )
+
+
+def _check_repeated_header(frame: Frame, names: Strings, key: str) -> None:
+    """Refuse a row that holds the names of the columns, as files that were put together have it."""
+    if any(is_number(frame[name]) for name in names):
+        return
+    rows = np.flatnonzero((frame[names].astype(str) == names).all(axis=1))
+    if not len(rows):
+        return
+    for name in names:
+        cells = frame[name].drop(rows).map(str)
+        if not reads_as_number(name) and cells.map(reads_as_number).mean() > _MOST:
+            raise DataError(
+                f"{key}: row {rows[0]} holds the names of the columns again (rows count from 0)",
+                hint="remove such rows; files that were put together have one each",
+            )
 
 
 def _check_widths(path: str | Path, key: str, options: Options) -> None:

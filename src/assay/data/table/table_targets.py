@@ -13,7 +13,7 @@ from assay.data.table.column import FEW, is_category, is_nested, is_number, is_t
 from assay.data.table.column_kind import FORMED, kind_of
 from assay.data.table.number import find_amount, format_amount, parse_amounts
 from assay.errors import DataError
-from assay.quoting import join_first
+from assay.quoting import format_override, join_first
 from assay.task.classification import Binary
 from assay.task.multitask import Multitask
 from assay.task.predictions import SIGN, name_outputs
@@ -184,10 +184,15 @@ def find_label_separator(target: Values) -> str:
 
 
 def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
-    """The rows that have all targets, with their index; integers that gaps made floats are such again."""
+    """The rows that have all targets, with their index.
+
+    Integers that gaps made floats are such again, as are 0.0 and 1.0, which a program wrote that had gaps.
+    """
     complete = frame.dropna(subset=list(targets))
     for name in targets:
-        if len(complete) < len(frame) and frame[name].isna().any():
+        has_gaps = len(complete) < len(frame) and frame[name].isna().any()
+        is_binary = is_float_dtype(complete[name]) and complete[name].nunique() == 2
+        if has_gaps or is_binary:
             values = complete[name].infer_objects()
             is_integral = is_float_dtype(values) and bool((values == np.floor(values)).all())
             if is_integral and np.isfinite(values).all():
@@ -243,7 +248,11 @@ def describe_amount(column: Values, form: str) -> str:
 def is_real(values: Values, name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that is ambiguous."""
     if is_nested(values):
-        raise DataError(f"data.source.target={name}: the column holds {kind_of(values)[1]}")
+        raise DataError(
+            f"data.source.target={name}: the column holds {kind_of(values)[1]}",
+            hint="write several labels of a row as 'a;b', and type "
+            + format_override("data.source.label_separator", ";"),
+        )
     different = values.nunique()
     if not is_number(values):
         if not is_category(values):  # else the file says that these are classes

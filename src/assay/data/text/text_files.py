@@ -15,8 +15,7 @@ from typing_extensions import override
 
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
-from assay.data.core.source_files import check_path, note_bad
-from assay.data.core.split import SUBSETS
+from assay.data.core.source_files import SUBSETS, check_path, find_subset_folders, note_bad
 from assay.data.text.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError, check_numbers
 from assay.quoting import pluralize
@@ -262,7 +261,8 @@ class TextFiles(Source):
         if self._split_by != "auto":
             return self._split_by
         folders = {text.name.partition("/")[0] for text in texts if "/" in text.name}
-        if "train" in folders <= {*SUBSETS} and len(folders) > 1:
+        subsets = find_subset_folders(self._root)
+        if "train" in subsets and len(subsets) == len(folders) > 1:
             return "folders"
         if len(texts) >= _FEW_FILES:
             return "files"
@@ -273,8 +273,8 @@ class TextFiles(Source):
         shares = dict(self._shares)
         subsets = dict[str, list[Text]]()
         if how == "folders":
-            for name in SUBSETS:
-                if inside := [text for text in texts if text.name.startswith(f"{name}/")]:
+            for name, folder in find_subset_folders(self._root).items():
+                if inside := [text for text in texts if text.name.startswith(f"{folder.name}/")]:
                     subsets[name] = inside
                     shares[name] = 0.0
             if sum(map(len, subsets.values())) < len(texts) or "train" not in subsets:
