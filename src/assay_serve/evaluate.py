@@ -224,7 +224,7 @@ def evaluate(
     record = RunRecord.load(run_dir)
     config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
     path = checkpoint_path(run_dir, checkpoint)
-    trained = _read_trained(config, run_dir)
+    trained = read_trained(config, run_dir)
     ended = describe_ending(run_dir, path)
     other = change_data(config, overrides, config_dir)
     of_config = nullcontext() if other else name_file_in_errors(run_dir / "config.yaml")
@@ -290,7 +290,7 @@ def _test(
         )
         if not config.trainer.get("limit_test_batches", 1.0):
             config.trainer.limit_test_batches = 1.0  # training left the test subset sealed
-    data = _data(config, trained, split, record.data_sha256)
+    data = read_data(config, trained, split, record.data_sha256)
     digest = ""
     if isinstance(data, DataModule):
         digest = data.digest()
@@ -365,7 +365,7 @@ def _test(
     return found, predictions
 
 
-def _read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | None:
+def read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | None:
     """What the run knows of its data; None of a datamodule of somebody's own."""
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
     if "task" not in spec:
@@ -376,9 +376,10 @@ def _read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | No
     )
 
 
-def _data(
+def read_data(
     config: DictConfig, trained: FittedPreprocessing | None, split: str, digest: str
 ) -> L.LightningDataModule:
+    """The data of a config as its run prepares it."""
     source = OmegaConf.select(config, "data.source")
     in_place = config.data.get("task") is not None  # of whatever the source would find
     if (

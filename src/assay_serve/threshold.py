@@ -18,6 +18,7 @@ from assay.record.run_record import RunRecord
 from assay.run.saved_config import read_config
 from assay.targets.trust import check_addresses, trust
 from assay.task.figures.class_figures import scores_at
+from assay_serve.ensemble import MeanOfRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -185,6 +186,11 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
     if not is_rule:
         predictor.use_threshold(float(typed), {"chosen": "as typed"})
         return
+    if isinstance(predictor.model, MeanOfRuns):
+        raise _refuse(
+            f"a rule chooses by the validation samples of one run, and {run_dir} has several",
+            f"type a number: {KEY} 0.3",
+        )
     probabilities, right = _validation_of(predictor, run_dir)
     name = predictor.names[1]
     if not right.any() or not np.isfinite(probabilities).all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import nullcontext
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,21 +15,25 @@ from assay.cli.verb import (
     ConfigDir,
     Document,
     Overrides,
-    RunDir,
     show_loading,
 )
 from assay.errors import AssayError, ConfigError
 from assay.quoting import command, pluralize
-from assay.terminal import Console, print_lines
+from assay.terminal import Console, make_table, print_lines
 
 if TYPE_CHECKING:
     from assay_serve.evaluate import Evaluation
+    from assay_serve.evaluate_members import MembersEvaluation
     from assay_serve.export.model_card import Exported
     from assay_serve.predict import Predicted
 
 _SHOWN = 20
 _IN_DOCUMENT = 1000
 _WIDE = 1000
+Runs = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run directory, or a sweep: the mean of its runs."),
+]
 Threshold = Annotated[
     str | None,
     typer.Option(
@@ -43,7 +47,7 @@ Threshold = Annotated[
 
 def evaluate(
     document: Document,
-    run: RunDir,
+    run: Runs,
     changes: Overrides = None,
     *,
     checkpoint: Checkpoint = "best",
@@ -60,20 +64,22 @@ def evaluate(
     the run's. The scores become an entry of the run's record. --threshold becomes that of the run, unless
     other data is tested.
     """
-    from assay.record.run_record import RunRecord
+    from assay_serve.members import find_members
 
-    RunRecord.load(run)  # a mistyped directory costs no wait
+    members = find_members(run)  # a mistyped directory costs no wait
+    options: Any = {"checkpoint": checkpoint, "split": split or "", "threshold": threshold}
+    if members is not None:
+        with show_loading():
+            from assay_serve.evaluate_members import evaluate_members
+
+        of_members = evaluate_members(members, changes or [], config_dir=config_dir, **options)
+        document.say("eval_sweep", of_members)
+        _print_members(document.console, of_members)
+        return
     with show_loading():
         from assay_serve.evaluate import evaluate as test
 
-    evaluation = test(
-        run,
-        changes or [],
-        checkpoint=checkpoint,
-        split=split or "",
-        threshold=threshold,
-        config_dir=config_dir,
-    )
+    evaluation = test(run, changes or [], config_dir=config_dir, **options)
     document.say("eval", evaluation)
     _print_evaluation(document.console, evaluation)
 
@@ -101,9 +107,32 @@ def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
     print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
 
 
+def _print_members(console: Console, evaluation: MembersEvaluation) -> None:
+    from assay.record.scores import describe_threshold, format_score
+    from assay.run.result import label_commands
+
+    columns = {
+        f"mean of {len(evaluation.members)} runs": evaluation.metrics,
+        "a run (mean)": evaluation.member_metrics,
+        "out of fold": evaluation.out_of_fold,
+    }
+    shown = {name: scores for name, scores in columns.items() if scores}
+    table = make_table([evaluation.subset, *shown], shown)
+    for name in evaluation.metrics:
+        values = (format_score(name, scores[name]) for scores in shown.values())
+        table.add_row(name, *values)
+    console.print(table)
+    lines = [("data", f"{pluralize(evaluation.num_samples, 'sample')}")]
+    if evaluation.threshold:
+        lines.append(("threshold", describe_threshold(evaluation.threshold)))
+    lines += [("note", note) for note in evaluation.notes]
+    print_lines(console, lines)
+    print_lines(console, label_commands([command("export", evaluation.run_dir)]))
+
+
 def predict(  # noqa: PLR0917 - typer passes them by name
     document: Document,
-    run: RunDir,
+    run: Runs,
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -166,8 +195,8 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         wanted = f"expected an int > 0 or auto, got {batch_size}"
         raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
     with show_loading():
-        from assay.run.predictor import read_predictor
         from assay.task.language_modelling import Sampling
+        from assay_serve.ensemble import read
         from assay_serve.predict import check_name, check_prompts
         from assay_serve.predict import predict as predict_inputs
         from assay_serve.raw_files import read_as
@@ -175,7 +204,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
 
         if out is not None:
             check_name(out)
-        predictor = read_predictor(run, checkpoint)
+        predictor = read(run, checkpoint)
         if threshold is not None:
             set_threshold(predictor, run, threshold)
     console = Console(stderr=True)
@@ -237,7 +266,7 @@ def _print_predictions(predicted: Predicted, inputs: list[str], again: list[str]
 
 def export(
     document: Document,
-    run: RunDir,
+    run: Runs,
     *,
     file_format: Annotated[
         Literal["onnx", "safetensors"], typer.Option("--format", "-f", help="Format of the file.")
@@ -258,8 +287,10 @@ def export(
     on the run's own test samples first; one that says something else is not kept.
     """
     from assay.record.run_record import RunRecord
+    from assay_serve.members import find_members
 
-    RunRecord.load(run)  # a mistyped directory costs no wait
+    if find_members(run) is None:
+        RunRecord.load(run)  # a mistyped directory costs no wait
     with show_loading():
         from assay_serve.export.export import export as export_run
 

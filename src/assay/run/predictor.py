@@ -27,6 +27,7 @@ from assay.data.text.tokenizer import Bytes, TextEncoder, Tokenizer
 from assay.errors import AssayError, DataError
 from assay.quoting import pluralize
 from assay.record.run_record import RunRecord
+from assay.rooms import entries
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.objects import provide_objects
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
@@ -247,7 +248,8 @@ class Predictor(nn.Module):
         Probabilities of classes `[N, C]` (of a binary task two columns) or labels `[N, L]`, values in the
         targets' own unit `[N, T]`, embeddings `[N, D]`, or reconstructions in the inputs' own unit.
         """
-        if self.kind is None or self.task is None:
+        is_done = getattr(self.model, "returns_predictions", False)
+        if self.kind is None or self.task is None or is_done:
             return outputs
         outputs = self._target_scale.restore(self._compared(outputs))
         return self.task.postprocess(outputs.float(), self.kind)
@@ -339,7 +341,8 @@ def load(
     Reads weights only: nothing in the checkpoint is executed, and its config calls what a config may call.
 
     Args:
-        run: Run directory.
+        run: Run directory; or a sweep or another folder of runs, of whose best configuration all finished
+            runs, which differ in seed or fold alone, are averaged.
         checkpoint: `best` or `last`; `last` is taken where a run kept no best one.
         map_location: Where to put the weights; by default the device that `device=auto` would choose.
         trusted_packages: Packages of your own that the run's config may name, besides those of the project in
@@ -362,8 +365,11 @@ def load(
         raise AssayError(
             f"{run} was not trained with assay.train(model=…)", hint="leave out model="
         )
+    read = read_predictor
+    if raw_input and Path(run).is_dir() and not Path(run, "config.yaml").exists():
+        read = next(iter(entries("ensemble")), read)
     with nullcontext() if model is None else provide_objects({"model": model}):
-        predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
+        predictor = read(Path(run), checkpoint, map_location, trusted_packages)
     if not raw_input:
         return predictor.model.train()
     for note in predictor.notes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -85,6 +86,12 @@ def export(
     card = path.with_name(CARD)
     _check_replaced(path, card)
     original = Original(run_dir, checkpoint, trusted_packages)
+    if original.is_mean and file_format != "onnx":
+        raise ConfigError(
+            f"{run_dir} has {len(original.members)} runs, whose weights are not one model",
+            key="--format",
+            hint=f"--format onnx; or export one run, such as {original.members[0]}",
+        )
     if threshold is not None:
         set_threshold(original.predictor, run_dir, threshold)
     if original.texts is not None:
@@ -171,11 +178,11 @@ def _write(
 ) -> Exported:
     metadata = describe(original, samples.raw[0], inside=inside)
     first = _prepared(original, samples.raw[0], with_transforms=inside)
+    lookups: Mapping[str, Sequence[Category]] = {}
     if "categories" in first:  # texts are looked up before the traced model
-        codes = np.zeros(first["categories"].shape, np.int64)
-        first = {("codes" if one == "categories" else one): first[one] for one in first} | {
-            "codes": codes
-        }
+        codes = np.zeros(first.pop("categories").shape, np.int64)
+        lookups = original.lookups
+        first |= dict.fromkeys(lookups, codes)
     if original.codec is not None:  # a trace takes the longest text for the only length
         first = {
             name: values[:, : max(2, values.shape[1] // 2)] for name, values in first.items()
@@ -192,13 +199,12 @@ def _write(
     elif original.texts is not None and original.texts.max_length > 1:
         sizes[1] = torch.export.Dim("length", max=original.texts.max_length)
     program = trace(original.exportable(with_transforms=inside), example, sizes)
-    columns = () if original.encoder is None else original.encoder.columns
     write_onnx(
         path,
         program,
         names=list(first),
         outputs=original.output_names,
-        categories=[column for column in columns if isinstance(column, Category)],
+        lookups=lookups,
         na_values=original.na_values,
         metadata=metadata,
     )
@@ -231,7 +237,7 @@ def write_onnx(
     *,
     names: Sequence[str],
     outputs: Sequence[str],
-    categories: Sequence[Category] = (),
+    lookups: Mapping[str, Sequence[Category]] = MappingProxyType({}),
     na_values: Sequence[str] = (),
     metadata: Mapping[str, Any],
 ) -> None:
@@ -266,8 +272,8 @@ def write_onnx(
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param:
                 dim.dim_param = names_of_sizes.get(dim.dim_param, dim.dim_param)
-    if categories:
-        model = _with_texts(model, categories, na_values)
+    if lookups:
+        model = _with_texts(model, lookups, na_values)
     for key, value in {"assay": metadata, "names": metadata.get("names", ())}.items():
         model.metadata_props.add(key=key, value=json.dumps(value, ensure_ascii=False))
     onnx.save(model, path)
@@ -285,35 +291,41 @@ def _sigmoid(values: Any) -> Any:
     )
 
 
-def _with_texts(model: Any, columns: Sequence[Category], na_values: Sequence[str]) -> Any:
-    """The model behind a graph that turns `categories`, texts `[B, C]`, into the `codes` that it takes."""
+def _with_texts(
+    model: Any, lookups: Mapping[str, Sequence[Category]], na_values: Sequence[str]
+) -> Any:
+    """The model behind a graph that turns `categories`, texts `[B, C]`, into the codes that it takes."""
     from onnx import TensorProto, compose, helper
 
-    texts, codes = (
-        [f"categories/{what}_{index}" for index in range(len(columns))]
-        for what in ("text", "code")
-    )
-    nodes = [helper.make_node("Split", ["categories"], texts, axis=1, num_outputs=len(columns))]
-    for column, text, code in zip(columns, texts, codes, strict=True):
-        known = text_codes(column, na_values)
-        node = helper.make_node(
-            *("LabelEncoder", [text], [code]),
-            domain="ai.onnx.ml",
-            keys_strings=list(known),
-            values_int64s=list(known.values()),
-            default_int64=unknown_code(column),
+    width = len(next(iter(lookups.values())))
+    shape = ("batch", width)
+    texts = [f"categories/text_{index}" for index in range(width)]
+    nodes = [helper.make_node("Split", ["categories"], texts, axis=1, num_outputs=width)]
+    outputs = []
+    for name, columns in lookups.items():
+        codes = [f"categories/{name}_{index}" for index in range(width)]
+        for column, text, code in zip(columns, texts, codes, strict=True):
+            known = text_codes(column, na_values)
+            node = helper.make_node(
+                *("LabelEncoder", [text], [code]),
+                domain="ai.onnx.ml",
+                keys_strings=list(known),
+                values_int64s=list(known.values()),
+                default_int64=unknown_code(column),
+            )
+            nodes.append(node)
+        nodes.append(helper.make_node("Concat", codes, [f"categories/{name}"], axis=1))
+        outputs.append(
+            helper.make_tensor_value_info(f"categories/{name}", TensorProto.INT64, shape)
         )
-        nodes.append(node)
-    nodes.append(helper.make_node("Concat", codes, ["categories/codes"], axis=1))
-    shape = ("batch", len(columns))
     categories = helper.make_tensor_value_info("categories", TensorProto.STRING, shape)
-    codes_info = helper.make_tensor_value_info("categories/codes", TensorProto.INT64, shape)
     lookup = helper.make_model(
-        helper.make_graph(nodes, "categories", [categories], [codes_info]),
+        helper.make_graph(nodes, "categories", [categories], outputs),
         opset_imports=[*model.opset_import, helper.make_opsetid("ai.onnx.ml", 2)],
         ir_version=model.ir_version,
     )
-    return compose.merge_models(lookup, model, io_map=[("categories/codes", "codes")])
+    io_map = [(f"categories/{name}", name) for name in lookups]
+    return compose.merge_models(lookup, model, io_map=io_map)
 
 
 def open_onnx(path: Path) -> _Run:
@@ -366,6 +378,11 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     )
     subset = datamodule.subset(name)
     data = subset.data
+    read_as = name
+    if (
+        data is datamodule.splits.data["train"]
+    ):  # also where the source has a test that folds leave out
+        read_as = "train"
     if data.in_memory:
         input_bytes = data.inputs[0].nbytes
     else:
@@ -379,14 +396,14 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     if changed:
         note = "the data is not what the run was trained on: its SHA-256 differs"
     if original.encoder is not None:
-        table = subset_of(datamodule.source.read(), name)
+        table = subset_of(datamodule.source.read(), read_as)
         rows_of_file = as_in_files(table.raw.iloc[subset.rows[positions].numpy()], original)
         num_odd = len(rows_of_file) - len(positions)
         return CheckSamples(list(_cut(rows_of_file)), name, note, num_odd)
     rows = subset.rows[positions]
     if data.lengths is not None:  # from short to long: batches differ in length
         rows = rows[data.lengths[rows].argsort(stable=True)]
-    dataset: Any = _unscaled(original, name) or KeyedDataset(data, Transforms(), 0)
+    dataset: Any = _unscaled(original, read_as) or KeyedDataset(data, Transforms(), 0)
     keyed = isinstance(dataset, KeyedDataset)
     inputs = [input_of(dataset[(0, row, row) if keyed else row]) for row in rows.tolist()]
     if data.in_memory and stored_type(data.inputs.dtype) == "int64":
@@ -510,7 +527,9 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
         tolerance = limit * float(np.abs(outputs).max(initial=0.0))
     difference = _largest(original.kind, from_file - outputs, tolerance)
     relative = None
-    if original.gives_logits:  # an absolute difference of probabilities does not see rare events
+    if (
+        "logits" in original.output_names
+    ):  # an absolute difference of probabilities does not see rare events
         logits, of_file = _flat(pairs, "logits")
         margin = limit * float(np.abs(logits).max(initial=0.0))
         _largest("logits", of_file - logits, margin)

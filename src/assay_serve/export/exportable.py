@@ -21,18 +21,21 @@ from assay.data.core.normalize import Normalize
 from assay.data.core.transforms import Transforms
 from assay.data.table.category import Category, Text
 from assay.data.table.column import MISSING_WORDS, judge_rows
+from assay.data.table.date import Date
 from assay.data.table.number import Number, missing_numbers
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, first_line
 from assay.record.run_record import RunRecord
-from assay.run.predictor import read_predictor, source_info
+from assay.run.predictor import source_info
 from assay.run.saved_config import read_config
 from assay.task.predictions import ClassPredictions, Scored, labels_on
 from assay.task.task_of import task_of
+from assay_serve.ensemble import MeanOfRuns, read
+from assay_serve.members import find_members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -63,20 +66,24 @@ class Original:
         checkpoint: Literal["best", "last"] = "best",
         trusted: Sequence[str] = (),
     ) -> None:
-        self.run_dir = run_dir
+        members = find_members(run_dir)
+        self.members = (run_dir,) if members is None else members.run_dirs
         self.checkpoint = checkpoint
-        self.record = RunRecord.load(run_dir)
-        predictor = read_predictor(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
-        self.config: DictConfig = read_config(run_dir, trusted)
+        self.record = RunRecord.load(self.members[0])
+        self.is_mean = members is not None
+        predictor = read(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
+        self.config: DictConfig = read_config(self.members[0], trusted)
         self.stored = predictor.model
         self.dtypes = {
             tensor.dtype
             for tensor in self.stored.state_dict().values()
             if tensor.is_floating_point()
         }
-        self.predictor = (
-            predictor if self.dtypes <= {torch.float32} else copy.deepcopy(predictor).float()
-        )
+        self.predictor = predictor
+        if not self.dtypes <= {torch.float32}:
+            self.predictor = copy.deepcopy(predictor).float()
+            for own in getattr(self.predictor.model, "predictors", ()):
+                own.preprocess.dtype = torch.float32
         self.spec = predictor.spec
         self.codec: Any = predictor.codec
         self.task = task_of(self.spec["task"]) if self.spec else None
@@ -98,6 +105,11 @@ class Original:
                 self.encoder = preprocess.encoder
             elif isinstance(preprocess.encoder, TextEncoder):
                 self.texts = preprocess.encoder
+                if self.is_mean:
+                    raise AssayError(
+                        "each of several runs has a vocabulary of its own, which one file cannot hold",
+                        hint=f"export one run, such as {self.members[0]}",
+                    )
             na_values: Any = preprocess.file_options.get("na_values", ())
             if not isinstance(na_values, str):
                 self.na_values = tuple(map(str, na_values))
@@ -108,6 +120,26 @@ class Original:
                 )
         first = next(iter(self.transforms.transforms), nn.Identity())
         self.takes_any_size = isinstance(traceable(first), _Resize)
+
+    @property
+    def _columns(self) -> list[Sequence[Column]]:
+        """Of each run."""
+        predictors: Any = getattr(self.predictor.model, "predictors", [self.predictor])
+        return [own.preprocess.encoder.columns for own in predictors]
+
+    @property
+    def lookups(self) -> dict[str, list[Category]]:
+        """The columns whose texts become each of the inputs of codes."""
+        return {
+            f"codes_{number}": [column for column in columns if isinstance(column, Category)]
+            for number, columns in enumerate(self._columns)
+        }
+
+    def normalized(self, samples: Tensor, dtype: torch.dtype) -> Tensor:
+        """Normalised samples; those of several runs are left to each."""
+        if self.is_mean:
+            return samples
+        return self.normalize(samples, dtype)
 
     def _scaling(self) -> list[v2.Resize]:
         """What the source does to pictures while it decodes them."""
@@ -122,9 +154,9 @@ class Original:
         """The module to be traced."""
         return Exportable(
             self.predictor,
-            normalize=self.normalize,
+            normalize=self.normalized,
             transforms=self.transforms if with_transforms else Transforms(),
-            encode=None if self.encoder is None else Encode(self.encoder.columns, self.na_values),
+            encode=None if self.encoder is None else EncodeOfRuns(self._columns, self.na_values),
             gives_logits=self.gives_logits,
         ).eval()
 
@@ -152,15 +184,14 @@ class Original:
 
     def _outputs(self, samples: Tensor) -> dict[str, Array]:
         with torch.no_grad():
-            inputs = self.normalize(samples, torch.float32)
+            inputs = self.normalized(samples, torch.float32)
             model_outputs = self.predictor.model_outputs(inputs)
             outputs = self.predictor.read_outputs(inputs, model_outputs)
         named = {self.output_names[0]: outputs.numpy()}
         if self.gives_logits:
-            named |= {
-                "logits": model_outputs.flatten(1).numpy(),
-                "prediction": self.decide(outputs.numpy()),
-            }
+            named["prediction"] = self.decide(outputs.numpy())
+            if "logits" in self.output_names:
+                named["logits"] = model_outputs.flatten(1).numpy()
         return named
 
     def decide(self, probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -174,9 +205,11 @@ class Original:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Of the file."""
-        if self.gives_logits:
-            return (self.kind, "logits", "prediction")
-        return (self.kind,)
+        if not self.gives_logits:
+            return (self.kind,)
+        if self.is_mean:  # of which there are no logits
+            return (self.kind, "prediction")
+        return (self.kind, "logits", "prediction")
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Array]:
@@ -221,9 +254,9 @@ class Exportable(nn.Module):
         self,
         predictor: Predictor,
         *,
-        normalize: Normalize,
+        normalize: Callable[[Tensor, torch.dtype], Tensor],
         transforms: Transforms,
-        encode: Encode | None = None,
+        encode: Encode | EncodeOfRuns | None = None,
         gives_logits: bool = False,
     ) -> None:
         super().__init__()
@@ -248,6 +281,8 @@ class Exportable(nn.Module):
         )
         if not self._gives_logits:
             return outputs
+        if isinstance(self.predictor.model, MeanOfRuns):
+            return outputs, self._predict(outputs)
         return (
             outputs,
             self._mark_missing(model_outputs.flatten(1), inputs),
@@ -378,6 +413,53 @@ class Encode(nn.Module):
         for rows in missing:
             outputs = torch.where(rows.view(-1, *[1] * (outputs.ndim - 1)), torch.nan, outputs)
         return outputs
+
+
+@final
+class EncodeOfRuns(nn.Module):
+    """Columns as each of several runs encodes them, side by side; each has codes of its own."""
+
+    def __init__(self, columns: Sequence[Sequence[Column]], na_values: Sequence[str]) -> None:
+        super().__init__()
+        self._each = nn.ModuleList([Encode(own, na_values) for own in columns])
+        self._shifts = [_shift_dates(columns[0], own) for own in columns]
+        self._has_numbers = bool(self._shifts[0].numel())
+
+    def _own(self, inputs: tuple[Tensor, ...]) -> Iterator[tuple[Any, tuple[Tensor, ...]]]:
+        """What encodes the columns of each run, and the inputs that it takes."""
+        for number, encode in enumerate(self._each):
+            own = inputs[self._has_numbers :][number : number + 1]
+            if self._has_numbers:
+                own = (inputs[0] + self._shifts[number], *own)
+            yield encode, own
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """See `Encode.forward`."""
+        return torch.cat([encode(*own) for encode, own in self._own(inputs)], 1)
+
+    def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
+        """See `Encode.mark_missing`."""
+        for encode, own in self._own(inputs):
+            outputs = encode.mark_missing(outputs, *own)
+        return outputs
+
+
+def _shift_dates(first: Sequence[Column], columns: Sequence[Column]) -> Tensor:
+    """What is added to the numbers of a file for another run: days since its own first date."""
+    shifts: list[float] = []
+    for expected, column in zip(first, columns, strict=True):
+        if isinstance(expected, Date) and isinstance(column, Date):
+            if expected.parts != column.parts:
+                raise AssayError(
+                    f"the runs see other parts of the dates in {column.name!r}: "
+                    f"{', '.join(expected.parts)} against {', '.join(column.parts)}",
+                    hint="export one run; or train without the column",
+                )
+            days = expected.start - column.start
+            shifts += [days if part == "elapsed" else 0.0 for part in column.parts]
+        elif not isinstance(column, Category):
+            shifts += [0.0] * len(column.fills)
+    return torch.tensor(shifts, dtype=torch.float64)
 
 
 def trace(

@@ -76,6 +76,8 @@ def _scores(exported: Exported) -> Iterable[str]:
     tested = "last"
     if run["best"]:
         tested = "best"
+    if len(run["members"]) > 1:
+        yield f"The mean of {len(run['members'])} runs. Of the first one alone:\n"
     of_test = {name: value for name, value in run["metrics"].items() if name.startswith("test/")}
     if run["checkpoint"] != tested:
         yield f"The run's test scores are of its {tested} checkpoint, not of this file."
@@ -156,8 +158,8 @@ def example_code(exported: Exported) -> str:
         parts.append(f'"{one["name"]}": {array}')
     text = _OPEN[exported.description["format"]]
     outputs = "(outputs,)"
-    if len(exported.description["outputs"]) > 1:
-        outputs = "outputs, logits, prediction"
+    if others := exported.description["outputs"][1:]:
+        outputs = ", ".join(["outputs", *others])
     return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}", outputs=outputs)
 
 
@@ -264,6 +266,7 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
         },
         "run": {
             **{name: getattr(record, name) for name in _OF_RECORD},
+            "members": [path.name for path in original.members],
             "checkpoint": original.checkpoint,
             "monitor": f"{record.best.get('monitor', '')} {record.best.get('value', '')}".strip(),
             "command": command("train", *record.overrides, config_dir=record.config_dir),

@@ -370,7 +370,7 @@ def test_a_table_as_its_encoder_has_it(
     names = [name.replace("categories", "codes") for name in example]
     categories = [column for column in encoder.columns if isinstance(column, Category)]
     path = tmp_path / "encode.onnx"
-    write_onnx(path, program, names=names, outputs=["values"], categories=categories, metadata={})
+    write_onnx(path, program, names=names, outputs=["values"], lookups={"codes": categories}, metadata={})
     np.testing.assert_allclose(open_onnx(path)(inputs)["values"], encoder.transform(new).numpy(), rtol=1e-6)
 
 

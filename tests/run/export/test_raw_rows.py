@@ -272,3 +272,65 @@ def test_no_code_is_taken_for_a_row_from_the_end() -> None:
     assert encode(codes).tolist() == [[0], [1], [2], [2]]
     marked = encode.mark_missing(torch.zeros(4, 1), codes)
     assert marked.isnan().flatten().tolist() == [False, False, False, True]
+
+
+@pytest.fixture(scope="module")
+def folds(train: Train, fraud: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folds; a town stands in one row alone, so that training of one of them lacks it."""
+    folder = tmp_path_factory.mktemp("two folds")
+    frame = pd.read_csv(fraud)
+    frame.loc[17, "town"] = "Ost"
+    frame.loc[18, "since"] = "1999-12-31"
+    frame.to_csv(folder / "fraud.csv", index=False)
+    for fold in range(2):
+        train(
+            *("data=table", f"data.source.path='{folder / 'fraud.csv'}'", "data.source.target=kind"),
+            *("model=mlp", "model.hidden=[8]", "callbacks=[checkpoint]", "optimizer.lr=0.01"),
+            *(
+                "data.source.keep=[empty]",
+                "data.source.na_values=[-999,unknown]",
+                "data.source.categories=[grade]",
+            ),
+            *("data.split.folds=2", f"fold={fold}", f"hydra.run.dir='{folder / 'runs' / str(fold)}'"),
+        )
+    return folder
+
+
+def test_one_file_holds_all_runs_of_a_folder(folds: Path) -> None:
+    exported = export(folds / "runs", threshold="0.2")
+    assert exported.path == folds / "runs" / "export" / "onnx" / "model.onnx"
+    session = onnxruntime.InferenceSession(str(exported.path))
+    about = json.loads(session.get_modelmeta().custom_metadata_map["assay"])
+    served = Served(None, session, about)  # type: ignore[arg-type]  # no run of its own
+    with (folds / "fraud.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))[:200]
+    said = served.run_raw(rows)
+    members = [assay.load(folds / "runs" / str(fold), map_location="cpu") for fold in range(2)]
+    frame = pd.read_csv(folds / "fraud.csv")[:200]
+    with pytest.warns(UserWarning, match="'Ost', which no training row has"):
+        expected = np.mean([one(frame).probabilities for one in members], 0)
+    np.testing.assert_allclose(said["probabilities"], expected, atol=1e-5)
+    np.testing.assert_array_equal(said["prediction"], expected[:, 1] >= np.float32(0.2))
+    assert about["outputs"] == ["probabilities", "prediction"]
+    assert (about["threshold"]["value"], about["run"]["members"]) == (0.2, ["0", "1"])
+    starts = {one.preprocess.encoder.columns[-2].start for one in members}  # type: ignore[union-attr]
+    towns = [one.preprocess.encoder.columns[3].codes for one in members]  # type: ignore[union-attr]
+    assert len(starts) == 2
+    assert ("Ost" in towns[0]) != ("Ost" in towns[1])
+    out = exported.card.read_text(encoding="utf-8")
+    assert "The mean of 2 runs" in out
+    assert "outputs, prediction = session.run" in out
+    with pytest.raises(AssayError, match="whose weights are not one model"):
+        export(folds / "runs", "safetensors")
+
+
+def test_pictures_of_several_runs(train: Train, tmp_path: Path) -> None:
+    words = ("data=digits", "model=linear", "callbacks=[checkpoint]", "trainer.limit_train_batches=9")
+    for seed in range(2):
+        train(*words, f"seed={seed}", f"hydra.run.dir={tmp_path / 'runs' / str(seed)}")
+    exported = export(tmp_path / "runs")
+    pictures = np.random.default_rng(0).random((5, 1, 8, 8), np.float32)
+    said = open_onnx(exported.path)({"inputs": pictures})
+    found = assay.load(tmp_path / "runs", map_location="cpu")(pictures)
+    np.testing.assert_allclose(said["probabilities"], found.probabilities, atol=1e-5)
+    np.testing.assert_array_equal(said["prediction"], found.indices)

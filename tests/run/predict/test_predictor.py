@@ -201,7 +201,7 @@ def test_best_or_last(digits_run: Trained) -> None:
 
 
 def test_what_is_no_run_is_refused(train: Train, tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match="is not a run directory"):
+    with pytest.raises(AssayError, match="holds no run"):
         assay.load(tmp_path)
     run = train("data=digits", "model=linear", "trainer.limit_train_batches=1")
     with pytest.raises(AssayError, match="there is no checkpoint"):
