@@ -47,7 +47,8 @@ _MOST = 0.9
 """Of different texts that are dates or times in a column of such."""
 _SIGNS = re.compile(r"[^\w\s]+")
 _MOST_UNITS = 3
-"""Of amounts; 1st, 2nd, 3rd and 4th have more."""
+_ORDINALS = ("st", "nd", "rd")
+"""Of ranks and classes, which are no units."""
 _SAMPLE = 1000
 _DENSE = 1.25
 """Between the first and the last row's number, where some rows were left out."""
@@ -144,6 +145,7 @@ def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     )
     units = {amount[1] for text in amounts if (amount := split_amount(text))}
     is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
+    is_amount &= units.isdisjoint(_ORDINALS)
     if few and units == {""} and any(map(str.isalpha, words)):  # codes, one of which is a word
         return ("category", "")
     if (
