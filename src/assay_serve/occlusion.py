@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST = 8
 _GRID = 8
 _BATCH = 32
-_SECONDS = 5.0
+_SECONDS = 10.0
 _RED = (220, 30, 30)
 _BLUE = (30, 60, 220)
 _ALPHA = 0.75
@@ -63,7 +63,7 @@ def occlusion_maps(
     for position in positions:
         inputs, targets = eval_samples(data, data.tested, [position])
         outputs: list[Tensor] = []
-        for given in _occlude(inputs[0]).split(_BATCH):
+        for given in _occlude(inputs[0]).split(_BATCH):  # type: ignore[no-untyped-call]  # torch leaves it untyped
             batch = given, targets.expand(len(given), *targets.shape[1:])
             with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
                 scores = module.scored(module.evaluated(batch))

@@ -51,9 +51,9 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
     worst, confused, drawn = (block for block in blocks if isinstance(block, Pictures))
     titles = ("The most wrong", "The most frequent confusion", "At random")
     assert (worst.title, confused.title, drawn.title) == titles
-    tones = [picture.tone for picture in confused.pictures]
-    assert tones == sorted(tones, reverse=True)
-    assert tones[0] == "bad"
+    marked = [picture.tone for picture in confused.pictures]
+    assert marked == sorted(marked, reverse=True)
+    assert marked[0] == "bad"
     assert "where the loss is highest" in worst.caption
     assert len(worst.pictures) == len(drawn.pictures) == 24
     assert all(picture.png.startswith(b"\x89PNG") for picture in worst.pictures)

@@ -203,7 +203,7 @@ def test_masks() -> None:
     worst = int(np.argmin(each))
     assert task.predicted_label(made, worst).startswith(f"mean IoU {each[worst]:.2f}: d 0.00")
     assert figures(made)["confusions"].y_label == "pixels"
-    (bars,) = figures(made)["iou_per_class"].marks
+    bars: Any = figures(made)["iou_per_class"].marks[0]
     of_class = tm.MulticlassJaccardIndex(average=None, **options)
     np.testing.assert_allclose(bars.values, of_class(outputs, targets), rtol=1e-5)
     for label in range(3):

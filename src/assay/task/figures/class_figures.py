@@ -332,10 +332,11 @@ def score_bars(
         shown = worst[:_MOST_BARS]
         caption = f"The {_MOST_BARS} of {len(worst)} with the lowest {list(scores)[-1]}. {caption}".strip()
     labels = [names[i] for i in shown]
-    ends: tuple[Array | None, ...] = (None, None)
+    lows: Array | None = None
+    highs: Array | None = None
     within = [""] * len(names)
     if intervals is not None:
-        ends = tuple(intervals[shown].T)
+        lows, highs = intervals[shown].T
         for label in np.flatnonzero(np.isfinite(intervals).all(1)):
             low, high = 100 * intervals[label]
             within[label] = f" ({low:.2f} to {high:.2f})"
@@ -344,7 +345,8 @@ def score_bars(
             score,
             labels,
             values[shown],
-            *ends,
+            lows,
+            highs,
             texts=[
                 f"{names[i]}: {score} {100 * values[i]:.2f} %{within[i]}, {support[i]:,.0f} {unit}"
                 for i in shown
