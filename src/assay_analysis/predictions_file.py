@@ -163,7 +163,7 @@ def _array(table: pa.Table, name: str) -> NDArray[Any]:
 SAMPLES = "samples.parquet"
 _PNG = b"\x89PNG\r\n\x1a\n"
 
-Reason = Literal["worst", "random", "generated"]
+Reason = Literal["worst", "occlusion", "confused", "random", "generated"]
 
 
 class KeptSample(NamedTuple):

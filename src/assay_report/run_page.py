@@ -72,7 +72,20 @@ _ENDED = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been
 _HOW_SAID = "With the model's prediction, and the target where the two differ."
 _MOST_COLOURS = 60
 _SUBSETS = ("train", "val", "test")
-_TITLES = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
+_TITLES = {
+    "worst": "The most wrong",
+    "occlusion": "What speaks for the predicted class",
+    "confused": "The most frequent confusion",
+    "random": "At random",
+    "generated": "What the model writes",
+}
+_ORDERS = {
+    "occlusion": (
+        "Left: one of the most wrong; right: red where its predicted class loses probability when a patch is "
+        "grey, the most where it is reddest; blue where it gains (Zeiler and Fergus 2014)."
+    ),
+    "confused": "Wrong ones first, then right ones of each of the two classes.",
+}
 
 
 def run_page(run_dir: Path) -> Page:
@@ -343,7 +356,7 @@ def _group(
 ) -> Blocks:
     is_worst = samples[0].reason == "worst"
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
-    order = ""
+    order = _ORDERS.get(samples[0].reason, "")
     legend: list[tuple[str, bytes]] = []
     if predictions is not None:
         task = task_of(predictions.task)
@@ -369,7 +382,8 @@ def _group(
                 "Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]
             )
         )
-    blocks += picture_blocks(title, pictures, order, are_wide=bool(legend))
+    are_wide = bool(legend) or samples[0].reason == "occlusion"
+    blocks += picture_blocks(title, pictures, order, are_wide=are_wide)
     rows = [
         (item.key, _join_tokens(item.row))
         for item in samples

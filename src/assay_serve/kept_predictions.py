@@ -29,6 +29,7 @@ from assay.task.predictions import StoredPredictions
 from assay.task.task_of import task_of
 from assay_analysis import predictions_file
 from assay_analysis.predictions_file import KeptSample
+from assay_serve.occlusion import show_occlusions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _FLUSH_EVERY = 16
 _SEED = 0
+_MOST_ALIKE = 4
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 log = logging.getLogger("assay")
 
@@ -318,11 +320,14 @@ def _samples(
     order = np.argsort(-errors, kind="stable")  # NaN last
     worst = order[np.isfinite(errors[order])][:most].tolist()
     drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most]
-    rows = [*worst, *drawn.tolist()]
+    chosen: dict[Reason, list[int]] = {
+        "worst": worst,
+        "confused": _confused(predictions)[:most],
+        "random": drawn.tolist(),
+    }
+    rows = [index for indices in chosen.values() for index in indices]
+    reasons = [reason for reason, indices in chosen.items() for _ in indices]
     positions = keep.positions()[rows].tolist()
-    reasons: list[Reason] = [
-        "worst" if index < len(worst) else "random" for index in range(len(positions))
-    ]
     if isinstance(module, Module) and task.reconstructs and positions:
         inputs, _ = eval_samples(data, data.tested, positions)
         shown = show_pairs(*module.reconstructed(inputs), feature_names(data))
@@ -339,6 +344,12 @@ def _samples(
         for index, reason, one in zip(rows, reasons, shown, strict=True)
     ]
     whole = assembly.holds_whole_model
+    is_measured = assembly.config.get("baseline") != "none"
+    if isinstance(module, Module) and whole and is_measured and _are_classes(predictions):
+        samples += show_occlusions(
+            assembly, module, samples[: len(worst)], positions[: len(worst)]
+        )
+    samples = [one for one in samples if one.picture is not None or one.reason != "confused"]
     # as `assay predict RUN --prompt ''` does
     if isinstance(module, Module) and task.generates and whole:
         codec: Any = data.encoder
@@ -348,6 +359,32 @@ def _samples(
         ).text
         samples.append(KeptSample("", "generated", None, {"text": text}))
     return samples
+
+
+def _are_classes(predictions: StoredPredictions) -> bool:
+    """Whether each sample has one class, and each class a probability."""
+    of_classes = task_of(predictions.task).by_class
+    return of_classes and predictions.kind == "probabilities" and predictions.targets is not None
+
+
+def _confused(predictions: StoredPredictions) -> list[int]:
+    """Samples of the most frequent confusion, then of each of its two classes some that are right."""
+    if predictions.targets is None or not _are_classes(predictions):
+        return []
+    true = predictions.targets
+    guess = predictions.outputs.argmax(1)
+    wrong = np.flatnonzero(true != guess)
+    if not len(wrong):
+        return []
+    pairs, counts = np.unique(np.stack([true[wrong], guess[wrong]]), axis=1, return_counts=True)
+    first, second = pairs[:, counts.argmax()]
+    return [
+        index
+        for of_true, of_guess in ((first, second), (first, first), (second, second))
+        for index in np.flatnonzero((true == of_true) & (guess == of_guess))[
+            :_MOST_ALIKE
+        ].tolist()
+    ]
 
 
 def _masks(assembly: Assembly, module: Module, positions: list[int]) -> Iterator[NDArray[Any]]:

@@ -48,6 +48,9 @@ LOSSES: dict[str, Callable[[], Any]] = {
     "kl_div": KLDiv,
     "dice": lambda: Dice(ignore_index=1),
     "dice_cross_entropy": lambda: Dice(ignore_index=1, cross_entropy=1.0),
+    "dice_nnunet": lambda: Dice(
+        1e-5, ignore_index=1, cross_entropy=1.0, batch=True, background=False, squares=False
+    ),
     "triplet": Triplet,
     "triplet normalized": lambda: Triplet(0.2, normalize=True),
     "nt_xent": NTXent,
@@ -63,7 +66,9 @@ LOSSES: dict[str, Callable[[], Any]] = {
 MULTICLASS = [name for name, make in LOSSES.items() if getattr(make(), "kind", "") == "multiclass"]
 OF_CLASSES = [name for name in MULTICLASS if "mask" not in name and "dice" not in name]
 
-OVER_BATCHES = [name for name in LOSSES if not name.startswith(("triplet", "nt_xent", "torch's sum"))]
+OVER_BATCHES = [
+    name for name in LOSSES if not name.startswith(("dice_nnunet", "triplet", "nt_xent", "torch's sum"))
+]
 
 
 def draw(name: str, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
@@ -147,9 +152,7 @@ def test_a_one_hot_row_is_its_class(name: str) -> None:
     torch.testing.assert_close(loss(outputs, one_hot), loss(outputs, classes), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in LOSSES if not name.startswith(("triplet", "nt_xent", "torch's sum"))]
-)
+@pytest.mark.parametrize("name", OVER_BATCHES)
 @pytest.mark.parametrize("sizes", [(7,), (1, 6), (4, 3), (1,) * 7], ids=str)
 def test_the_loss_of_a_subset_is_that_of_any_batches_of_it(name: str, sizes: tuple[int, ...]) -> None:
     outputs, (targets, *_) = draw(name)

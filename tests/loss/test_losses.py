@@ -211,6 +211,24 @@ def test_dice_is_its_formula(smooth: float) -> None:
     torch.testing.assert_close(Dice()(MASK_LOGITS, soft), Dice()(MASK_LOGITS, hard))
 
 
+def test_dice_and_cross_entropy_of_a_batch_are_nnunets() -> None:
+    """As `DC_and_CE_loss` computes with batch Dice and without background, written in numpy."""
+    loss = Dice(1e-5, ignore_index=255, cross_entropy=1.0, batch=True, background=False, squares=False)
+    shares = special.softmax(MASK_LOGITS.numpy(), axis=1)
+    masks = MASKS.numpy()
+    there = masks != 255
+    dice = []
+    for label in (1, 2, 3):
+        p, q = shares[:, label][there], (masks == label)[there]
+        dice.append((2 * (p * q).sum() + 1e-5) / (p.sum() + q.sum() + 1e-5))
+    log = np.log(np.take_along_axis(shares, np.where(there, masks, 0)[:, None], 1)[:, 0][there])
+    assert float(loss(MASK_LOGITS, MASKS)) == pytest.approx(1 - np.mean(dice) - log.mean())
+    hard = MASKS.clamp(max=3)
+    soft = F.one_hot(hard, 4).movedim(-1, 1).double()
+    torch.testing.assert_close(loss(MASK_LOGITS, soft), loss(MASK_LOGITS, hard))
+    assert not loss.mean_over_samples
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_cross_entropy_of_pixels_is_torchs(smoothing: float) -> None:
     loss = CrossEntropy(smoothing, ignore_index=255)

@@ -430,7 +430,7 @@ CONF = Path(__file__).parents[2] / "conf" / "model"
 OF_TEXTS = {"bag_of_embeddings", "gpt", "hf_text", "text_transformer"}
 OF_INPUTS = {"autoencoder", "conv_autoencoder", "simclr"}
 """Of tasks without targets: they return something else than one value per class; see their own tests."""
-MASKS = ("deeplab", "unet")
+MASKS = ("deeplab", "pretrained_unet", "unet")
 """A class for each pixel; see below."""
 OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS - OF_INPUTS)
 DISTINCT = [option for option in OPTIONS if option != "torchvision"]

@@ -48,8 +48,12 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
     accuracy = digits_run.record["metrics"]["test/accuracy"]
     assert cards.cards[0][:2] == ("accuracy", f"{100 * accuracy:.2f} %")
     assert re.fullmatch(r"\d+\.\d\d to \d+\.\d\d %", cards.cards[0][2])
-    worst, drawn = (block for block in blocks if isinstance(block, Pictures))
-    assert (worst.title, drawn.title) == ("The most wrong", "At random")
+    worst, confused, drawn = (block for block in blocks if isinstance(block, Pictures))
+    titles = ("The most wrong", "The most frequent confusion", "At random")
+    assert (worst.title, confused.title, drawn.title) == titles
+    marked = [picture.tone for picture in confused.pictures]
+    assert marked == sorted(marked, reverse=True)
+    assert marked[0] == "bad"
     assert "where the loss is highest" in worst.caption
     assert len(worst.pictures) == len(drawn.pictures) == 24
     assert all(picture.png.startswith(b"\x89PNG") for picture in worst.pictures)

@@ -204,6 +204,23 @@ def test_masks() -> None:
     worst = int(np.argmin(each))
     assert task.predicted_label(made, worst).startswith(f"mean IoU {each[worst]:.2f}: d 0.00")
     assert figures(made)["confusions"].y_label == "pixels"
+    bars: Any = figures(made)["iou_per_class"].marks[0]
+    of_class = tm.MulticlassJaccardIndex(average=None, **options)
+    np.testing.assert_allclose(bars.values, of_class(outputs, targets), rtol=1e-5)
+    for label in range(3):
+        ends = stats.bootstrap(
+            (np.arange(12),),
+            lambda drawn, label=label: float(of_class(outputs[drawn], targets[drawn])[label]),
+            vectorized=False, n_resamples=300, method="percentile", random_state=1,
+        ).confidence_interval  # fmt: skip
+        assert (bars.low[label], bars.high[label]) == pytest.approx(tuple(ends), abs=0.02)
+        interval = f"{100 * bars.low[label]:.2f} to {100 * bars.high[label]:.2f}"
+        assert bars.texts[label].startswith(
+            f"{'abc'[label]}: IoU {100 * bars.values[label]:.2f} % ({interval}), "
+        )
+    # a class that no mask has scores 0 in each draw
+    assert np.isnan(bars.low[3])
+    assert bars.texts[3] == "d: IoU 0.00 %, 0 pixels"
 
 
 def reconstructions(errors: np.ndarray, *, latent: int = 3, labels: bool = True) -> StoredPredictions:

@@ -57,7 +57,8 @@ def data(labels: Path) -> dict[str, list[str]]:
 
 
 def test_every_option_is_trained() -> None:
-    elsewhere = {"dice", "dice_cross_entropy", "multitask", "nt_xent"}  # tests/loss, tests/task
+    # tests/loss, tests/task
+    elsewhere = {"dice", "dice_cross_entropy", "dice_nnunet", "multitask", "nt_xent"}
     assert {option.name for option in list_options("loss")} - elsewhere == set(LOSSES)
     assert {option.name for option in list_options("metrics")} == {
         *(m for suits in SUITED_LOSSES.values() for m in suits.values()),

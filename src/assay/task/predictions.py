@@ -6,6 +6,7 @@ import io
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, get_args
 
 import numpy as np
@@ -16,7 +17,7 @@ from assay.quoting import format_number
 from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -595,12 +596,22 @@ def swatch(label: int) -> bytes:
 
 def side_by_side(picture: bytes, target: Array, predicted: Array) -> bytes:
     """Encode a PNG file: a picture, then overlaid with its mask, and with the predicted mask."""
+    return draw_beside(
+        picture, [partial(_overlay_mask, mask=mask) for mask in (target, predicted)]
+    )
+
+
+def draw_beside(
+    picture: bytes, overlays: Sequence[Callable[[Image.Image], Image.Image]]
+) -> bytes:
+    """Encode a PNG file: a picture, then what each overlay makes of it."""
     with Image.open(io.BytesIO(picture), formats=("PNG",)) as opened:
         base = opened.convert("RGB")
     times = max(1, _SMALLEST // max(base.size))
     base = base.resize((base.width * times, base.height * times), Image.Resampling.NEAREST)
-    strip = Image.new("RGB", (3 * base.width + 2 * _GAP, base.height), "white")
-    panels = [base, *(_overlay_mask(base, mask) for mask in (target, predicted))]
+    panels = [base, *(overlay(base) for overlay in overlays)]
+    width = len(panels) * (base.width + _GAP) - _GAP
+    strip = Image.new("RGB", (width, base.height), "white")
     for place, panel in enumerate(panels):
         strip.paste(panel, (place * (base.width + _GAP), 0))
     return _encode_png(strip)

@@ -11,6 +11,7 @@ from assay.figure import Bars, Figure, Heatmap, Line
 from assay.task.evaluator import (
     FEWEST,
     FEWEST_OTHERS,
+    LEVEL,
     Evaluator,
     bootstrapped,
     class_name,
@@ -320,20 +321,34 @@ def score_bars(
     support: Array,
     unit: str = "samples",
     caption: str = "",
+    intervals: Array | None = None,
 ) -> Figure:
-    """Draw the scores of classes or labels; `worst` holds their indices, lowest score first."""
+    """Draw the scores of classes or labels; `worst` holds their indices, lowest score first.
+
+    `intervals` are the ends of those of a single score, `[C, 2]`.
+    """
     shown = np.sort(worst)
     if len(worst) > _MOST_BARS:
         shown = worst[:_MOST_BARS]
         caption = f"The {_MOST_BARS} of {len(worst)} with the lowest {list(scores)[-1]}. {caption}".strip()
     labels = [names[i] for i in shown]
+    lows: Array | None = None
+    highs: Array | None = None
+    within = [""] * len(names)
+    if intervals is not None:
+        lows, highs = intervals[shown].T
+        for label in np.flatnonzero(np.isfinite(intervals).all(1)):
+            low, high = 100 * intervals[label]
+            within[label] = f" ({low:.2f} to {high:.2f})"
     bars = tuple(
         Bars(
             score,
             labels,
             values[shown],
+            lows,
+            highs,
             texts=[
-                f"{names[i]}: {score} {100 * values[i]:.2f} %, {support[i]:,.0f} {unit}"
+                f"{names[i]}: {score} {100 * values[i]:.2f} %{within[i]}, {support[i]:,.0f} {unit}"
                 for i in shown
             ],
         )
@@ -635,15 +650,22 @@ class Masks(Evaluator):
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """Draw the IoU of each class, and the confusions."""
+        """Draw the IoU of each class with its interval, and the confusions."""
         names = predictions.class_names
-        matrix = predictions.outputs.astype(float).sum(0).reshape(len(names), len(names))
-        iou = class_iou(matrix, len(names))[0]
+        confusions = predictions.outputs.astype(float)
+        matrix = confusions.sum(0).reshape(len(names), len(names))
+
+        def statistic(weights: Array) -> Mapping[str, float]:
+            ious = class_iou(weights @ confusions, len(names))[0]
+            return {str(label): float(iou) for label, iou in enumerate(ious)}
+
+        scores = bootstrapped(statistic, len(confusions))
+        iou = np.array([score.value for score in scores])
         worst = np.argsort(iou, kind="stable")[: np.isfinite(iou).sum()]  # NaN comes last
         absent = len(names) - len(worst)
-        caption = ""
+        caption = f"With the {100 * LEVEL:.0f} % interval of the percentile bootstrap over the pictures."
         if absent:
-            caption = f"{absent} classes without a pixel, true or predicted, are left out."
+            caption += f" {absent} classes without a pixel, true or predicted, are left out."
         true = matrix.sum(1)
         title = "Intersection over union per class"
         bars = score_bars(
@@ -655,6 +677,7 @@ class Masks(Evaluator):
             support=true,
             unit="pixels",
             caption=caption,
+            intervals=np.array([score.interval() for score in scores]),
         )
         return [bars, *confusion_figures(matrix, names, "pixels")]
 
