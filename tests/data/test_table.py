@@ -278,7 +278,7 @@ def test_ids_and_free_text_are_left_out_and_dates_become_features(tmp_path: Path
     assert "'person0@example.org'" in note
     assert """to use one: 'data.source.keep=["Unnamed: 0"]'""" in note
     assert "signed such as '31.01.2020' (%d.%m.%Y), yyyymmdd such as '20200101' (%Y%m%d)" in dates
-    assert few.endswith("rooms (5 values); as categories: 'data.source.categories=[rooms]'")
+    assert few.endswith("rooms (5 values); as categories alone: 'data.source.categories=[rooms]'")
 
 
 def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:

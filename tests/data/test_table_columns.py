@@ -517,6 +517,41 @@ def test_a_target_of_lists_is_refused_with_what_to_write(tmp_path: Path) -> None
     assert "'data.source.label_separator=\";\"'" in str(refused.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        ([3, 15, 10], (3, 10, 15)),
+        ([3.0, 15.0, math.nan, 10.0], (3, 10, 15)),
+        ([0, 1], ()),  # a code says what the number says
+        ([1.5, 2.5, 3.5], ()),
+        (list(range(21)), ()),
+        ([10**k for k in range(4)], (1, 10, 100, 1000)),
+    ],
+)
+def test_a_few_integers_of_many_rows_are_codes_as_well(
+    values: list[float], levels: tuple[float, ...]
+) -> None:
+    frame = pd.DataFrame({"subject": np.resize(values, 1000), "x": np.arange(1000) / 7})
+    encoder = TableEncoder(impute=True)
+    encoder.fit(frame, np.arange(1000))
+    assert encoder.categories == ((len(levels),) if levels else ())
+    encoded = encoder.transform(frame)
+    shown = frame["subject"].fillna(frame["subject"].median())
+    np.testing.assert_allclose(encoded[:, 0], shown)
+    if not levels:
+        return
+    known = {level: code for code, level in enumerate(levels)}
+    assert encoded[:, -1].tolist() == [known.get(value, len(levels)) for value in shown]
+    assert encoder.feature_names[-len(levels) :] == [f"subject={level}" for level in levels]
+    assert encoder.input_columns[-1] == "subject"
+    new = pd.DataFrame({"subject": [levels[1], 11, None, 2.5], "x": [0.0] * 4})
+    middle = known.get(float(frame["subject"].median()), len(levels))
+    assert encoder.transform(new)[:, -1].tolist() == [1, len(levels), middle, len(levels)]
+    few = TableEncoder()
+    few.fit(frame.head(40), np.arange(40))
+    assert few.categories == (), "fewer than 100 rows each"
+
+
 def test_grams_and_kilograms_are_refused_together(tmp_path: Path) -> None:
     weights = [f"{n} kg" if n % 2 else f"{n}000 g" for n in range(1, 91)]
     table = pd.DataFrame({"weight": weights, "y": np.arange(90) % 7 / 3})
@@ -526,7 +561,9 @@ def test_grams_and_kilograms_are_refused_together(tmp_path: Path) -> None:
     assert "data.source.keep=[weight]" in str(refused.value.hint)
 
 
-@pytest.mark.parametrize("texts", [["12A", "12B", "3C", "7D"], ["1.2.3", "1.2.4"], ["4K", "8K"]])
+@pytest.mark.parametrize(
+    "texts", [["12A", "12B", "3C", "7D"], ["1.2.3", "1.2.4"], ["4K", "8K"], ["1st", "2nd", "3rd"]]
+)
 def test_house_numbers_and_the_like_stay_categories(texts: list[str]) -> None:
     assert kind_of(pd.Series(texts * 20, name="value"))[0] == "category"
 
@@ -702,6 +739,7 @@ OF_ALL_KINDS: dict[str, Any] = {
     "scores": [],
     "ngrams": "",
     "spike": None,
+    "levels": [],
 }
 
 
@@ -722,6 +760,8 @@ def test_what_earlier_runs_have_learned_is_read_and_written_alike(
     encoder = TableEncoder.from_plain(plain)
     assert encoder.transform(pd.DataFrame({"x": [cell]})).tolist() == [numbers]
     assert json.loads(json.dumps(encoder.as_plain())) == plain
+    del plain["columns"][0]["levels"]  # earlier ones had none
+    assert TableEncoder.from_plain(plain).as_plain() == encoder.as_plain()
 
 
 @pytest.mark.parametrize(

@@ -399,6 +399,12 @@ class Encode(nn.Module):
             code = inputs[self._of_codes][:, position : position + 1]
             known = torch.where(code < 0, column.width, code)
             encoded.append(known.to(torch.float32))
+        if self.numbers:
+            first = 0
+            for column in self.numbers:
+                if isinstance(column, Number) and column.levels:
+                    encoded.append(column.trace_codes(filled[:, first : first + 1]))
+                first += len(column.fills)
         return torch.cat(encoded, dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:

@@ -79,8 +79,8 @@ class Category(Column):
         return max(self.codes.values(), default=0) + 1
 
     @property
-    def names(self) -> list[str]:
-        """A category each."""
+    @override
+    def code_names(self) -> list[str]:
         texts = {
             code: text or "missing" for text, code in self.codes.items() if code != self.other
         }
@@ -127,12 +127,12 @@ class Category(Column):
         return cells, missing
 
     @override
-    def encode(self, values: Values) -> NDArray[Any]:
+    def encode_codes(self, values: Values) -> NDArray[Any]:
         places, texts = distinct_texts(values)
         # The last one is for those that are missing, whose place is -1.
         texts.append(str(self.fill))
         codes = np.array([self.codes.get(text, self.unknown) for text in texts])
-        return codes[places][:, None]
+        return codes[places]
 
     @override
     def export_inputs(self, values: Values) -> NDArray[Any]:

@@ -50,6 +50,7 @@ _PLAIN: dict[str, Any] = {
     "shift": 0.0,
     "knots": (),
     "scores": (),
+    "levels": (),
     "ngrams": "",
     "spike": None,
 }
@@ -90,9 +91,9 @@ class Column(ABC):
         """Its name in `encoder.json`."""
 
     @property
-    @abstractmethod
     def names(self) -> list[str]:
-        """What each of the numbers that it becomes is called, of a category each."""
+        """What each of the numbers that it becomes is called."""
+        return []
 
     @property
     def width(self) -> int:
@@ -118,9 +119,18 @@ class Column(ABC):
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
         """The values of cells, and which are missing; what is wrong or unusual is noted in `judged`."""
 
-    @abstractmethod
     def encode(self, values: Values) -> NDArray[Any]:
-        """Numbers `[N, F]` of values that were read; of a category its codes, `[N, 1]`."""
+        """Numbers `[N, F]` of values that were read."""
+        raise NotImplementedError
+
+    @property
+    def code_names(self) -> list[str]:
+        """What each of the codes that it becomes is called; empty where it has none."""
+        return []
+
+    def encode_codes(self, values: Values) -> NDArray[Any]:
+        """Codes `[N]` of values that were read; of one that training lacks the number of codes."""
+        raise NotImplementedError
 
     def is_missing(self, values: Values) -> Bools:
         """Which of the values that were read are missing."""

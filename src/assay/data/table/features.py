@@ -33,6 +33,7 @@ from assay.data.table.date import (
 )
 from assay.data.table.leak import find_hints, find_leak
 from assay.data.table.number import (
+    ROWS_OF_LEVEL,
     find_amount,
     find_sentinel,
     find_words,
@@ -401,7 +402,8 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
         values = join_first([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
-            f"integers with few values are taken as numbers: {values}; as categories: "
+            f"integers with few values are taken as numbers (and as categories, where each has "
+            f"{ROWS_OF_LEVEL} rows): {values}; as categories alone: "
             f"{_override(asked, 'categories', few[0])}"
         )
 

@@ -33,6 +33,10 @@ _MOST_KNOTS = 256
 _FEWEST_DIFFERENT = 20
 _SPIKE = 0.1
 """Share of the rows."""
+_FEWEST_LEVELS = 3
+_MOST_LEVELS = 20
+ROWS_OF_LEVEL = 100
+"""Rows of an integer on average, from which something is learned of it alone."""
 _PRECISE = 1e-4
 """Of a deviation, which rounding to 32 bits may cost at most."""
 _SENTINEL = re.compile(
@@ -53,6 +57,7 @@ class Number(Column):
         knots: Values between which they are mapped to `scores` in straight lines; empty: they are not.
         scores: As many.
         spike: A value at an end of many rows, which has a feature of its own.
+        levels: A few integers, in order, which become codes as well: they may be categories.
     """
 
     form: str = ""
@@ -60,6 +65,7 @@ class Number(Column):
     knots: tuple[float, ...] = ()
     scores: tuple[float, ...] = ()
     spike: float | None = None
+    levels: tuple[float, ...] = ()
 
     @classmethod
     def learn(cls, cells: Values, form: str, *, impute: bool) -> Self:
@@ -77,7 +83,7 @@ class Number(Column):
         learned = cls(str(cells.name), **measured, form=form, knots=knots, scores=scores)
         if knots:
             return replace(learned, spike=_find_spike(present))
-        return replace(learned, shift=_find_shift(present))
+        return replace(learned, shift=_find_shift(present), levels=_find_levels(present))
 
     @property
     def kind(self) -> str:
@@ -131,6 +137,19 @@ class Number(Column):
             return mapped[:, None]
         return np.column_stack([mapped, numbers == self.spike])
 
+    @property
+    @override
+    def code_names(self) -> list[str]:
+        return [f"{self.name}={level:.0f}" for level in self.levels]
+
+    @override
+    def encode_codes(self, values: Values) -> NDArray[Any]:
+        numbers = to_floats(values)
+        numbers[np.isnan(numbers)] = self.fills[0]
+        codes = np.searchsorted(self.levels, numbers).clip(max=len(self.levels) - 1)
+        is_known = np.asarray(self.levels)[codes] == numbers
+        return np.where(is_known, codes, len(self.levels))
+
     @override
     def is_missing(self, values: Values) -> Bools:
         return np.isnan(to_floats(values))
@@ -154,6 +173,14 @@ class Number(Column):
         if self.spike is not None:
             mapped.append((filled == self.spike).to(shifted.dtype))
         return mapped
+
+    def trace_codes(self, filled: Tensor) -> Tensor:
+        """As `encode_codes`, float32 `[B, 1]`, of numbers without gaps."""
+        import torch
+
+        is_level = filled == torch.tensor([self.levels], dtype=torch.float64)
+        codes = torch.where(is_level.any(1), is_level.to(torch.int64).argmax(1), len(self.levels))
+        return codes[:, None].to(torch.float32)
 
     @override
     def describe(self, na_values: Strings) -> list[dict[str, Any]]:
@@ -212,6 +239,15 @@ def _has_long_tail(values: Floats) -> bool:
     sample = values[:: max(1, len(values) // _MOST_LOOKED_AT)]
     low, lower, middle, upper, high = np.quantile(sample, [0.01, 0.25, 0.5, 0.75, 0.99])
     return bool(max(high - middle, middle - low) > _LONG_TAIL * (upper - lower))
+
+
+def _find_levels(values: Floats) -> tuple[float, ...]:
+    """Integers that are few, and have many rows each: also a code of each tells what numbers tell badly."""
+    levels = np.unique(values)
+    is_few = _FEWEST_LEVELS <= len(levels) <= len(values) / ROWS_OF_LEVEL
+    if is_few and len(levels) <= _MOST_LEVELS and (levels % 1 == 0).all():
+        return tuple(levels.tolist())
+    return ()
 
 
 def _find_spike(values: Floats) -> float | None:

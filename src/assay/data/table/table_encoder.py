@@ -117,14 +117,14 @@ class TableEncoder:
             filled[place] = column.is_missing(judged[column.name])
             place += 1
         for column in categories:
-            filled[place] = column.encode(judged[column.name])[:, 0]
+            filled[place] = column.encode_codes(judged[column.name])
             place += 1
         return torch.from_numpy(filled).t().contiguous()
 
     @property
     def categories(self) -> tuple[int, ...]:
         """How many categories there are codes of, for each of the last columns."""
-        return tuple(column.width for column in self._in_order()[2])
+        return tuple(len(column.code_names) for column in self._in_order()[2])
 
     @property
     def feature_names(self) -> list[str]:
@@ -132,7 +132,7 @@ class TableEncoder:
         numbers, marked, categories = self._in_order()
         marks = [f"{column.name} is missing" for column in marked]
         first = [name for column in numbers for name in column.names]
-        return [*first, *marks, *(name for column in categories for name in column.names)]
+        return [*first, *marks, *(name for column in categories for name in column.code_names)]
 
     @property
     def input_columns(self) -> list[str]:
@@ -142,13 +142,19 @@ class TableEncoder:
         return [*first, *(column.name for column in (*marked, *categories))]
 
     def _in_order(self) -> tuple[list[Column], list[Column], list[Column]]:
-        """Numbers and dates, those of them whose gaps have a feature of their own, and categories."""
+        """Numbers and dates, those of them whose gaps have a feature of their own, and what has codes.
+
+        Integers that are numbers and categories come last.
+        """
         numbers = [column for column in self.columns if not isinstance(column, Category)]
         marked = [column for column in numbers if column.marks_gaps]
         return (
             numbers,
             marked,
-            [column for column in self.columns if isinstance(column, Category)],
+            [
+                *(column for column in self.columns if isinstance(column, Category)),
+                *(column for column in numbers if column.code_names),
+            ],
         )
 
     def unknown(self, raw: Frame) -> list[str]:
