@@ -37,6 +37,8 @@ _MOST_VALUES = 65_535
 """The largest value of 16 bits."""
 _WIDE_COLORS = re.compile(r"((?:RGB[AX]?|LA);16)([BLN])")
 """Pillow's name of the bytes in a file, and their order."""
+_REDUCING_GAP = 2
+"""How many times the size that it is scaled to an image keeps when it is decoded at a reduced size."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
@@ -59,8 +61,26 @@ def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
 
 def decode(content: bytes, mode: str, size: Size, max_value: int | None) -> Tensor:
     """Decode an image."""
+    return decode_with_size(content, mode, size, max_value)[0]
+
+
+def decode_with_size(
+    content: bytes, mode: str, size: Size, max_value: int | None
+) -> tuple[Tensor, tuple[int, int]]:
+    """Decode an image; also return its own height and width."""
     with _open_image(io.BytesIO(content)) as image:
-        return as_tensor(image, mode, size, max_value)
+        if size is None or image.format not in ("JPEG", "MPO"):
+            decoded = as_tensor(image, mode, None, max_value)
+            own_size = decoded.shape[1], decoded.shape[2]
+        else:
+            own_size = upright_size(image)
+            height, width = size
+            if own_size != (image.height, image.width):
+                height, width = width, height
+            # One of several times that size is decoded at a half, a quarter or an eighth of its own.
+            image.draft(None, (_REDUCING_GAP * width, _REDUCING_GAP * height))
+            decoded = as_tensor(image, mode, None, max_value)
+    return _resize(decoded, size), own_size
 
 
 def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
@@ -73,9 +93,14 @@ def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) 
         decoded = pixels[None]
     else:
         decoded = pixels.permute(2, 0, 1)
-    if size is not None:
-        decoded = F.resize(decoded, list(size), antialias=True)
-    return decoded
+    return _resize(decoded, size)
+
+
+def _resize(image: Tensor, size: Size) -> Tensor:
+    if size is None:
+        return image
+    resized: Tensor = F.resize(image, list(size), antialias=True)
+    return resized
 
 
 def verify(content: bytes, index: int = 0) -> tuple[int, int]:
