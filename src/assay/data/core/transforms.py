@@ -137,11 +137,11 @@ class Transforms:
 
 def shared_resize(chains: Iterable[Transforms]) -> v2.Resize | None:
     """The scaling that all chains begin with; None where they do not, or it changes what was scaled so."""
-    firsts = [chain.transforms[0] if chain else None for chain in chains]
+    firsts: list[Any] = [next(iter(chain.transforms), None) for chain in chains]
     first = firsts[0]
-    if type(first) is not v2.Resize or first.max_size is not None or first.size is None:
+    if len(set(map(str, firsts))) > 1 or type(first) is not v2.Resize:
         return None
-    if len(set(map(str, firsts))) > 1:
+    if first.max_size is not None or first.size is None:
         return None
     return first
 

@@ -103,9 +103,8 @@ def _resize(image: Tensor, size: Size) -> Tensor:
     return resized
 
 
-def verify(content: bytes, index: int = 0) -> tuple[int, int]:
+def verify(content: bytes) -> tuple[int, int]:
     """Check that an image is intact, decoding as little as possible."""
-    del index  # of `scan_files`
     with _open_image(io.BytesIO(content)) as image:
         size = upright_size(image)
         image.draft(None, (1, 1))
@@ -123,9 +122,8 @@ def size_of(path: str) -> tuple[int, int] | None:
     return None
 
 
-def largest_value(content: bytes | str, index: int = 0) -> int:
+def largest_value(content: bytes | str) -> int:
     """The largest value of an image of 16 bits; 0 of others, and of those that cannot be read."""
-    del index
     source = io.BytesIO(content) if isinstance(content, bytes) else content
     with suppress(ValueError), _open_image(source) as image:
         values = _wide_values(image)

@@ -16,9 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar, final
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, final
 
 import msgspec
 import numpy as np
@@ -31,13 +30,13 @@ from assay.files.atomic import fcntl, remove_unfinished, temporary_name, write_t
 from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.core.types import Size, Strings
+    from assay.data.core.types import Strings
 
     Decode = Callable[[bytes], tuple["FileScan", Tensor]]
     """What is found in a file, and its pixels `[C, H, W]`, uint8."""
@@ -79,34 +78,33 @@ def read_bytes(path: str) -> bytes:
     return content
 
 
-def scan_files(paths: Strings, take: Callable[[bytes, int], Size | FileScan]) -> list[FileScan]:
+def scan_files(paths: Strings, scan: Callable[[bytes], FileScan]) -> list[FileScan]:
     """Read every file once, by as many threads as there are cores."""
+    return [found for found, _ in _in_order(paths, lambda content: (scan(content), None))]
 
-    def look(index: int) -> FileScan:
+
+def _in_order(
+    paths: Strings, take: Callable[[bytes], tuple[FileScan, T]], chunk: int = _CHUNK
+) -> Iterator[tuple[FileScan, T | None]]:
+    """What is found in each file; as many threads as there are cores are a few files ahead."""
+
+    def look(path: str) -> tuple[FileScan, T | None]:
         try:
-            content = read_bytes(paths[index])
-            found = take(content, index)
+            content = read_bytes(path)
+            found, taken = take(content)
         except ValueError as error:
-            return FileScan(bad=str(error))
-        if not isinstance(found, FileScan):
-            found = FileScan(size=found)
-        return found._replace(sha256=hashlib.sha256(content).hexdigest())
+            return FileScan(bad=str(error)), None
+        return found._replace(sha256=hashlib.sha256(content).hexdigest()), taken
 
-    return list(_in_order(look, len(paths)))
-
-
-def _in_order(look: Callable[[int], T], count: int, chunk: int = _CHUNK) -> Iterator[T]:
-    """Results for the numbers below `count`; as many threads as there are cores are a few ahead."""
-
-    def look_at_some(start: int) -> list[T]:
-        return [look(index) for index in range(start, min(start + chunk, count))]
+    def look_at_some(some: Strings) -> list[tuple[FileScan, T | None]]:
+        return [look(path) for path in some]
 
     threads = os.cpu_count() or 1
     pool = ThreadPoolExecutor(threads)
-    pending: deque[Future[list[T]]] = deque()
+    pending: deque[Future[list[tuple[FileScan, T | None]]]] = deque()
     try:
-        for start in range(0, count, chunk):
-            pending.append(pool.submit(look_at_some, start))
+        for start in range(0, len(paths), chunk):
+            pending.append(pool.submit(look_at_some, paths[start : start + chunk]))
             if len(pending) > 2 * threads:
                 yield from pending.popleft().result()
         while pending:
@@ -116,11 +114,15 @@ def _in_order(look: Callable[[int], T], count: int, chunk: int = _CHUNK) -> Iter
 
 
 def scan_images(
-    root: Path, paths: Strings, verify: Callable[[bytes, int], tuple[int, int]]
+    root: Path, paths: Strings, verify: Callable[[bytes], tuple[int, int]]
 ) -> list[FileScan]:
     """Verify every file, and cache the result for intact files."""
+
+    def scan(content: bytes) -> FileScan:
+        return FileScan(size=verify(content))
+
     if len(paths) < _FEW:
-        return scan_files(paths, verify)
+        return scan_files(paths, scan)
     file = cache_folder() / "images" / f"{_digest(str(root.resolve()))}.json"
     cached: dict[str, FileScan] = {}
     with suppress(OSError, msgspec.MsgspecError):  # it is recreated
@@ -133,7 +135,7 @@ def scan_images(
     }
     if new := [path for path in paths if path not in looks]:
         settled = (time.time() - _SETTLED) * 1e9
-        looks.update(zip(new, scan_files(new, verify), strict=True))
+        looks.update(zip(new, scan_files(new, scan), strict=True))
         to_cache = {
             state.text: looks[path]
             for path, state in zip(paths, states, strict=True)
@@ -219,18 +221,20 @@ class Pictures:
     def __init__(
         self, pixels: Path | NDArray[np.uint8], channels: int, sizes: Sequence[tuple[int, int]]
     ) -> None:
-        self._source = pixels
         self._channels = channels
         self._sizes = np.array(sizes, np.int64).reshape(-1, 2)
         self._ends = self._sizes.prod(1).cumsum() * channels
         self.num_bytes = int(self._ends[-1])
-        found = set(sizes) - {(0, 0)}
-        self.size = found.pop() if len(found) == 1 else None
+        self.size = common_size(sizes)
+        self._source = pixels
+        self._pixels = self._map("r")
+        self._inode = 0
+        if isinstance(pixels, Path):
+            self._inode = pixels.stat().st_ino
 
-    @cached_property
-    def _pixels(self) -> NDArray[np.uint8]:
+    def _map(self, mode: Literal["r", "c"]) -> NDArray[np.uint8]:
         if isinstance(self._source, Path):
-            return np.memmap(self._source, np.uint8, "r", shape=(self.num_bytes,))
+            return np.memmap(self._source, np.uint8, mode, shape=(self.num_bytes,))
         return self._source
 
     def __getitem__(self, index: int) -> Tensor:
@@ -241,15 +245,27 @@ class Pictures:
 
     def as_tensor(self) -> Tensor:
         """All that could be decoded, `[N, C, H, W]`, where they have one size; changes are this process's."""
-        pixels = self._source
-        if isinstance(pixels, Path):
-            # torch's own mapping cannot be handed to a worker that was not forked.
-            pixels = np.memmap(pixels, np.uint8, "c", shape=(self.num_bytes,))
-        return torch.from_numpy(pixels).view(-1, self._channels, *(self.size or (0, 0)))
+        # torch's own mapping cannot be handed to a worker that was not forked.
+        pixels = torch.from_numpy(self._map("c"))
+        return pixels.view(-1, self._channels, *(self.size or (0, 0)))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker maps the file itself.
-        return {name: value for name, value in vars(self).items() if name != "_pixels"}
+        return {**vars(self), "_pixels": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A worker that was not forked maps the file itself.
+        vars(self).update(state)
+        self._pixels = self._map("r")
+        if isinstance(self._source, Path) and self._source.stat().st_ino != self._inode:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._source))
+
+
+def common_size(sizes: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    """The size of all images that could be decoded; None where they differ."""
+    found = set(sizes) - {(0, 0)}
+    if len(found) == 1:
+        return found.pop()
+    return None
 
 
 def can_cache(paths: Strings, num_bytes: float) -> bool:
@@ -278,26 +294,16 @@ def _write_pixels(
     limit: float = math.inf,
 ) -> tuple[list[FileScan], list[tuple[int, int]]]:
     """Decode files one after another into an open one; a look at each, and the size of its pixels."""
-
-    def look(index: int) -> tuple[FileScan, NDArray[np.uint8] | None]:
-        try:
-            content = read_bytes(paths[index])
-            found, pixels = decode(content)
-        except ValueError as error:
-            return FileScan(bad=str(error)), None
-        digest = hashlib.sha256(content).hexdigest()
-        return found._replace(sha256=digest), pixels.contiguous().numpy()
-
     looks: list[FileScan] = []
     sizes: list[tuple[int, int]] = []
     chunk = max(1, min(_CHUNK, int(_CHUNK_BYTES // max(1.0, picture_bytes))))
-    for found, pixels in _in_order(look, len(paths), chunk):
+    for found, pixels in _in_order(paths, decode, chunk):
         looks.append(found)
         if pixels is None:
             sizes.append((0, 0))
             continue
-        sizes.append(pixels.shape[1:])
-        opened.write(pixels)
+        sizes.append((pixels.shape[1], pixels.shape[2]))
+        opened.write(pixels.contiguous().numpy().data)
         if opened.tell() > limit:
             raise OSError(errno.EFBIG, f"they take more than {limit / 1e9:g} GB (ASSAY_CACHE_GB)")
     return looks, sizes
@@ -343,11 +349,7 @@ def decode_once(
                 if shutil.disk_usage(file.parent).free < picture_bytes * len(paths):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file.parent))
                 meta = Decoded(printable(known), form, channels, digest, "", [], [])
-
-                def write(opened: IO[bytes]) -> tuple[list[FileScan], list[tuple[int, int]]]:
-                    return _write_pixels(opened, paths, decode, picture_bytes, cache_limit())
-
-                return _make(file, meta, states, write)
+                return _make(file, meta, states, paths, decode, picture_bytes=picture_bytes)
     return mapped
 
 
@@ -355,14 +357,17 @@ def _make(
     file: Path,
     meta: Decoded,
     states: Sequence[_State],
-    write: Callable[[IO[bytes]], tuple[list[FileScan], list[tuple[int, int]]]],
+    paths: Strings,
+    decode: Decode,
+    *,
+    picture_bytes: float,
 ) -> tuple[Pictures, list[FileScan]]:
     """Decode into a file that appears under its name when all is done."""
     temporary = temporary_name(file)
     settled = (time.time() - _SETTLED) * 1e9
     try:
         with temporary.open("w+b") as opened:
-            looks, sizes = write(opened)
+            looks, sizes = _write_pixels(opened, paths, decode, picture_bytes, cache_limit())
             opened.flush()
             printed = [look._replace(bad=printable(look.bad)) for look in looks]
             meta = msgspec.structs.replace(meta, sizes=sizes, looks=printed)
@@ -474,18 +479,10 @@ def list_cached() -> list[CachedImages]:
             meta = read_meta(file)
             state = file.stat()
             used = datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds")
-            root = ""
-            form = "damaged"
-            size = (0, 0)
-            count = 0
-            if meta:
-                root = meta.root
-                form = meta.form
-                count = len(meta.sizes)
-                several = set(meta.sizes) - {(0, 0)}
-                if len(several) == 1:
-                    [size] = several
-            found.append(CachedImages(file, root, form, count, size, state.st_size, used))
+            if meta is None:
+                meta = Decoded("", "damaged", 0, "", "", [], [])
+            told = meta.root, meta.form, len(meta.sizes), common_size(meta.sizes) or (0, 0)
+            found.append(CachedImages(file, *told, state.st_size, used))
     return sorted(found, key=lambda cached: cached.used, reverse=True)
 
 

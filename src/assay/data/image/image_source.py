@@ -224,9 +224,7 @@ class ImageSource(DecodedImages):
                 message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto"
             )
         looks = list(compress(looks, good))
-        read_input = partial(_take, pictures)
-        if pictures is None:
-            read_input = partial(_decode_file, self._decode_image)
+        read_input = partial(_read_input, pictures, self._decode_image)
         subsets: dict[str, Samples] = {}
         start = 0
         for subset, some in listed.items():
@@ -351,11 +349,9 @@ def _read_sample(
     return read_input(files[index]), read_target(files[index])
 
 
-def _take(pictures: Pictures, file: ImageFile) -> Tensor:
-    return pictures[file.row]
-
-
-def _decode_file(decode: Decode, file: ImageFile) -> Tensor:
+def _read_input(pictures: Pictures | None, decode: Decode, file: ImageFile) -> Tensor:
+    if pictures is not None:
+        return pictures[file.row]
     return read_as("an image", file.path, lambda content: decode(content)[1])
 
 

@@ -222,10 +222,12 @@ class SegmentationFolder(ImageSource):
     @override
     def _read_targets(self, files: Sequence[ImageFile]) -> None:
         paths = [pair.mask for pair in files]
+        self._masks = None
         decoded = self._decode(paths, "masks", 1, self._decode_mask)
         if decoded is None:
-            decoded = None, scan_files(paths, lambda content, _: self._decode_mask(content)[0])
-        self._masks, looks = decoded
+            looks = scan_files(paths, lambda content: self._decode_mask(content)[0])
+        else:
+            self._masks, looks = decoded
         self._looks = {pair.name: look for pair, look in zip(files, looks, strict=True)}
         counts = [self._count(pair) for pair in files if not self._looks[pair.name].bad]
         self.class_names, self._table, note = find_classes(
