@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,8 +120,7 @@ def test_what_memory_has_no_room_for_is_read_from_the_cache(
     in_memory = source_of(kind, root, image_size=(8, 12)).read()["all"]
     assert in_memory.in_memory
     reads.clear()
-    for module in ("image_source", "segmentation_folder"):
-        monkeypatch.setattr(f"assay.data.image.{module}.free_memory", lambda: 0, raising=False)
+    monkeypatch.setattr("assay.data.image.image_source.free_memory", lambda: 0)
     samples = source_of(kind, root, image_size=(8, 12)).read()["all"]
     assert not samples.in_memory
     for dataset in (samples.inputs, pickle.loads(pickle.dumps(samples.inputs))):  # noqa: S301 - written here
@@ -140,13 +140,13 @@ def test_what_cannot_be_used_is_left_out_of_what_is_kept(
     (root / "classes" / "c" / "30.png").write_bytes(b"")
     for free in (1 << 40, 0):
         monkeypatch.setattr("assay.data.image.image_source.free_memory", lambda free=free: free)
-        for options in ({}, {"image_size": (8, 12)}):
-            source = ImageFolder(str(root / "classes"), on_bad="skip", **options)
+        for size in (None, (8, 12)):
+            source = ImageFolder(str(root / "classes"), size, on_bad="skip")
             samples = source.read()["all"]
             assert "2 of 32 images cannot be used: a/00.png (" in source.notes[-1]
             assert len(samples) == COUNT - 2
             for row, name in enumerate(samples.names):
-                right = read_image(str(root / "classes" / name), "RGB", options.get("image_size"))
+                right = read_image(str(root / "classes" / name), "RGB", size)
                 assert torch.equal(samples[row][0], right)
 
 
@@ -166,13 +166,15 @@ def test_a_full_disk_costs_a_line(root: Path, cache: Path, options: dict[str, An
 def test_no_more_is_kept_than_there_is_room_for(
     root: Path, cache: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = image_cache.shutil.disk_usage(root)
-    monkeypatch.setattr(image_cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    usage = shutil.disk_usage(root)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     source = ImageFolder(str(root / "classes"))
     assert len(source.read()["all"]) == COUNT
     assert "No space left on device" in source.notes[0]
     assert len(reads) == COUNT, "nothing is decoded in vain"
-    monkeypatch.undo()
+    monkeypatch.setenv("ASSAY_CACHE_GB", "1e-6")
+    assert len(source.read()["all"]) == COUNT
+    assert "not kept for the next job: they take 0.0 GB, more than ASSAY_CACHE_GB=1e-06" in source.notes[0]
 
 
 def test_a_picture_that_changes_is_decoded_anew(root: Path, cache: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import math
 import os
 import shutil
 import stat
@@ -268,9 +267,9 @@ def common_size(sizes: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
     return None
 
 
-def can_cache(paths: Strings, num_bytes: float) -> bool:
-    """Whether decoding these files takes so long, and so little room, that the images are kept."""
-    if not paths or num_bytes > cache_limit():
+def takes_long(paths: Strings) -> bool:
+    """Whether decoding these files takes so long that the images are kept."""
+    if not paths:
         return False
     return (
         len(paths) >= _FEW or sum(state.num_bytes for state in _states(Path(), paths)) >= _SMALL
@@ -287,11 +286,7 @@ def decode_in_memory(
 
 
 def _write_pixels(
-    opened: IO[bytes],
-    paths: Strings,
-    decode: Decode,
-    picture_bytes: float,
-    limit: float = math.inf,
+    opened: IO[bytes], paths: Strings, decode: Decode, picture_bytes: float
 ) -> tuple[list[FileScan], list[tuple[int, int]]]:
     """Decode files one after another into an open one; a look at each, and the size of its pixels."""
     looks: list[FileScan] = []
@@ -304,8 +299,6 @@ def _write_pixels(
             continue
         sizes.append((pixels.shape[1], pixels.shape[2]))
         opened.write(pixels.contiguous().numpy().data)
-        if opened.tell() > limit:
-            raise OSError(errno.EFBIG, f"they take more than {limit / 1e9:g} GB (ASSAY_CACHE_GB)")
     return looks, sizes
 
 
@@ -329,8 +322,12 @@ def decode_once(
         picture_bytes: Of the pixels of an image, about.
 
     Raises:
-        OSError: The cache folder cannot be written, or is full.
+        OSError: The cache folder cannot be written, or has no room for them.
     """
+    needed = picture_bytes * len(paths)
+    if needed > cache_limit():
+        limit = f"ASSAY_CACHE_GB={cache_limit() / 1e9:g}"
+        raise OSError(f"they take {needed / 1e9:.1f} GB, more than {limit}")
     known = str(root.resolve())
     states = _states(root, paths)
     names = (state.name for state in states)
@@ -346,7 +343,7 @@ def decode_once(
                 remove_unfinished(file.parent)
                 # Of a process that was killed: here it is this one's turn.
                 remove_unfinished(file.parent, file.name, older_than=0.0)
-                if shutil.disk_usage(file.parent).free < picture_bytes * len(paths):
+                if shutil.disk_usage(file.parent).free < needed:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file.parent))
                 meta = Decoded(printable(known), form, channels, digest, "", [], [])
                 return _make(file, meta, states, paths, decode, picture_bytes=picture_bytes)
@@ -367,7 +364,7 @@ def _make(
     settled = (time.time() - _SETTLED) * 1e9
     try:
         with temporary.open("w+b") as opened:
-            looks, sizes = _write_pixels(opened, paths, decode, picture_bytes, cache_limit())
+            looks, sizes = _write_pixels(opened, paths, decode, picture_bytes)
             opened.flush()
             printed = [look._replace(bad=printable(look.bad)) for look in looks]
             meta = msgspec.structs.replace(meta, sizes=sizes, looks=printed)

@@ -32,10 +32,10 @@ from assay.data.image.decode import (
 from assay.data.image.image_cache import (
     FileScan,
     Pictures,
-    can_cache,
     decode_in_memory,
     decode_once,
     scan_images,
+    takes_long,
 )
 from assay.errors import DataError, check_numbers
 
@@ -308,7 +308,7 @@ class ImageSource(DecodedImages):
             form += f", {self._scaling}"
         elif self.image_size:
             form += f", scaled to {self.image_size[0]}×{self.image_size[1]}"
-        if can_cache(paths, num_bytes):
+        if takes_long(paths):
             try:
                 return decode_once(
                     *(self._root, paths, form, channels, decode_content),

@@ -128,9 +128,8 @@ class SegmentationFolder(ImageSource):
     """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its image, but for the suffix.
 
     With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
-    Images are decoded as by `assay.data.image.image_folder.ImageFolder`: once where they have one size (or
-    `image_size` gives them one) and memory allows, else sample by sample. All files are looked at before
-    training.
+    Images and masks are decoded once, as by `assay.data.image.image_folder.ImageFolder`. All files are looked
+    at before training.
 
     A mask has the class of each pixel as grey values or as a palette. What is wrong with any pair of files is
     told with its name: a mask that is missing, of another size, or with a value that is not a class.
