@@ -210,7 +210,9 @@ def test_a_large_photo_is_decoded_at_a_reduced_size(
     monkeypatch.setattr(decoding, "turn_upright", note)
     size = (75, 100) if orientation == 1 else (100, 75)
     samples = ImageFolder(str(tmp_path / "classes"), image_size=size).read()["all"]
-    assert sizes == [(200, 150) if orientation == 1 else (150, 200)], "an eighth, twice what it becomes"
+    assert sizes == [(400, 300) if orientation == 1 else (300, 400)], (
+        "a quarter, not less than twice the longer side"
+    )
     right = v2.functional.resize(full, list(size), antialias=True)
     assert float((samples.inputs[0].float() - right.float()).abs().max()) <= 4
     assert torch.equal(samples.inputs[0], read_image(str(path), "RGB", size)), "as a prediction reads it"

@@ -69,18 +69,14 @@ def decode_with_size(
 ) -> tuple[Tensor, tuple[int, int]]:
     """Decode an image; also return its own height and width."""
     with _open_image(io.BytesIO(content)) as image:
-        if size is None or image.format not in ("JPEG", "MPO"):
-            decoded = as_tensor(image, mode, None, max_value)
-            own_size = decoded.shape[1], decoded.shape[2]
-        else:
+        own_size = None
+        if size is not None and image.format in ("JPEG", "MPO"):
             own_size = upright_size(image)
-            height, width = size
-            if own_size != (image.height, image.width):
-                height, width = width, height
             # One of several times that size is decoded at a half, a quarter or an eighth of its own.
-            image.draft(None, (_REDUCING_GAP * width, _REDUCING_GAP * height))
-            decoded = as_tensor(image, mode, None, max_value)
-    return _resize(decoded, size), own_size
+            side = _REDUCING_GAP * max(size)
+            image.draft(None, (side, side))
+        decoded = as_tensor(image, mode, None, max_value)
+    return _resize(decoded, size), own_size or (decoded.shape[1], decoded.shape[2])
 
 
 def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
