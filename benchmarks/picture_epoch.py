@@ -100,7 +100,7 @@ class Stock(L.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=RATE, weight_decay=DECAY)
 
 
-def run_ours(pictures: str, seed: int, epochs: int, limits: dict[str, int], extra: tuple[str, ...]) -> Clock:
+def run_ours(pictures: str, seed: int, epochs: int, limits: dict[str, Any], extra: tuple[str, ...]) -> Clock:
     """Train from the command line's overrides."""
     clock = Clock()
     extra += tuple(f"trainer.{name}={limit}" for name, limit in limits.items())
@@ -116,7 +116,7 @@ def run_ours(pictures: str, seed: int, epochs: int, limits: dict[str, int], extr
 
 
 def run_stock(
-    pictures: str, seed: int, epochs: int, *, workers: int, rows: dict[str, Any], limits: dict[str, int]
+    pictures: str, seed: int, epochs: int, *, workers: int, rows: dict[str, Any], limits: dict[str, Any]
 ) -> Clock:
     """Train on the same pictures in Lightning's Trainer."""
     scale = [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
@@ -193,14 +193,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    limits = {}
+    limits: dict[str, Any] = {}
     if asked.steps:
         limits = {"limit_train_batches": asked.steps, "limit_val_batches": max(1, asked.steps // 10)}
     if asked.side:
         told = asked.pictures, asked.seed, asked.epochs
         if asked.side.startswith("stock"):
-            rows = json.load(sys.stdin)
-            clock = run_stock(*told, workers=int(asked.side[-1]), rows=rows, limits=limits)
+            given = json.load(sys.stdin)
+            clock = run_stock(*told, workers=int(asked.side[-1]), rows=given, limits=limits)
         else:
             proposed = PROPOSED if asked.side == "proposed" else ()
             clock = run_ours(*told, limits, (*asked.extra, *proposed))
