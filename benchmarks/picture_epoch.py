@@ -7,6 +7,10 @@ crops and flips, the same optimizer, on the same pictures, and are validated on 
 decodes with `ImageFolder` and `DataLoader`; of 0 and 2 workers, the faster one counts. Each training is a
 process of its own, in turns, for each seed. Seconds are those of epochs after the first one, validation
 included; `first` adds what comes before them, decoding too.
+
+With `--steps`, an epoch is cut to so many training and a tenth as many validation batches. `--extra` adds
+overrides to `typed` and `proposed`. For less memory, start it in a control group that limits it, such as that
+of `systemd-run --scope -p MemoryMax=2G`; the largest resident size of each side is printed.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -67,7 +72,10 @@ class Clock(L.Callback):
 
     def answer(self) -> dict[str, Any]:
         """What a side prints."""
-        return {"ends": self.ends, "accuracy": self.accuracy, "rows": self.rows}
+        peak = max(
+            resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        return {"ends": self.ends, "accuracy": self.accuracy, "rows": self.rows, "peak": peak / 1e6}
 
 
 class Stock(L.LightningModule):
@@ -92,21 +100,24 @@ class Stock(L.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=RATE, weight_decay=DECAY)
 
 
-def run_ours(pictures: str, seed: int, epochs: int, proposed: bool) -> Clock:
+def run_ours(pictures: str, seed: int, epochs: int, limits: dict[str, Any], extra: tuple[str, ...]) -> Clock:
     """Train from the command line's overrides."""
     clock = Clock()
+    extra += tuple(f"trainer.{name}={limit}" for name, limit in limits.items())
     fixed = (f"optimizer.lr={RATE}", f"optimizer.weight_decay={DECAY}", "scheduler=none", "baseline=none")
     words = [
         *("data=image_folder", f"data.source.root={pictures}", "model=small_cnn", f"data.batch_size={BATCH}"),
         *("callbacks=default", "device=cpu", f"seed={seed}", f"trainer.max_epochs={epochs}", *fixed),
-        *("data.split.seed=0", *(PROPOSED if proposed else ())),
+        *("data.split.seed=0", *extra),
     ]
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         assay.train(words, callbacks=[clock])
     return clock
 
 
-def run_stock(pictures: str, seed: int, epochs: int, workers: int, rows: dict[str, Any]) -> Clock:
+def run_stock(
+    pictures: str, seed: int, epochs: int, *, workers: int, rows: dict[str, Any], limits: dict[str, Any]
+) -> Clock:
     """Train on the same pictures in Lightning's Trainer."""
     scale = [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
     scale.append(v2.Normalize([0.4914, 0.4822, 0.4465], [0.247, 0.2435, 0.2616]))
@@ -143,6 +154,7 @@ def run_stock(pictures: str, seed: int, epochs: int, workers: int, rows: dict[st
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
+            **limits,
             num_sanity_val_steps=0,
         )
         network = Stock(shape, len(rows["train"]), len(sets["train"].classes))
@@ -150,9 +162,10 @@ def run_stock(pictures: str, seed: int, epochs: int, workers: int, rows: dict[st
     return clock
 
 
-def ask(side: str, pictures: str, seed: int, epochs: int, rows: dict[str, Any]) -> dict[str, Any]:
+def ask(side: str, seed: int, asked: argparse.Namespace, rows: dict[str, Any]) -> dict[str, Any]:
     """Train one side in a process of its own."""
-    words = ["--side", side, "--pictures", pictures, "--seed", str(seed), "--epochs", str(epochs)]
+    words = ["--side", side, "--pictures", str(Path(asked.pictures).resolve()), "--seed", str(seed)]
+    words += ["--epochs", str(asked.epochs), "--steps", str(asked.steps), "--extra", *asked.extra]
     done = subprocess.run(  # noqa: S603 - this file
         [sys.executable, __file__, *words],
         input=json.dumps(rows),
@@ -175,17 +188,22 @@ def main() -> None:
     parser.add_argument("--pictures", required=True, help="folder of one folder per class")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=0, help="training batches of an epoch; 0: all")
+    parser.add_argument("--extra", nargs="*", default=[], help="overrides of typed and proposed")
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    pictures = str(Path(asked.pictures).resolve())
+    limits: dict[str, Any] = {}
+    if asked.steps:
+        limits = {"limit_train_batches": asked.steps, "limit_val_batches": max(1, asked.steps // 10)}
     if asked.side:
-        is_stock = asked.side.startswith("stock")
-        clock = (
-            run_stock(pictures, asked.seed, asked.epochs, int(asked.side[-1]), json.load(sys.stdin))
-            if is_stock
-            else run_ours(pictures, asked.seed, asked.epochs, asked.side == "proposed")
-        )
+        told = asked.pictures, asked.seed, asked.epochs
+        if asked.side.startswith("stock"):
+            given = json.load(sys.stdin)
+            clock = run_stock(*told, workers=int(asked.side[-1]), rows=given, limits=limits)
+        else:
+            proposed = PROPOSED if asked.side == "proposed" else ()
+            clock = run_ours(*told, limits, (*asked.extra, *proposed))
         print("\n" + json.dumps(clock.answer()))
         return
     print(f"{cpu_model()}, {os.cpu_count()} cores, torch {torch.__version__}")
@@ -194,7 +212,7 @@ def main() -> None:
     stock = ["stock 0", "stock 2"]
     for seed in range(asked.seeds):
         for side in ("typed", "proposed", *stock):
-            answer = ask(side, pictures, seed, asked.epochs, rows)
+            answer = ask(side, seed, asked, rows)
             answers.setdefault(side, []).append(answer)
             rows = rows or answer["rows"]
         stock = [min(stock, key=lambda side: _epoch(answers[side]))]  # the faster one, in the other rounds
@@ -206,7 +224,7 @@ def main() -> None:
         first = found[-1]["ends"][0]
         print(
             f"{side:9} {_epoch(found):6.1f} s an epoch, first {first:.1f} s; {fastest} takes {ratio:.2f} "
-            f"times as long{goal}; accuracy {accuracy}"
+            f"times as long{goal}; accuracy {accuracy}; peak {found[-1]['peak']:.2f} GB"
         )
 
 

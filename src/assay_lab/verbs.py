@@ -143,7 +143,10 @@ def cache(
         removed = ""
     lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
     for file in files:
-        size = f"{file.num_images:,} of {file.size[0]}×{file.size[1]} ({file.form})"
+        pixels = "several sizes"
+        if file.size[0]:
+            pixels = f"{file.size[0]}×{file.size[1]}"
+        size = f"{file.num_images:,} of {pixels} ({file.form})"
         used = f"last used {file.used[:16].replace('T', ' ')} UTC"
         lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
     print_lines(document.console, lines)

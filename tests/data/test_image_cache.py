@@ -117,8 +117,16 @@ def test_sets_of_several_sizes_and_missing_files(root: Path, cache: Path, reads:
     assert len(reads) == 1 + COUNT, "all are tried once"
     (root / "a" / "gone.png").unlink()
     Image.fromarray(np.zeros((5, 5, 3), np.uint8)).save(root / "c" / "9999.png")
-    assert not ImageFolder(str(root)).read()["all"].in_memory
-    assert len(list_cached()) == 1, "that of before"
+    reads.clear()
+    for _ in range(2):
+        samples = read(root)
+        assert not samples.in_memory
+        for row, (path, target) in enumerate(Reference(str(root)).samples):
+            image, label = samples[row]
+            assert torch.equal(image, pil_to_tensor(Image.open(path)))
+            assert label == target
+    assert len(reads) == COUNT + 1, "these are kept too"
+    assert "61 of several sizes (RGB)" in typed("cache").stdout
 
 
 def expected_without(root: Path, name: str) -> torch.Tensor:

@@ -51,6 +51,7 @@ from assay.data.core.transforms import (
     check_scale,
     configured_scale,
     pretrained_scale,
+    shared_resize,
 )
 from assay.errors import DataError
 from assay.task.task_of import task_of
@@ -182,6 +183,7 @@ class DataModule(L.LightningDataModule):
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         if any(self._transforms.values()) and self.source.auto_size:
             self.source.auto_size = False  # the transforms give them a size
+        self.source.resize = shared_resize(self._transforms.values())
         self._task = task
         self._standardize_targets = standardize_targets
         if task is not None:

@@ -61,6 +61,8 @@ class Source(ABC):
         image_size: Height and width that images are scaled to.
         max_value: What images of 16 bits are scaled by.
         auto_size: Whether the source chooses `image_size`; False is set where `data.transform` does that.
+        resize: Set before `read()` to the scaling that both chains of `data.transform` begin with: a source
+            that keeps decoded images may do it, as doing it again changes nothing.
         split_columns: Set before `read()` to what `data.split` names, by key: it asks for `split_values`.
         divides: Whether the source cuts its samples into subsets; False may be set before `read()`.
         fitted: Set before `read()` to the encoder of a trained model, where `info.has_encoder`.
@@ -78,6 +80,7 @@ class Source(ABC):
     image_size: Size | None = None
     max_value: int | None = None
     auto_size: bool = False
+    resize: Any = None
     split_columns: Mapping[str, str] = MappingProxyType({})
     divides: bool = False
     fitted: Any = None

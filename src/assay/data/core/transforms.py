@@ -135,6 +135,17 @@ class Transforms:
         return inputs
 
 
+def shared_resize(chains: Iterable[Transforms]) -> v2.Resize | None:
+    """The scaling that all chains begin with; None where they do not, or it changes what was scaled so."""
+    firsts: list[Any] = [next(iter(chain.transforms), None) for chain in chains]
+    first = firsts[0]
+    if len(set(map(str, firsts))) > 1 or type(first) is not v2.Resize:
+        return None
+    if first.max_size is not None or first.size is None:
+        return None
+    return first
+
+
 def seed_generators(key: tuple[int, ...]) -> None:
     """Seed the global generators of torch (CPU), numpy and random."""
     seed = mix(*key)

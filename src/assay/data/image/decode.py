@@ -37,6 +37,8 @@ _MOST_VALUES = 65_535
 """The largest value of 16 bits."""
 _WIDE_COLORS = re.compile(r"((?:RGB[AX]?|LA);16)([BLN])")
 """Pillow's name of the bytes in a file, and their order."""
+_REDUCING_GAP = 2
+"""How many times the size that it is scaled to an image keeps when it is decoded at a reduced size."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
@@ -59,8 +61,22 @@ def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
 
 def decode(content: bytes, mode: str, size: Size, max_value: int | None) -> Tensor:
     """Decode an image."""
+    return decode_with_size(content, mode, size, max_value)[0]
+
+
+def decode_with_size(
+    content: bytes, mode: str, size: Size, max_value: int | None
+) -> tuple[Tensor, tuple[int, int]]:
+    """Decode an image; also return its own height and width."""
     with _open_image(io.BytesIO(content)) as image:
-        return as_tensor(image, mode, size, max_value)
+        own_size = None
+        if size is not None and image.format in ("JPEG", "MPO"):
+            own_size = upright_size(image)
+            # One of several times that size is decoded at a half, a quarter or an eighth of its own.
+            side = _REDUCING_GAP * max(size)
+            image.draft(None, (side, side))
+        decoded = as_tensor(image, mode, None, max_value)
+    return _resize(decoded, size), own_size or (decoded.shape[1], decoded.shape[2])
 
 
 def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) -> Tensor:
@@ -73,14 +89,18 @@ def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) 
         decoded = pixels[None]
     else:
         decoded = pixels.permute(2, 0, 1)
-    if size is not None:
-        decoded = F.resize(decoded, list(size), antialias=True)
-    return decoded
+    return _resize(decoded, size)
 
 
-def verify(content: bytes, index: int = 0) -> tuple[int, int]:
+def _resize(image: Tensor, size: Size) -> Tensor:
+    if size is None:
+        return image
+    resized: Tensor = F.resize(image, list(size), antialias=True)
+    return resized
+
+
+def verify(content: bytes) -> tuple[int, int]:
     """Check that an image is intact, decoding as little as possible."""
-    del index  # of `scan_files`
     with _open_image(io.BytesIO(content)) as image:
         size = upright_size(image)
         image.draft(None, (1, 1))
@@ -98,9 +118,8 @@ def size_of(path: str) -> tuple[int, int] | None:
     return None
 
 
-def largest_value(content: bytes | str, index: int = 0) -> int:
+def largest_value(content: bytes | str) -> int:
     """The largest value of an image of 16 bits; 0 of others, and of those that cannot be read."""
-    del index
     source = io.BytesIO(content) if isinstance(content, bytes) else content
     with suppress(ValueError), _open_image(source) as image:
         values = _wide_values(image)

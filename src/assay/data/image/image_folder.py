@@ -35,12 +35,12 @@ class ImageFolder(ImageSource):
 
     The layout of `torchvision.datasets.ImageFolder`; subsets may be called Training, valid and the like.
     With `classes=False` the images are taken as they lie, in folders or not, for a task that learns from
-    them alone. Images become uint8 tensors `[C, H, W]`. If they have one size (or `image_size` gives them
-    one) and take less than half of the free memory (a quarter where they are not cached), they are decoded
-    once, by as many threads as there are cores; otherwise they are decoded by the loader's worker
-    processes, sample by sample. Either way all files are looked at before training, and their SHA-256 is
-    the data's; what was found of 1,000 files or more is kept in the user's cache folder, decoded images
-    too.
+    them alone. Images become uint8 tensors `[C, H, W]`. They are decoded once, by as many threads as there
+    are cores: into the user's cache folder if these are 1,000 files or more, or large ones, else into
+    memory if they take less than a quarter of what is free. Those of one size are one tensor if that takes
+    less than half of the free memory; others are read sample by sample by the loader's worker processes,
+    which decode only what is not kept. All files are looked at before training, and their SHA-256 is the
+    data's.
 
     Args:
         root: The folder.

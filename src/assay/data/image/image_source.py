@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from functools import partial
-from itertools import compress
+from itertools import compress, count
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
-from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.core.placement import free_memory
 from assay.data.core.samples import LazyDataset, Samples
@@ -24,19 +23,28 @@ from assay.data.image.decode import (
     ImageSize,
     MaxValue,
     Size,
-    decode,
+    decode_with_size,
     largest_value,
-    read_image,
+    read_as,
     size_of,
     verify,
 )
-from assay.data.image.image_cache import FileScan, can_cache, decode_once, scan_files, scan_images
+from assay.data.image.image_cache import (
+    FileScan,
+    Pictures,
+    decode_in_memory,
+    decode_once,
+    scan_images,
+    takes_long,
+)
 from assay.errors import DataError, check_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch import Tensor
+
+    from assay.data.image.image_cache import Decode
 
 
 _MOST_LOOKED_AT = 1000
@@ -79,12 +87,13 @@ _JUNK = {"thumbs.db", "desktop.ini"}
 
 
 class ImageFile(NamedTuple):
-    """A file, by its path and by its name within the folder."""
+    """A file, by its path, its name within the folder, and its row among all that are read."""
 
     name: str
     path: str
     label: int = NO_CLASS
     mask: str = ""
+    row: int = 0
 
 
 class DecodedImages(Source):
@@ -130,10 +139,7 @@ class DecodedImages(Source):
 
 
 class ImageSource(DecodedImages):
-    """Reads the images of a folder: at once where they have one size and memory allows, else one by one."""
-
-    bytes_per_target: ClassVar = 0
-    """Of a pixel, where targets are as large as images."""
+    """Reads the images of a folder: decoded once where the cache or memory has room, else one by one."""
 
     def __init__(
         self,
@@ -155,13 +161,6 @@ class ImageSource(DecodedImages):
     @abstractmethod
     def _list(self) -> dict[str, list[ImageFile]]:
         """The images of each subset the folder has: `all`, or `train` and any of `val` and `test`."""
-
-    def _common_size(self, files: Sequence[ImageFile]) -> tuple[int, int] | None:
-        """Height and width, if the images seem to have the same; asked before they are read."""
-        sizes = {size_of(file.path) for file in files[:: max(1, len(files) // PEEK)]} - {None}
-        if len(sizes) == 1:
-            return sizes.pop()
-        return None
 
     def _problem(self, file: ImageFile, scan: FileScan) -> str:
         """Why an image cannot be used; empty where it can."""
@@ -186,17 +185,25 @@ class ImageSource(DecodedImages):
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
         self.notes = ()
         check_path(self._root, self.info.paths[0], "data.source.root")
-        listed = self._list()
+        rows = count()
+        listed = {
+            subset: [file._replace(row=next(rows)) for file in some]
+            for subset, some in self._list().items()
+        }
         files = [file for some in listed.values() for file in some]
         paths = [file.path for file in files]
         spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
-        self._choose_decoding(map(size_of, spread), map(largest_value, spread))
-        size = self.image_size or self._common_size(files)
-        if size is not None:
-            decoded = self._decode(paths, size)
-        else:
-            decoded = None
-        images, looks = decoded or (None, scan_images(self._root, paths, verify))
+        sizes = []
+        if self.auto_size or not self.image_size:
+            sizes = [size for size in map(size_of, spread) if size]
+        self._choose_decoding(sizes, map(largest_value, spread))
+        self._choose_scaling(sizes)
+        self._read_targets(files)
+        form = self.mode
+        if self.max_value is not None:
+            form += f", up to {self.max_value}"
+        decoded = self._decode(paths, form, MODES[self.mode][1], self._decode_image)
+        pictures, looks = decoded or (None, scan_images(self._root, paths, verify))
         scanned = zip(files, looks, strict=True)
         problems = self._unusable | {
             file.name: why for file, look in scanned if (why := self._problem(file, look))
@@ -209,16 +216,14 @@ class ImageSource(DecodedImages):
                 note_bad(self._where, "image", bad, total, on_bad=self._on_bad, mend=mend),
             )
         good = [file.name not in problems for file in files]
-        looks = list(compress(looks, good))
-        if not self.image_size and {look.size for look in looks} != {size}:
-            images = None
+        images = self._as_tensor(pictures, looks, good)
         if self._in_memory is True and images is None:
             message = f"data.source.in_memory=true: the images in {self._root} have several sizes"
             raise DataError(
                 message, hint="data.source.image_size=[224,224], or data.source.in_memory=auto"
             )
-        if images is not None and not all(good):
-            images = images[torch.tensor(good)]
+        looks = list(compress(looks, good))
+        read_input = partial(_read_input, pictures, self._decode_image)
         subsets: dict[str, Samples] = {}
         start = 0
         for subset, some in listed.items():
@@ -228,7 +233,7 @@ class ImageSource(DecodedImages):
                 some_images = images[block]
             else:
                 some_images = None
-            subsets[subset] = self._subset(subset, chosen, looks[block], some_images)
+            subsets[subset] = self._subset(subset, chosen, looks[block], some_images, read_input)
             start += len(chosen)
         return subsets
 
@@ -238,6 +243,7 @@ class ImageSource(DecodedImages):
         files: Sequence[ImageFile],
         looks: Sequence[FileScan],
         images: Tensor | None,
+        read_input: Callable[[ImageFile], Tensor],
     ) -> Samples:
         targets = self._targets(subset, files, images)
         identity = self._identity(files, looks)
@@ -245,7 +251,7 @@ class ImageSource(DecodedImages):
         hashes = [look.sha256 for look in looks]
         if images is not None:
             return Samples(images, targets, identity, names, hashes=hashes)
-        reader = partial(_read_sample, files, self.decoding, self._target_reader())
+        reader = partial(_read_sample, files, read_input, self._target_reader())
         lazy = LazyDataset(len(files), reader)
         # Some images of each size, where there are several.
         if self.image_size:
@@ -268,65 +274,93 @@ class ImageSource(DecodedImages):
     def _error(self, message: str, hint: str) -> DataError:
         return DataError(f"{self._where}: {message}", hint=hint)
 
-    def _fit_in_memory(self, size: tuple[int, int], count: int, share: int) -> bool:
-        if self._in_memory != "auto":
-            return bool(self._in_memory)
-        pixel = MODES[self.mode][1] + self.bytes_per_target
-        return count * pixel * size[0] * size[1] < free_memory() // share
+    def _choose_scaling(self, sizes: Sequence[tuple[int, int]]) -> None:
+        """Choose how images are scaled before they are kept: as the transforms begin, if that is smaller."""
+        self._scaling = None
+        self._num_pixels = 0.0
+        if self.image_size:
+            self._num_pixels = float(np.prod(self.image_size))
+        elif sizes:
+            areas = np.prod(sizes, 1)
+            self._num_pixels = float(areas.mean())
+            if self.resize is not None:
+                side, *others = self.resize.size
+                scaled = side**2 * areas / np.min(sizes, 1) ** 2
+                if others:
+                    scaled = np.array([side * others[0]])
+                if scaled.mean() < self._num_pixels:
+                    self._scaling = self.resize
+                    self._num_pixels = float(scaled.mean())
+
+    def _read_targets(self, files: Sequence[ImageFile]) -> None:
+        """Read targets that lie in files."""
 
     def _decode(
-        self, paths: Sequence[str], size: tuple[int, int]
-    ) -> tuple[Tensor, list[FileScan]] | None:
-        """All images as one tensor, and a scan of each; None where they take too much memory."""
-        shape = (len(paths), MODES[self.mode][1], *size)
-        decode_at = partial(self._decode_at, paths)
-        # What is mapped takes memory that is given back when something else needs it.
-        if self._fit_in_memory(size, len(paths), 2) and can_cache(
-            paths, torch.Size(shape).numel()
-        ):
+        self, paths: Sequence[str], form: str, channels: int, decode_content: Decode
+    ) -> tuple[Pictures, list[FileScan]] | None:
+        """All images or masks and a look at each; None where neither cache nor memory has room for them."""
+        if self._in_memory is False:
+            return None
+        picture_bytes = channels * self._num_pixels
+        num_bytes = picture_bytes * len(paths)
+        if self._scaling is not None:
+            form += f", {self._scaling}"
+        elif self.image_size:
+            form += f", scaled to {self.image_size[0]}×{self.image_size[1]}"
+        if takes_long(paths):
             try:
-                if self.image_size is None:
-                    form = self.mode
-                else:
-                    form = f"{self.mode}, scaled"
-                if self.max_value is not None:
-                    form += f", up to {self.max_value}"
                 return decode_once(
-                    self._root, paths, form, shape, decode_at, scaled=self.image_size is not None
+                    *(self._root, paths, form, channels, decode_content),
+                    picture_bytes=picture_bytes,
                 )
             except OSError as error:
                 self._note(f"decoded images are not kept for the next job: {error}")
-        if not self._fit_in_memory(size, len(paths), 4):
+        if self._in_memory == "auto" and num_bytes >= free_memory() // 4:
             return None
-        images = torch.zeros(shape, dtype=torch.uint8)
-        return images, decode_at(images, range(len(paths)))
+        return decode_in_memory(paths, channels, decode_content, picture_bytes)
 
-    def _decode_at(
-        self, paths: Sequence[str], images: Tensor, positions: Sequence[int]
-    ) -> list[FileScan]:
-        """Decode the files at some positions into one tensor; one of another size stays zero."""
+    @property
+    def _decode_image(self) -> Decode:
+        return partial(_decode_scaled, decoding=self.decoding, scaling=self._scaling)
 
-        def take(content: bytes, index: int) -> tuple[int, int]:
-            image = decode(content, self.mode, None, self.max_value)
-            size_found = image.shape[1], image.shape[2]
-            if self.image_size is not None:
-                image = F.resize(image, list(self.image_size), antialias=True)
-            if image.shape[1:] == images.shape[2:]:
-                images[positions[index]] = image
-            return size_found
-
-        return scan_files([paths[position] for position in positions], take)
+    def _as_tensor(
+        self, pictures: Pictures | None, looks: Sequence[FileScan], good: Sequence[bool]
+    ) -> Tensor | None:
+        """All usable images, where they have one size and memory has room for them."""
+        if pictures is None or pictures.size is None:
+            return None
+        if self._in_memory == "auto" and pictures.num_bytes >= free_memory() // 2:
+            return None
+        images = pictures.as_tensor()
+        usable = [is_good for look, is_good in zip(looks, good, strict=True) if not look.bad]
+        if not all(usable):
+            return images[torch.tensor(usable)]
+        return images
 
 
 def _read_sample(
     files: Sequence[ImageFile],
-    decoding: Decoding,
+    read_input: Callable[[ImageFile], Tensor],
     read_target: Callable[[ImageFile], Tensor],
     index: int,
 ) -> tuple[Tensor, Tensor]:
     """An image file as `(uint8 [C, H, W], target)`."""
-    file = files[index]
-    return read_image(file.path, *decoding), read_target(file)
+    return read_input(files[index]), read_target(files[index])
+
+
+def _read_input(pictures: Pictures | None, decode: Decode, file: ImageFile) -> Tensor:
+    if pictures is not None:
+        return pictures[file.row]
+    return read_as("an image", file.path, lambda content: decode(content)[1])
+
+
+def _decode_scaled(
+    content: bytes, *, decoding: Decoding, scaling: Any
+) -> tuple[FileScan, Tensor]:
+    image, size = decode_with_size(content, *decoding)
+    if scaling is not None:
+        image = scaling(image)
+    return FileScan(size=size), image
 
 
 def list_images(folder: Path) -> tuple[list[str], list[str]]:

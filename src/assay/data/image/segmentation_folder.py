@@ -7,11 +7,12 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import torch
 from PIL import Image
+from torchvision.tv_tensors import Mask  # type: ignore[import-untyped]  # torchvision ships no types
 from typing_extensions import override
 
 from assay.data.core.source_files import SUBSETS, find_subset_folders
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.types import Size, Strings
+    from assay.data.image.image_cache import Decode, Pictures
 
 
 _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
@@ -53,10 +55,15 @@ def decode_mask(content: bytes, size: Size | None = None) -> Tensor:
             if content.startswith(b"\xff\xd8")
             else f"it is not a PNG file: {error}"
         ) from error
-    if size is not None and values.shape != tuple(size):
-        scaled = Image.fromarray(values, "L").resize((size[1], size[0]), Image.Resampling.NEAREST)
-        values = np.asarray(scaled)
-    return torch.from_numpy(np.array(values))
+    return _scale(torch.from_numpy(np.array(values)), size)
+
+
+def _scale(mask: Tensor, size: Size | None) -> Tensor:
+    if size is None or mask.shape == size:
+        return mask
+    image = Image.fromarray(mask.numpy(), "L")
+    scaled = image.resize((size[1], size[0]), Image.Resampling.NEAREST)
+    return torch.from_numpy(np.array(scaled))
 
 
 def _values(image: Image.Image) -> NDArray[np.uint8]:
@@ -122,9 +129,8 @@ class SegmentationFolder(ImageSource):
     """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its image, but for the suffix.
 
     With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
-    Images are decoded as by `assay.data.image.image_folder.ImageFolder`: once where they have one size (or
-    `image_size` gives them one) and memory allows, else sample by sample. All files are looked at before
-    training.
+    Images and masks are decoded once, as by `assay.data.image.image_folder.ImageFolder`. All files are looked
+    at before training.
 
     A mask has the class of each pixel as grey values or as a palette. What is wrong with any pair of files is
     told with its name: a mask that is missing, of another size, or with a value that is not a class.
@@ -147,7 +153,6 @@ class SegmentationFolder(ImageSource):
     """
 
     task: str = "segmentation"
-    bytes_per_target = 1
 
     def __init__(
         self,
@@ -173,24 +178,14 @@ class SegmentationFolder(ImageSource):
                 f"class_names={list(class_names)}: expected a different name for each class"
             )
         self._asked = class_names, values, ignore_value
-        self._masks: dict[str, FileScan] = {}
-        self._counts: dict[str, NDArray[np.int32]] = {}
+        self._masks: Pictures | None = None
+        self._looks: dict[str, FileScan] = {}
         self._table = torch.empty(0)
 
     @override
     def _list(self) -> dict[str, list[ImageFile]]:
         self._unusable = {}
-        listed = {
-            subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()
-        }
-        self._look_at_masks([pair for some in listed.values() for pair in some])
-        counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
-        self.class_names, self._table, note = find_classes(
-            np.array(counts).reshape(-1, NUM_VALUES), *self._asked
-        )
-        if note:
-            self._note(note)
-        return listed
+        return {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
 
     def _pairs(self, images: Path, masks: Path) -> list[ImageFile]:
         """Images with their masks; an image without a mask is a problem, the reverse only noted."""
@@ -224,23 +219,37 @@ class SegmentationFolder(ImageSource):
             paths[stem] = path
         return paths
 
-    def _look_at_masks(self, pairs: Sequence[ImageFile]) -> None:
-        counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
-
-        def take(content: bytes, index: int) -> Size:
-            mask = decode_mask(content)
-            counts[index] = mask.flatten().bincount(minlength=NUM_VALUES).numpy()
-            return mask.shape[0], mask.shape[1]
-
-        names = [pair.name for pair in pairs]
-        self._masks = dict(
-            zip(names, scan_files([pair.mask for pair in pairs], take), strict=True)
+    @override
+    def _read_targets(self, files: Sequence[ImageFile]) -> None:
+        paths = [pair.mask for pair in files]
+        self._masks = None
+        decoded = self._decode(paths, "masks", 1, self._decode_mask)
+        if decoded is None:
+            looks = scan_files(paths, lambda content: self._decode_mask(content)[0])
+        else:
+            self._masks, looks = decoded
+        self._looks = {pair.name: look for pair, look in zip(files, looks, strict=True)}
+        counts = [self._count(pair) for pair in files if not self._looks[pair.name].bad]
+        self.class_names, self._table, note = find_classes(
+            np.array(counts).reshape(-1, NUM_VALUES), *self._asked
         )
-        self._counts = dict(zip(names, counts, strict=True))
+        if note:
+            self._note(note)
+
+    @property
+    def _decode_mask(self) -> Decode:
+        return partial(_decode_scaled, size=self.image_size, scaling=self._scaling)
+
+    def _count(self, pair: ImageFile) -> NDArray[np.int32]:
+        """How many pixels of a mask have each value."""
+        counts = np.zeros(NUM_VALUES, np.int32)
+        for value, count in self._looks[pair.name].values:
+            counts[value] = count
+        return counts
 
     @override
     def _problem(self, file: ImageFile, scan: FileScan) -> str:
-        mask = self._masks[file.name]
+        mask = self._looks[file.name]
         if scan.bad:
             return f"the image: {scan.bad}"
         if mask.bad:
@@ -248,7 +257,7 @@ class SegmentationFolder(ImageSource):
         if scan.size != mask.size:
             sizes = ["×".join(map(str, size)) for size in (mask.size, scan.size)]
             return f"its mask has {sizes[0]} pixels, the image {sizes[1]} (height × width)"
-        strange = np.flatnonzero((self._counts[file.name] > 0) & (self._table.numpy() < 0))
+        strange = np.flatnonzero((self._count(file) > 0) & (self._table.numpy() < 0))
         if len(strange):
             values = ", ".join(map(str, strange[:5]))
             return f"its mask has the value {values}, which is not a class; others: data.source.values=[…]"
@@ -258,7 +267,7 @@ class SegmentationFolder(ImageSource):
     def _targets(self, subset: str, files: Sequence[ImageFile], images: Tensor | None) -> Tensor:
         # pixels of each class, int32 `[N, C]`, stand for masks that are read later
         if images is None:
-            counts = np.array([self._counts[pair.name] for pair in files]).reshape(-1, NUM_VALUES)
+            counts = np.array([self._count(pair) for pair in files]).reshape(-1, NUM_VALUES)
             labels = range(len(self.class_names))
             columns = [counts[:, self._table.numpy() == label].sum(1) for label in labels]
             return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
@@ -270,20 +279,36 @@ class SegmentationFolder(ImageSource):
 
     @override
     def _target_reader(self) -> Callable[[ImageFile], Tensor]:
-        return partial(_read_classes, size=self.image_size, table=self._table)
+        return partial(_read_classes, self._masks, self._decode_mask, self._table)
 
     @override
     def _identity(self, files: Sequence[ImageFile], looks: Sequence[FileScan]) -> str:
         lines = [
-            f"{pair.name} {look.sha256} {self._masks[pair.name].sha256}"
+            f"{pair.name} {look.sha256} {self._looks[pair.name].sha256}"
             for pair, look in zip(files, looks, strict=True)
         ]
         return "\n".join([*lines, str(self._table.tolist())])
 
 
-def _read_classes(pair: ImageFile, *, size: Size | None, table: Tensor) -> Tensor:
+def _decode_scaled(content: bytes, *, size: Size | None, scaling: Any) -> tuple[FileScan, Tensor]:
+    mask = decode_mask(content)
+    counts = np.bincount(mask.flatten().numpy())
+    values = tuple((int(value), int(counts[value])) for value in np.flatnonzero(counts))
+    scan = FileScan(size=(mask.shape[0], mask.shape[1]), values=values)
+    if scaling is not None:
+        mask = scaling(Mask(mask)).as_subclass(torch.Tensor)
+    return scan, _scale(mask, size)[None]
+
+
+def _read_classes(
+    masks: Pictures | None, decode: Decode, table: Tensor, pair: ImageFile
+) -> Tensor:
     """The classes of an image's pixels, uint8 `[H, W]`."""
-    return table[read_mask(pair.mask, size).long()].to(torch.uint8)
+    if masks is None:
+        values = read_as("a mask", pair.mask, lambda content: decode(content)[1])
+    else:
+        values = masks[pair.row]
+    return table[values[0].long()].to(torch.uint8)
 
 
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:

@@ -543,8 +543,12 @@ def _open_arrow(path: str | Path) -> Any:
     """A Parquet or Feather file."""
     import pyarrow.dataset as ds  # type: ignore[import-untyped]  # pyarrow ships no types
 
+    file_format: Any = _ARROW[Path(path).suffix.lower()]
+    if file_format == "parquet":
+        # A row group may be the whole file, which is not held a second time before it is decoded.
+        file_format = ds.ParquetFileFormat(pre_buffer=False)
     try:
-        return ds.dataset(str(path), format=_ARROW[Path(path).suffix.lower()])
+        return ds.dataset(str(path), format=file_format)
     except (ValueError, OSError) as error:  # which names the file several times
         raise ValueError(str(error).rpartition("': ")[2]) from error
 
@@ -809,7 +813,7 @@ def _read_frames(
     elif path.suffix.lower() in _ARROW:
         import pyarrow as pa
 
-        for batch in _open_arrow(path).to_batches(batch_size=size):
+        for batch in _open_arrow(path).to_batches(batch_size=size, batch_readahead=1):
             yield from_arrow(pa.Table.from_batches([batch]))
     else:
         whole = _read_whole(path, str(path), options)
