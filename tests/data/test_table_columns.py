@@ -756,7 +756,11 @@ OF_ALL_KINDS: dict[str, Any] = {
 def test_what_earlier_runs_have_learned_is_read_and_written_alike(
     column: dict[str, Any], cell: Any, numbers: list[float]
 ) -> None:
-    plain = {"columns": [{"name": "x", **OF_ALL_KINDS, **column}], "csv": {}, "target_forms": {}}
+    plain: dict[str, Any] = {
+        "columns": [{"name": "x", **OF_ALL_KINDS, **column}],
+        "csv": {},
+        "target_forms": {},
+    }
     encoder = TableEncoder.from_plain(plain)
     assert encoder.transform(pd.DataFrame({"x": [cell]})).tolist() == [numbers]
     assert json.loads(json.dumps(encoder.as_plain())) == plain

@@ -301,7 +301,8 @@ def test_one_file_holds_all_runs_of_a_folder(folds: Path) -> None:
     assert exported.path == folds / "runs" / "export" / "onnx" / "model.onnx"
     session = onnxruntime.InferenceSession(str(exported.path))
     about = json.loads(session.get_modelmeta().custom_metadata_map["assay"])
-    served = Served(None, session, about)  # type: ignore[arg-type]  # no run of its own
+    nothing: Any = None  # it has no run of its own
+    served = Served(nothing, session, about, nothing)
     with (folds / "fraud.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))[:200]
     said = served.run_raw(rows)
