@@ -321,12 +321,29 @@ SPECS: dict[str, dict[str, Any]] = {
     "self_supervised": {"task": "self_supervised", "num_classes": 2, "input_shape": [1, 2, 2]},
 }
 GOES = {
-    "multiclass": {"cross_entropy", "dice", "dice_cross_entropy", "focal", "ldam", "kl_div", "triplet"},
+    "multiclass": {
+        "cross_entropy",
+        "dice",
+        "dice_cross_entropy",
+        "dice_nnunet",
+        "focal",
+        "ldam",
+        "kl_div",
+        "triplet",
+    },
     "multilabel": {"bce_with_logits"},
     "regression": {"mse", "l1", "huber"},
-    "language_modelling": {"cross_entropy", "dice", "dice_cross_entropy", "focal", "ldam", "kl_div"},
+    "language_modelling": {
+        "cross_entropy",
+        "dice",
+        "dice_cross_entropy",
+        "dice_nnunet",
+        "focal",
+        "ldam",
+        "kl_div",
+    },
     "multitask": {"multitask"},
-    "segmentation": {"cross_entropy", "focal", "dice", "dice_cross_entropy", "ldam", "kl_div"},
+    "segmentation": {"cross_entropy", "focal", "dice", "dice_cross_entropy", "dice_nnunet", "ldam", "kl_div"},
     "reconstruction": {"mse", "l1", "huber"},
     "self_supervised": {"nt_xent"},
 }

@@ -30,6 +30,8 @@ LINE = re.compile(r" {4,}(?:uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
 WITHOUT_A_SCORE = {
     "train data=table data.source.path=visits.csv data.source.target=ill",  # tests/data/test_leakage.py
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.dedup=true",
+    "train -m data=table data.source.path=train.csv data.source.test_path=test.csv data.source.target=ill "
+    "data.split.folds=5 'fold=range(5)' hydra.sweep.dir=runs/ill",  # tests/run/test_evaluate_members.py
     "train device=gpu precision=bf16 trainer.compile=true",  # needs a GPU
     "train device=gpu data.batch_size=512 trainer.micro_batch=auto",  # the same
     "train experiment=digits_segmentation",  # tests/experiment/test_scores.py, as the next four

@@ -41,7 +41,7 @@ def waiting(tmp_path: Path) -> Iterator[Forks]:
     """A launcher whose two ranks have met and wait; they do not end when they are told to."""
     with Forks() as forks:
         forks.start(cwd=tmp_path, module="tests.run.waiting_ranks")
-        wait_for(lambda: len(list(tmp_path.glob("pid*"))) == 2)
+        wait_for(lambda: sum(bool(path.read_text()) for path in tmp_path.glob("pid*")) == 2)
         yield forks
 
 
