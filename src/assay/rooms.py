@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -86,12 +85,19 @@ ROOMS = tuple(
 
 @functools.cache
 def entries(kind: Kind) -> list[Any]:
-    """Every object of a kind: of the installed rooms, then of the entry points `assay.KIND`."""
-    built_in = [
-        resolve_name(name)
-        for name in _BUILT_IN.get(kind, ())
-        if find_spec(name.partition(".")[0])
-    ]
+    """Every object of a kind: of the installed rooms, then of the entry points `assay.KIND`.
+
+    A room that needs one which is not installed counts as not installed.
+    """
+    built_in = []
+    for name in _BUILT_IN.get(kind, ()):
+        module, _, attribute = name.partition(":")
+        try:
+            # with a colon also after a module, else what fails in it is told as a missing attribute
+            built_in.append(resolve_name(f"{module}:{attribute}"))
+        except ModuleNotFoundError as error:
+            if str(error.name).partition(".")[0] not in ROOMS:
+                raise
     added = _entry_points().select(group=f"assay.{kind}")
     return [*built_in, *(point.load() for point in added)]
 
