@@ -59,13 +59,14 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "ensemble": ("assay_serve.ensemble:read",),
     "error_help": ("assay_explain.origin:locate",),
     "hydra_node": ("assay_sweep.hydra_node:check_hydra",),
-    "multirun": ("assay_sweep.multirun",),
-    "predictions": ("assay_serve.kept_predictions",),
+    "multirun": ("assay_sweep.multirun:",),
+    "predictions": ("assay_serve.kept_predictions:",),
     "prove": ("assay_prove.prove:Prover",),
-    "processes": ("assay_cluster.processes",),
-    "shards": ("assay_cluster.shards",),
+    "processes": ("assay_cluster.processes:",),
+    "shards": ("assay_cluster.shards:",),
     "world": ("assay_cluster.world:take_world",),
 }
+"""A module ends with a colon: without one, what fails in it would be told as a missing attribute."""
 ROOMS = tuple(
     f"assay_{name}"
     for name in (
@@ -91,10 +92,8 @@ def entries(kind: Kind) -> list[Any]:
     """
     built_in = []
     for name in _BUILT_IN.get(kind, ()):
-        module, _, attribute = name.partition(":")
         try:
-            # with a colon also after a module, else what fails in it is told as a missing attribute
-            built_in.append(resolve_name(f"{module}:{attribute}"))
+            built_in.append(resolve_name(name))
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in ROOMS:
                 raise

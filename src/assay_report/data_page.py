@@ -20,6 +20,7 @@ from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import KeyedDataset, input_of
 from assay.data.core.rendering import RenderedSample, show, show_augmented
 from assay.data.core.source import subset_of
+from assay.data.core.source_files import SUBSETS
 from assay.data.core.transforms import Transforms
 from assay.data.table.column import is_number
 from assay.data.table.date import TIME, Date, parse_times
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
     _Samples = list[tuple[str, str, RenderedSample]]
 
-SUBSETS = ("train", "val", "test")
 _MOST_READ = 2000
 _MOST_COLUMNS = 1000
 _FEW = 5

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.config.yaml_file import load_mapping
+from assay.data.core.source_files import SUBSETS
 from assay.errors import AssayError
 from assay.figure import Figure, Line
 from assay.files.checksum import is_yaml_intact
@@ -71,7 +72,6 @@ TONES: dict[str, Tone] = {
 _ENDED = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
 _HOW_SAID = "With the model's prediction, and the target where the two differ."
 _MOST_COLOURS = 60
-_SUBSETS = ("train", "val", "test")
 _TITLES = {
     "worst": "The most wrong",
     "occlusion": "What speaks for the predicted class",
@@ -237,8 +237,8 @@ def _logged_scores(
         return []
     logged = dict.fromkeys(subset for cells in rows.values() for subset in cells)
     subsets = [
-        *(part for part in _SUBSETS if part in logged),
-        *sorted(logged.keys() - {*_SUBSETS}),
+        *(part for part in SUBSETS if part in logged),
+        *sorted(logged.keys() - {*SUBSETS}),
     ]
     names = {subset: subset or "value" for subset in subsets}
     table: list[list[Cell | str]] = [

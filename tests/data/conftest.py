@@ -10,7 +10,9 @@ import pytest
 from assay.data.core.data_module import DataModule
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
+from assay.data.image import decode as decoding
 from assay.data.image import image_cache
+from assay.data.image.image_cache import read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +32,20 @@ class GivenSource(Source):
 
     def read(self) -> Given:
         return self.subsets
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The image files that were read."""
+    paths: list[str] = []
+
+    def note(path: str) -> bytes:
+        paths.append(path)
+        return read_bytes(path)
+
+    for module in (image_cache, decoding):
+        monkeypatch.setattr(module, "read_bytes", note)
+    return paths
 
 
 @pytest.fixture

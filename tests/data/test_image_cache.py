@@ -24,7 +24,7 @@ from torchvision.transforms.functional import pil_to_tensor  # type: ignore[impo
 
 from assay.data.core.samples import Samples
 from assay.data.image import image_cache
-from assay.data.image.image_cache import list_cached, read_bytes
+from assay.data.image.image_cache import list_cached
 from assay.data.image.image_folder import ImageFolder
 from assay.errors import ConfigError
 
@@ -42,19 +42,6 @@ def root(tmp_path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draws.integers(0, 256, (9, 7, 3), dtype=np.uint8)).save(path)
     return tmp_path / "photos"
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that were read."""
-    paths: list[str] = []
-
-    def note(path: str) -> bytes:
-        paths.append(path)
-        return read_bytes(path)
-
-    monkeypatch.setattr(image_cache, "read_bytes", note)
-    return paths
 
 
 def read(root: Path, **options: Any) -> Samples:

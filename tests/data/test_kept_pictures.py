@@ -14,9 +14,8 @@ from tests.mounting import room_for
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image import decode as decoding
-from assay.data.image import image_cache
 from assay.data.image.decode import read_image
-from assay.data.image.image_cache import list_cached, read_bytes
+from assay.data.image.image_cache import list_cached
 from assay.data.image.image_folder import ImageFolder
 from assay.data.image.segmentation_folder import SegmentationFolder
 
@@ -55,20 +54,6 @@ def root(tmp_path: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(values.astype(np.uint8)).save(path)
     return tmp_path
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that were read."""
-    paths: list[str] = []
-
-    def note(path: str) -> bytes:
-        paths.append(path)
-        return read_bytes(path)
-
-    for module in (image_cache, decoding):
-        monkeypatch.setattr(module, "read_bytes", note)
-    return paths
 
 
 def source_of(kind: str, root: Path, **options: Any) -> Any:

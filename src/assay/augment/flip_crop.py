@@ -34,8 +34,8 @@ class FlipCrop(nn.Module):
             3.6). Images are told apart by their pixels; what changes them before makes this random again.
 
     Raises:
-        ValueError: If `padding` is negative, `flip` is not a probability, or flips
-            alternate although `flip` is not 0.5.
+        ValueError: If `padding` is negative, `flip` is not a probability, or flips alternate although it is
+            not 0.5.
     """
 
     def __init__(

@@ -384,7 +384,8 @@ class Encode(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Float32 `[B, F]`, as `TableEncoder.transform` gives them."""
-        encoded = []
+        encoded: list[Tensor] = []
+        codes: list[Tensor] = []
         if self.numbers:
             is_there = self._is_there(inputs[0])
             filled = torch.where(is_there, inputs[0], self.fill)
@@ -393,19 +394,14 @@ class Encode(nn.Module):
             for column in self.numbers:
                 place = slice(first, first + len(column.fills))
                 encoded += column.trace(filled[:, place], shifted[:, place])
+                codes += column.trace_codes(filled[:, place])
                 first = place.stop
             encoded.append((~is_there[:, self._marked]).to(torch.float32))
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
             known = torch.where(code < 0, column.width, code)
             encoded.append(known.to(torch.float32))
-        if self.numbers:
-            first = 0
-            for column in self.numbers:
-                if isinstance(column, Number) and column.levels:
-                    encoded.append(column.trace_codes(filled[:, first : first + 1]))
-                first += len(column.fills)
-        return torch.cat(encoded, dim=1)
+        return torch.cat([*encoded, *codes], dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
         """Outputs, NaN in rows with a value too large, or without one for which training has learned one."""

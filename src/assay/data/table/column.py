@@ -157,6 +157,11 @@ class Column(ABC):
         del filled
         return [shifted]
 
+    def trace_codes(self, filled: Tensor) -> list[Tensor]:
+        """As `encode_codes`, float32 `[B, 1]`, of numbers without gaps; none where it has no codes."""
+        del filled
+        return []
+
     def describe(self, na_values: Strings) -> list[dict[str, Any]]:
         """What the model card says of each of its inputs."""
         del na_values

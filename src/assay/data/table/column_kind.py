@@ -146,8 +146,8 @@ def _kind_of_text(name: str, values: Values) -> tuple[Kind, str]:
     units = {amount[1] for text in amounts if (amount := split_amount(text))}
     is_amount &= not are_codes(amounts) and len(units) <= _MOST_UNITS
     is_amount &= units.isdisjoint(_ORDINALS)
-    if few and units == {""} and any(map(str.isalpha, words)):  # codes, one of which is a word
-        return ("category", "")
+    # else they are codes, one of which is a word
+    is_amount &= not (few and units == {""} and any(map(str.isalpha, words)))
     if (
         is_amount
         and (not few or units != {""} or words)

@@ -175,12 +175,11 @@ class Date(Column):
         return pd.to_datetime(days, unit="D")
 
 
-def find_stand_in(column: Values, form: str) -> str:
+def find_stand_in(column: Values, dates: Values) -> str:
     """A first or last day of a year, such as 9999-12-31, farther from all other dates than these lie apart.
 
-    It is likely to stand for a missing date. Empty where there is none.
+    It is likely to stand for a missing date. Empty where there is none; `dates` are those of the column.
     """
-    dates = parse_dates(column, form)
     present = dates.dropna()
     for end in (present.min(), present.max()):
         others = present[present != end]

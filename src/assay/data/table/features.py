@@ -159,8 +159,13 @@ def choose_features(
             prefix = ""
         hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
         raise DataError(prefix + told, hint="; ".join(hints))
-    _note_forms(frame, options, chosen)
-    _add_notes(parsed, options, chosen)
+    dates = {
+        name: parse_dates(frame[name], form)
+        for name, form in chosen.forms.items()
+        if not is_amount(form) and form != TIME
+    }
+    _note_forms(frame, options, chosen, dates)
+    _add_notes(parsed, options, chosen, dates)
     return chosen
 
 
@@ -321,7 +326,9 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
         chosen.names = [name for name in chosen.names if name not in left_out]
 
 
-def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+def _note_forms(
+    frame: Frame, asked: ColumnOptions, chosen: Features, dates: Mapping[str, Values]
+) -> None:
     forms = chosen.forms
     if texts := [name for name in chosen.ngrams if name in chosen.names]:
         examples = join_first([_show_example(frame[name]) for name in texts])
@@ -336,11 +343,10 @@ def _note_forms(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     if times := [name for name, form in forms.items() if form == TIME]:
         examples = join_first([_show_example(frame[name]) for name in times])
         chosen.notes.append(f"times of day become hours, their sine and their cosine: {examples}")
-    if dates := {name: form for name, form in forms.items() if name not in (*amounts, *times)}:
-        examples = join_first([_show_example(frame[name], form) for name, form in dates.items()])
-        days = [days_since_1970(parse_dates(frame[name], form)) for name, form in dates.items()]
+    if dates:
+        examples = join_first([_show_example(frame[name], forms[name]) for name in dates])
         hour = ""
-        if (np.concatenate(days) % 1 > 0).any():
+        if (np.concatenate([*map(days_since_1970, dates.values())]) % 1 > 0).any():
             hour = ", hour"
         chosen.notes.append(
             f"dates become year, month, day of the year, weekday{hour}, sine and cosine of the year and of "
@@ -356,7 +362,9 @@ def _show_example(column: Values, form: str = "") -> str:
     return example
 
 
-def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
+def _add_notes(
+    frame: Frame, asked: ColumnOptions, chosen: Features, dates: Mapping[str, Values]
+) -> None:
     texts = [
         name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"
     ]
@@ -378,9 +386,11 @@ def _add_notes(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             f"numbers beside words are taken as categories: {found}; where the words mean missing: {option}"
         )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
-    for name, form in chosen.forms.items():
-        if not is_amount(form) and form != TIME and name in chosen.names:
-            codes[name] = find_stand_in(frame[name], form)
+    codes |= {
+        name: find_stand_in(frame[name], column)
+        for name, column in dates.items()
+        if name in chosen.names
+    }
     if codes := {name: code for name, code in codes.items() if code}:
         counts = [
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"

@@ -174,13 +174,15 @@ class Number(Column):
             mapped.append((filled == self.spike).to(shifted.dtype))
         return mapped
 
-    def trace_codes(self, filled: Tensor) -> Tensor:
-        """As `encode_codes`, float32 `[B, 1]`, of numbers without gaps."""
+    @override
+    def trace_codes(self, filled: Tensor) -> list[Tensor]:
+        if not self.levels:
+            return []
         import torch
 
         is_level = filled == torch.tensor([self.levels], dtype=torch.float64)
         codes = torch.where(is_level.any(1), is_level.to(torch.int64).argmax(1), len(self.levels))
-        return codes[:, None].to(torch.float32)
+        return [codes[:, None].to(torch.float32)]
 
     @override
     def describe(self, na_values: Strings) -> list[dict[str, Any]]:
