@@ -6,6 +6,7 @@ import csv
 import gc
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -57,6 +58,18 @@ LONGEST = (
 """Test files that are begun first: with one of these as the last, all other workers would wait for it."""
 
 
+ON_GPU = pytest.param("gpu", marks=pytest.mark.gpu)
+DEVICES = ("cpu", ON_GPU)
+"""Values of `device` for a test of what holds on both."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide GPUs from tests that do not ask for one, so that `device=auto` and exact bits are as elsewhere."""
+    asked = re.search(r"(?<!not )\bgpu\b", str(config.option.markexpr))
+    if not asked:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """One more than cores: many tests wait for a process or a deadline, which leaves a core to the others."""
     return (os.cpu_count() or 1) + 1
@@ -66,6 +79,11 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave most of a long family to the long proofs, and put the longest files first."""
     mark_the_others(items, whole=not any("::" in one for one in config.args))
+    if not torch.cuda.is_available():
+        without = pytest.mark.skip(reason="needs a CUDA GPU; `pytest -m gpu` runs it where there is one")
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(without)
     paths = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: paths.get(item.path, len(paths)))
 

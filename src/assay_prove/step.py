@@ -25,7 +25,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.core.batch_order import should_drop_last
 from assay.data.core.normalize import TargetScale
 from assay.data.core.placement import device_memory
-from assay.errors import AssayError, ConfigError, first_line, user_frame
+from assay.errors import AssayError, ConfigError, DeviceError, first_line, user_frame
 from assay.task.task_of import task_of
 from assay.torch_internals import (
     MODULE_CALL,
@@ -562,6 +562,8 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
         return error.__cause__
+    if "NVIDIA driver" in str(error):
+        return DeviceError(f"device: {error}", hint="device=cpu, or install a driver for it")
     shape = list(config.spec.input_shape)
     hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
     if not batch.input_dtype.is_floating_point:

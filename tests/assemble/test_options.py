@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
+from torch import nn
 
-from assay.assemble.trainer import build_loggers, build_trainer, check_device, silence_lightning
+from assay.assemble.trainer import (
+    build_loggers,
+    build_trainer,
+    check_device,
+    notes_on_gpu,
+    silence_lightning,
+)
 from assay.assemble.trainer_options import RUN_ID, num_local_processes, world_size
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import SHARDED
@@ -58,6 +67,43 @@ def test_devices(
     with pytest.raises(DeviceError, match=says) as caught:
         check_device(node)
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("visible", ["", "MIG-7f1f3c2a", "GPU-8932f937"])
+def test_what_hides_every_gpu_is_named(monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)  # as torch says of a UUID that is not there
+    with pytest.raises(DeviceError, match=f"CUDA_VISIBLE_DEVICES='{visible}' leaves none"):
+        check_device(OmegaConf.create({"accelerator": "cuda"}))
+
+
+@pytest.mark.parametrize("devices", ["2", "[3]", "'1,'"])
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, devices: str) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    with pytest.raises(ConfigError, match=r"You requested gpu: \[.*\] But your machine only has: \[0\]"):
+        build_trainer(job("device=gpu", f"trainer.devices={devices}"))
+
+
+@pytest.mark.parametrize(
+    ("device", "words", "native", "says"),
+    [
+        ("cuda:0", (), True, ["trainer.deterministic=true"]),
+        ("cuda:0", ("trainer.deterministic=true", "precision=bf16"), True, []),
+        ("cuda:0", ("trainer.deterministic=warn", "precision=bf16_true"), False, ["precision=fp16"]),
+        ("cpu", ("precision=bf16",), False, []),
+    ],
+)
+def test_what_a_gpu_does_otherwise_is_noted(
+    monkeypatch: pytest.MonkeyPatch, device: str, words: tuple[str, ...], native: bool, says: list[str]
+) -> None:
+    def supports(including_emulation: bool = True) -> bool:
+        return native or including_emulation
+
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", supports)
+    config = job(*words)
+    notes = notes_on_gpu(config, nn.Sequential(nn.Conv2d(1, 1, 1)), torch.device(device))
+    assert [re.findall(r"; (\S+)", note)[-1] for note in notes] == says
+    assert not [n for n in notes_on_gpu(config, nn.Linear(1, 1), torch.device(device)) if "convol" in n]
 
 
 @pytest.fixture
@@ -148,6 +194,7 @@ def test_only_what_is_meant_as_it_is_is_kept_from_the_terminal() -> None:
         with suppress(KeyError), silence_lightning():
             assert logger.level == logging.WARNING
             warnings.warn("The 'train_dataloader' does not have many workers", stacklevel=1)
+            warnings.warn("GPU available but not used. You can set it by doing", stacklevel=1)
             warnings.warn("a tensor was not contiguous", stacklevel=1)
             raise KeyError
         warnings.warn("does not have many workers", stacklevel=1)

@@ -86,7 +86,6 @@ def test_processes_that_assay_does_not_start(
     assert hint in caught.value.hint
 
 
-@pytest.mark.filterwarnings("ignore:GPU available but not used")
 @pytest.mark.parametrize(("devices", "count"), [("auto", 1), (2, 2), ("3", 3)])
 def test_what_assay_starts_is_what_lightning_expects(
     composed: DictConfig, devices: object, count: int, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from assay.check.values import LIMITS
 from assay.compose.compose import compose, job_config
 from assay.compose.recipe import settle_recipe
 from assay.data.core.batch_order import BatchOrder
-from assay.errors import ConfigError
+from assay.errors import ConfigError, DeviceError
 from assay_explain.listing import list_options
 from assay_prove.optimization import Curve, follow_lr, lr_curve, unfinished_schedule_warnings
 from assay_prove.prove import Prover
@@ -188,6 +188,16 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key
     warned = check_capacity(memory, trainer, 64)
     assert len(warned) == bool(says)
     assert says in "".join(warned)
+
+
+def test_a_driver_that_is_too_old_is_no_fault_of_the_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040). Please update")
+
+    monkeypatch.setattr("torch.optim.AdamW.step", refuse)  # each step asks CUDA whether it records a graph
+    with pytest.raises(DeviceError, match=r"^device: The NVIDIA driver on your system is too old") as caught:
+        prove("data=digits", "model=mlp", "scheduler=none")
+    assert "device=cpu" in caught.value.hint
 
 
 # -- as torch does it for real

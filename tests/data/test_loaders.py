@@ -243,7 +243,7 @@ def some_samples() -> Samples:
     return Samples(torch.arange(12, dtype=torch.uint8).view(4, 3), torch.arange(4))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.gpu
 @pytest.mark.parametrize("free", [10**9, 0])
 def test_cuda(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     monkeypatch.setattr(module, "free_device_memory", lambda _: free)

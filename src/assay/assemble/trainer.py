@@ -43,7 +43,13 @@ def check_device(trainer: DictConfig) -> None:
     mps = torch.backends.mps.is_available()
     hint = "device=auto or device=cpu; `assay info` shows what is available"
     if accelerator in ("gpu", "cuda") and not cuda and not (accelerator == "gpu" and mps):
-        raise DeviceError("device: this machine has no GPU that torch can use", hint=hint)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        because = ""
+        if visible is not None:
+            because = f": CUDA_VISIBLE_DEVICES={visible!r} leaves none"
+        raise DeviceError(
+            f"device: this machine has no GPU that torch can use{because}", hint=hint
+        )
     if accelerator == "mps" and not mps:
         raise DeviceError(
             "device=mps: this machine has no Apple GPU that torch can use", hint=hint
@@ -59,6 +65,29 @@ def gpu_names() -> list[str]:
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
+_CONVOLUTIONS = (
+    *(torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d),
+    *(torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d),
+)
+
+
+def notes_on_gpu(config: DictConfig, module: torch.nn.Module, device: torch.device) -> list[str]:
+    """Note what a run on a GPU does otherwise than on a CPU, one sentence each."""
+    notes: list[str] = []
+    if device.type != "cuda":
+        return notes
+    convolves = any(isinstance(layer, _CONVOLUTIONS) for layer in module.modules())
+    if convolves and not config.trainer.get("deterministic"):
+        notes.append(
+            "on a GPU, gradients of convolutions are summed in no fixed order, so that the same run may "
+            "differ in the last digits; trainer.deterministic=true repeats it bit for bit"
+        )
+    uses_bfloat16 = str(config.trainer.get("precision")).startswith("bf16")
+    if uses_bfloat16 and not torch.cuda.is_bf16_supported(including_emulation=False):
+        notes.append("this GPU emulates bfloat16, which is slow; precision=fp16 is faster")
+    return notes
+
+
 _MEANT = (
     r".*is smaller than the logging interval",  # every epoch is logged anyway
     r".*does not have many workers",  # what fits in memory needs none
@@ -68,6 +97,8 @@ _MEANT = (
     r"Checkpoint directory .* exists and is not empty",  # it is the run's own
     r"Found \d+ module\(s\) in eval mode at the start",  # norms that a fine-tuning has frozen
     r".*dataloader is not resumable",  # the position is computed from the loop's progress
+    r"GPU available but not used",  # device=cpu says so
+    r"TensorFloat32 tensor cores .* available but not enabled",  # precision=tf32 enables them
 )
 
 

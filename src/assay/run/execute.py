@@ -23,6 +23,7 @@ from omegaconf import open_dict
 
 from assay.assemble.assembly import notes_on_hyper_parameters, notes_on_parts
 from assay.assemble.node import score_directions, score_shares
+from assay.assemble.trainer import notes_on_gpu
 from assay.assemble.trainer_options import is_sharded
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import MOST_THREADS
@@ -367,6 +368,7 @@ def _notes(assembly: Assembly) -> list[str]:
         of_parts = []
     notes = [*getattr(data, "notes", ()), *of_parts]
     notes += notes_on_hyper_parameters(module, data)
+    notes += notes_on_gpu(config, module, assembly.trainer.strategy.root_device)
     if not isinstance(assembly.trainer.fit_loop, FitLoop):
         kind = type(assembly.trainer).__name__
         notes.append(
