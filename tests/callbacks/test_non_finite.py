@@ -90,11 +90,21 @@ def test_weights_that_are_not_finite_are_not_saved(train: Train) -> None:
     assert run.checkpoint("last")["global_step"] == 3
 
 
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [("cpu", "fp32"), *(pytest.param("gpu", one, marks=pytest.mark.gpu) for one in ("fp32", "fp16"))],
+)
 @pytest.mark.parametrize("every", [1, 4])
-def test_looking_at_several_steps_together(train: Train, every: int) -> None:
+def test_looking_at_several_steps_together(train: Train, every: int, device: str, precision: str) -> None:
     spoil = Spoil("input", 9)
     run = train(
-        *(*DIGITS, "callbacks=[non_finite]", f"callbacks.non_finite.every_n_steps={every}"),
+        *(
+            *DIGITS,
+            f"device={device}",
+            f"precision={precision}",
+            "callbacks=[non_finite]",
+            f"callbacks.non_finite.every_n_steps={every}",
+        ),
         callbacks=[spoil],
         raise_errors=False,
     )
@@ -142,7 +152,8 @@ def test_a_monitored_score_that_is_undefined_is_not_blamed_on_the_learning_rate(
     assert "optimizer.lr" not in (run.run_dir / "log.txt").read_text(encoding="utf-8").partition("nan")[2]
 
 
-def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler(kind: str) -> None:
     import lightning as L
 
     class Small(L.LightningModule):
@@ -156,15 +167,17 @@ def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    callback = NonFinite()
-    trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[callback])
-    module: Any = Small()
+    callback = NonFinite(every_n_steps=1)
+    trainer = L.Trainer(
+        accelerator=kind, devices=1, logger=False, enable_checkpointing=False, callbacks=[callback]
+    )
+    module: Any = Small().to(kind)
     callback.on_train_start(trainer, module)
-    module.model.weight.grad = torch.full((1, 2), math.inf)
+    module.model.weight.grad = torch.full((1, 2), math.inf, device=kind)
     optimizer = module.configure_optimizers()
     with pytest.raises(AssayError, match=r"gradient of model\.weight"):
         callback.on_before_optimizer_step(trainer, module, optimizer)
-    trainer.precision_plugin.scaler = torch.amp.GradScaler("cpu")  # type: ignore[attr-defined]  # as MixedPrecision has
+    trainer.precision_plugin.scaler = torch.amp.GradScaler(kind)  # type: ignore[attr-defined]  # as MixedPrecision has
     callback.on_train_start(trainer, module)
     callback.on_before_optimizer_step(trainer, module, optimizer)
 

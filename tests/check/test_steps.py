@@ -6,7 +6,7 @@ import inspect
 import itertools
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
 import numpy as np
@@ -17,6 +17,7 @@ from tests.check.jobs import IRIS, prove, prove_model
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
+from typing_extensions import override
 
 from assay.assemble.assembly import build_optimization
 from assay.assemble.recipe import RunLength
@@ -34,6 +35,8 @@ from assay_prove.step import batch_sizes, check_capacity
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.conftest import Train
 
     from assay.check.report import Report
 
@@ -198,6 +201,48 @@ def test_a_driver_that_is_too_old_is_no_fault_of_the_optimizer(monkeypatch: pyte
     with pytest.raises(DeviceError, match=r"^device: The NVIDIA driver on your system is too old") as caught:
         prove("data=digits", "model=mlp", "scheduler=none")
     assert "device=cpu" in caught.value.hint
+
+
+@final
+class Peak(L.Callback):
+    """Measures the most memory that steps take on a GPU."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    @override
+    def on_train_start(self, *_: Any) -> None:
+        torch.cuda.reset_peak_memory_stats()
+
+    @override
+    def on_train_end(self, *_: Any) -> None:
+        self.bytes = torch.cuda.max_memory_allocated()
+
+
+SYNTHETIC = ("data=synthetic", "data.source.num_samples=1500")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*SYNTHETIC, "model=mlp", "data.source.input_shape=[256]", "model.hidden=[8192,8192,8192]"),
+        (*SYNTHETIC, "model=resnet18", "data.source.input_shape=[3,64,64]", "data.batch_size=512"),
+        ("experiment=digits_segmentation", "model.widths=[128,256,512]", "data.batch_size=512"),
+        ("experiment=stdlib_gpt", "model.num_layers=8", "model.embedding_size=768", "data.batch_size=32"),
+    ],
+    ids=["mlp", "resnet", "unet", "gpt"],
+)
+def test_the_peak_is_that_of_the_allocator(train: Train, words: tuple[str, ...]) -> None:
+    """Of steps so large that the workspaces of cuBLAS and cuDNN are a small part."""
+    step = prove(*words, "device=gpu").step
+    assert step is not None
+    peak = Peak()
+    train(
+        *(*words, "device=gpu", "trainer.limit_train_batches=2", "trainer.limit_val_batches=0"),
+        callbacks=[peak],
+    )
+    assert step.memory.peak == pytest.approx(peak.bytes, rel=0.15)
 
 
 # -- as torch does it for real

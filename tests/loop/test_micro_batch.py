@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
-from tests.conftest import unchanged_process
+from tests.conftest import DEVICES, unchanged_process
 from tests.interrupting import outcome
 from torch import Tensor, nn
 from typing_extensions import override
@@ -63,8 +63,8 @@ class Room(Callback):
         if self.most is None or self.now < self.at or len(output) <= self.most:
             return
         if self.where == "forward":
-            torch.empty(1 << 50)
-        inputs[0].register_hook(lambda _: torch.empty(1 << 50))  # type: ignore[no-untyped-call]  # torch's
+            torch.empty(1 << 50, device=output.device)
+        inputs[0].register_hook(lambda grad: torch.empty(1 << 50, device=grad.device))  # type: ignore[no-untyped-call]  # torch's
 
 
 def close(one: Trained, other: Trained, rtol: float) -> None:
@@ -91,11 +91,14 @@ def test_pieces_of_a_mixed_batch_add_up_to_it(train: Train, whole: Trained, size
         assert all(torch.equal(one, pieces.weights[name]) for name, one in whole.weights.items())
 
 
-@pytest.mark.always("backward-3")
+@pytest.mark.always("backward-3-cpu")
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("where", ["forward", "backward"])
-def test_a_step_that_found_no_room_is_taken_again(train: Train, where: str, accumulate: int) -> None:
-    job = (*SMALL, f"trainer.accumulate_grad_batches={accumulate}")
+def test_a_step_that_found_no_room_is_taken_again(
+    train: Train, where: str, accumulate: int, device: str
+) -> None:
+    job = (*SMALL, f"device={device}", f"trainer.accumulate_grad_batches={accumulate}")
     room = Room(6, at=7, where=where)
     plain, less = train(*job), train(*job, "trainer.micro_batch=auto", callbacks=[room])
     assert room.sizes[:7] == [[20]] * 7
@@ -164,8 +167,10 @@ def test_every_call_of_the_closure_takes_the_same_pieces(train: Train) -> None:
     assert all(sizes == [10, 10] * (len(sizes) // 2) and len(sizes) > 4 for sizes in room.sizes)
 
 
-def test_one_error_where_there_is_no_room_for_one_sample(train: Train) -> None:
-    failed = train(*SMALL, "trainer.micro_batch=auto", callbacks=[Room(0)], raise_errors=False)
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_error_where_there_is_no_room_for_one_sample(train: Train, device: str) -> None:
+    words = (*SMALL, f"device={device}", "trainer.micro_batch=auto")
+    failed = train(*words, callbacks=[Room(0)], raise_errors=False)
     assert failed.record["cause"] == "out_of_memory"
     assert "no room for 1 sample at a time" in failed.record["reason"]
 

@@ -20,6 +20,7 @@ import git
 import msgspec
 import psutil
 import pytest
+from tests.conftest import DEVICES
 from tests.forks import Forks
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -56,7 +57,7 @@ num_features: ${spec.num_features}
 num_outputs: ${spec.num_outputs}
 width: 12
 """
-QUICK = ("device=cpu", "trainer.max_epochs=2", "model=net", "callbacks=[default]", "~callbacks.progress_bar")
+QUICK = ("trainer.max_epochs=2", "model=net", "callbacks=[default]", "~callbacks.progress_bar")
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,10 @@ class Lab:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def train(self, name: str, *overrides: str) -> Path:
+    def train(self, name: str, *overrides: str, device: str = "cpu") -> Path:
         """One run in a process of its own, which knows the code of the lab as it is now."""
         run_dir = self.root.parent / "runs" / name
-        code, said = self.typed("train", *QUICK, *overrides, f"hydra.run.dir={run_dir}")
+        code, said = self.typed("train", f"device={device}", *QUICK, *overrides, f"hydra.run.dir={run_dir}")
         assert code == 0, said
         return run_dir
 
@@ -351,19 +352,24 @@ MANY = [
     ("data=iris", "callbacks=[default,swa]", "scheduler=none"),
     ("data=digits", "data.num_workers=2", "trainer.limit_train_batches=3"),
     ("data=wine", "trainer.accumulate_grad_batches=3", "trainer.deterministic=true"),
-    ("data=digits", "model=resnet18", "trainer.limit_train_batches=2"),
+    ("data=digits", "model=resnet18", "trainer.limit_train_batches=2", "trainer.deterministic=true"),
+    (
+        *("data=digits", "model=resnet18", "trainer.limit_train_batches=2", "trainer.deterministic=true"),
+        *("precision=bf16", "trainer.channels_last=true"),
+    ),
 ]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dirty", [False, True])
-def test_many_runs_from_a_fresh_clone(tmp_path: Path, dirty: bool) -> None:
+def test_many_runs_from_a_fresh_clone(tmp_path: Path, dirty: bool, device: str) -> None:
     lab = make_lab(tmp_path)
     if dirty:
         lab.write("lab/net.py", NET.replace("{activation}", "GELU"))
         lab.write("lab/more.py", "")
-    runs = [lab.train(str(number), *overrides) for number, overrides in enumerate(MANY)]
+    runs = [lab.train(str(number), *words, device=device) for number, words in enumerate(MANY)]
     lab.write("lab/net.py", NET.replace("{activation}", "Tanh"))
     lab.git("add", "--all")
     lab.git("commit", "-m", "the work went on")

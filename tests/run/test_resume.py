@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import git
 import pytest
 import torch
-from tests.conftest import unchanged_process
+from tests.conftest import DEVICES, unchanged_process
 from tests.interrupting import Hook, Interrupt, outcome
 from tests.record.test_run_directory import holding
 from typer.testing import CliRunner
@@ -99,6 +100,39 @@ def test_the_command_goes_on_where_the_run_is_and_then_has_nothing_to_add(
     assert {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()} == files
     code, said = typed(moved, "optimizer.lr=0.5")
     assert (code, "optimizer.lr" in said, "trainer.max_epochs" in said) == (2, True, True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_checkpoint_of_a_gpu_that_is_not_here(
+    train: Train, tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = (f"device={device}", "trainer.deterministic=true", *JOB)
+    expected = whole(train, *job)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(torch.serialization, "location_tag", lambda _: "cuda:3")
+        run_dir = interrupted(train, tmp_path, job, "batch", 3)
+    with zipfile.ZipFile(run_dir / "checkpoints" / "last.ckpt") as file:
+        assert b"cuda:3" in b"".join(file.read(n) for n in file.namelist() if n.endswith("data.pkl"))
+    code, said = typed(run_dir)
+    assert code == 0, said
+    assert outcome(run_dir) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("cpu", "auto"),
+        pytest.param("cpu", "gpu", marks=pytest.mark.gpu),
+        pytest.param("gpu", "cpu", marks=pytest.mark.gpu),
+    ],
+)
+def test_it_goes_on_on_another_device(train: Train, tmp_path: Path, before: str, after: str) -> None:
+    run_dir = interrupted(train, tmp_path, (f"device={before}", *JOB), "batch", 4)
+    code, said = typed(run_dir, f"trainer.accelerator={after}")
+    assert code == 0, said
+    assert f"trainer.accelerator: {before} until here, {after} from here on" in said
+    whole_run = train(f"device={before}", *JOB)
+    assert record(run_dir)["metrics"] == pytest.approx(whole_run.result.metrics, rel=1e-3)
 
 
 def test_without_a_checkpoint_it_begins_anew_and_says_so(stopped: Path, train: Train) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # scikit-learn ships no types
+from tests.conftest import DEVICES
 
 from assay.errors import AssayError, ConfigError
 from assay_analysis.out_of_fold import FILE
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from assay_sweep.summary import SweepResult
 
 
-QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
+QUICK = ["device=cpu", "debug=one_batch", "data=iris", "callbacks=[]"]
 HERE = ["hydra/launcher=serial", "hydra.sweep.dir=sweep"]
 
 
@@ -86,6 +87,22 @@ def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> N
     assert alone.outcome is not None
     assert swept.outcome.metrics == alone.outcome.metrics
     assert swept.fingerprint == alone.fingerprint
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", DEVICES)
+def test_many_jobs_side_by_side_are_what_each_is_alone(device: str) -> None:
+    """Also where several share a GPU."""
+    quick = [f"device={device}", *QUICK[1:]]
+    shared = ["hydra.launcher.jobs_per_gpu=4", "hydra.sweep.dir=shared"]
+    jobs = start_sweep([*quick, *shared, "seed=range(16)"]).jobs
+    assert [job.status for job in jobs] == ["finished"] * 16
+    for seed in (0, 15):
+        (alone,) = start_sweep([*quick, f"seed={seed}", "hydra.sweep.dir=alone"]).jobs
+        shutil.rmtree("alone")
+        assert alone.outcome is not None
+        assert jobs[seed].outcome is not None
+        assert jobs[seed].outcome.metrics == alone.outcome.metrics
 
 
 @pytest.mark.always("optimizer.lr=0.1,fast", "hydra.launcher._target_=os.system")

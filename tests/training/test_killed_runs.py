@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COMMON = (
-    *("device=cpu", "data=digits", "data.batch_size=8", "data.eval_batch_size=32", "optimizer.lr=0.01"),
+    *("data=digits", "data.batch_size=8", "data.eval_batch_size=32", "optimizer.lr=0.01"),
     *("data/transform=crop_flip", "data.transform.crop_size=8", "trainer.val_check_interval=0.5"),
     *("trainer.max_epochs=2", "trainer.limit_train_batches=10", "trainer.log_every_n_steps=1"),
     *("trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
@@ -36,11 +36,12 @@ class Job:
     interval: int = 1
     steps: int = 20
     common: tuple[str, ...] = COMMON
+    device: str = "cpu"
 
     @property
     def command(self) -> tuple[str, ...]:
         every = f"callbacks.last_checkpoint.every_n_train_steps={self.interval}"
-        return ("train", *self.common, *self.words, every, "hydra.run.dir=run")
+        return ("train", f"device={self.device}", *self.common, *self.words, every, "hydra.run.dir=run")
 
 
 JOBS = {
@@ -56,11 +57,26 @@ TASKS = {
     name: Job(
         (*small_jobs.words(name, folder="../texts"), "trainer.max_epochs=8"),
         steps=32,
-        common=("device=cpu", "trainer.log_every_n_steps=1"),
+        common=("trainer.log_every_n_steps=1",),
     )
     for name in ("digits_segmentation", "text_topics", "stdlib_gpt")
 }
 """Jobs of other tasks; their texts lie beside the directory that a run is started in."""
+PRECISE = ("model=small_cnn", "callbacks=[default]", "trainer.deterministic=true")
+WAYS = {
+    "fp32": (),
+    "bf16": ("precision=bf16",),
+    "fp16": ("precision=fp16",),
+    "compiled": ("trainer.compile=true",),
+    "channels_last": ("trainer.channels_last=true",),
+}
+"""How numbers are computed; fp16 has the state of a scaler, and needs a GPU."""
+COMPUTED = {
+    f"{way}-{device}": Job((*PRECISE, *words), device=device)
+    for way, words in WAYS.items()
+    for device in ("cpu", "gpu")
+    if (way, device) != ("fp16", "cpu")
+}
 IN_A_ROW = 9
 """Kills of one run; then it is left alone."""
 
@@ -94,7 +110,7 @@ _whole: dict[str, Whole] = {}
 
 
 def job_of(kind: str) -> Job:
-    return {**JOBS, **TASKS}[kind]
+    return {**JOBS, **TASKS, **COMPUTED}[kind]
 
 
 def files_of(folder: Path) -> set[str]:
@@ -208,8 +224,14 @@ def test_killed_at_many_times_it_ends_the_same(forks: Forks, kind: str, tmp_path
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", TASKS)
-def test_a_job_of_any_task_ends_the_same_when_killed(forks: Forks, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.gpu] * (job_of(kind).device == "gpu"))
+        for kind in (*TASKS, *COMPUTED)
+    ],
+)
+def test_a_job_of_any_kind_ends_the_same_when_killed(forks: Forks, kind: str, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     small_jobs.write_texts(tmp_path / "texts")
     parts = kill(forks, kind, 30, tmp_path)

@@ -356,11 +356,12 @@ def test_every_option_is_tried() -> None:
         ("auto", "cuda" if GPU else "mps" if MPS else "cpu"),
         pytest.param("gpu", "cuda", marks=pytest.mark.gpu),
         pytest.param("ddp", "cuda", marks=pytest.mark.gpu),
+        pytest.param("fsdp2", "cuda", marks=pytest.mark.gpu),
         pytest.param("mps", "mps", marks=pytest.mark.skipif(not MPS, reason="this machine has no Apple GPU")),
     ],
 )
 def test_trains_there(train: Train, device: str, kind: str) -> None:
-    one = ["trainer.devices=1"] if device == "ddp" else []
+    one = ["trainer.devices=1"] if device in ("ddp", "fsdp2") else []
     run = train(*TINY, f"device={device}", *one, keep_passes=True)
     assert {one.inputs.device.type for one in run.watch.passes} == {kind}
     assert {one.output.device.type for one in run.watch.passes} == {kind}
