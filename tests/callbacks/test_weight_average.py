@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -118,3 +119,14 @@ def test_a_resumed_average_is_the_same(tmp_path: Path, kind: type) -> None:
     for part in ("state_dict", "current_model_state"):
         for name, value in whole[part].items():
             assert torch.equal(resumed[part][name], value), (part, name)
+
+
+def test_the_average_is_where_the_model_is_trained() -> None:
+    """Not where it was made: each update would copy all weights, and wait for them."""
+    callback, module = average_of(EMA), Normed()
+    elsewhere = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta")))
+    callback.setup(elsewhere, module, "fit")
+    state: dict[str, Any] = {"state_dict": module.state_dict()}
+    callback.on_save_checkpoint(elsewhere, module, state)
+    assert {value.device.type for value in state["state_dict"].values()} == {"meta"}
+    assert {value.device.type for value in state["averaging_state"].values()} == {"meta"}

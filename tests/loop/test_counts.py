@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, final
 
+import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
-from tests.conftest import unchanged_process
+from tests.conftest import DEVICES, unchanged_process
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from typing_extensions import override
@@ -24,17 +26,18 @@ from assay.assemble.trainer import silence_lightning
 from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
-
-    import pytest
 
     Counting = Callable[[], AbstractContextManager[Counter[str]]]
 
 FIRST, LAST = 64, 192
-_READS = ("_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "_unique2")
-"""Operations whose result the host waits for."""
+_READS = (
+    *("_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"),
+    *("unique_consecutive", "bincount", "repeat_interleave"),
+)
+"""Operations whose result, or the size of it, the host waits for."""
 
 
 @final
@@ -49,9 +52,21 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
             new = _storages(made) - _storages((args, kwargs))
             name = func.overloadpacket.__name__
             self.found.update(
-                {"operations": 1, "tensors": len(new), "waits": name in _READS, f"aten.{name}": 1}
+                {
+                    "operations": 1,
+                    "tensors": len(new),
+                    "waits": name in _READS or _takes_mask(name, args),
+                    f"aten.{name}": 1,
+                }
             )
         return made
+
+
+def _takes_mask(name: str, args: Any) -> bool:
+    """Whether values are chosen by true and false, so that their number is known only afterwards."""
+    if name not in ("index", "index_put", "index_put_"):
+        return False
+    return any(one.dtype in (torch.bool, torch.uint8) for one in args[1] if one is not None)
 
 
 def _storages(values: Any) -> set[int]:
@@ -78,6 +93,24 @@ def operations(monkeypatch: pytest.MonkeyPatch) -> Counting:
             yield found
 
     return counting
+
+
+@contextmanager
+def synchronizations() -> Iterator[Counter[str]]:
+    """Counts how often the host waits for a GPU, as torch is told by what copies and launches."""
+    found: Counter[str] = Counter()
+
+    def count(message: object, *_: object, **__: object) -> None:
+        found.update({"waits": "synchronizing CUDA operation" in str(message)})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = count  # type: ignore[assignment]  # put back with the filters
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield found
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 @contextmanager
@@ -115,7 +148,9 @@ class _Marks(Callback):
             self.noted[batch_idx] = self.found.copy()
 
 
-def in_a_step(folder: Path, counting: Counting, *overrides: str) -> dict[str, float]:
+def in_a_step(
+    folder: Path, counting: Counting, *overrides: str, watches: Sequence[Callback] = ()
+) -> dict[str, float]:
     """What a step costs with the default callbacks, from shuffled data in memory."""
     words = [
         *("data=synthetic", "data.source.num_samples=20000", "data.source.input_shape=[8]", "model=linear"),
@@ -127,7 +162,7 @@ def in_a_step(folder: Path, counting: Counting, *overrides: str) -> dict[str, fl
     marks = _Marks()
     with unchanged_process(), silence_lightning():
         assembly = assemble(job_config(compose(words)))
-        assembly.trainer.callbacks.append(marks)  # type: ignore[attr-defined]  # a plain attribute
+        assembly.trainer.callbacks.extend([*watches, marks])  # type: ignore[attr-defined]  # a plain attribute
         with counting() as marks.found:
             assembly.trainer.fit(assembly.module, datamodule=assembly.datamodule)
     steps = LAST - FIRST
@@ -151,6 +186,56 @@ def test_operations_and_the_tensors_they_make(tmp_path: Path, monkeypatch: pytes
     assert 0 < found["waits"] <= 1.1, shown(found)  # for whether loss and gradients are finite
 
 
-def test_waits_where_a_device_would_be_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = in_a_step(tmp_path, operations(monkeypatch), "callbacks.non_finite.every_n_steps=16")
+JOBS = {
+    "linear": (),
+    "pictures": (
+        *("model=small_cnn", "model.widths=[4,8]", "data.source.input_shape=[1,8,8]"),
+        *("augment=flip_crop", "trainer.gradient_clip_val=1.0"),
+    ),
+    "table": ("model=table_mlp", "data.batch_size=16"),
+    "average": ("model=mlp", "model.hidden=[8]", "callbacks=[default,ema]", "precision=bf16"),
+    "accumulating": ("model=mlp", "model.hidden=[8]", "trainer.accumulate_grad_batches=4", "optimizer=sgd"),
+}
+
+
+@pytest.mark.always("cpu-linear", "cpu-pictures")
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_waits_for_no_device(
+    tmp_path: Path, device: str, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Save once in 16 steps, to see whether all numbers are finite, and in 64, for the log."""
+    counting = operations(monkeypatch) if device == "cpu" else synchronizations
+    as_there = "callbacks.non_finite.every_n_steps=16"
+    found = in_a_step(tmp_path, counting, *JOBS[job], f"device={device}", as_there)
     assert 0 < found["waits"] <= 0.08, shown(found)
+
+
+@final
+class _Impatient(Callback):
+    """Looks at each batch, in one of the ways that make the host wait."""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    @override
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        inputs, targets = batch
+        if self._how == "item":
+            float(inputs.sum())
+        elif self._how == "tolist":
+            targets.tolist()
+        elif self._how == "mask":
+            inputs[targets == 1]
+        elif self._how == "nonzero":
+            torch.nonzero(targets)
+
+
+@pytest.mark.parametrize("how", ["item", "tolist", "mask", "nonzero"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_that_waits_is_seen(
+    tmp_path: Path, device: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting = operations(monkeypatch) if device == "cpu" else synchronizations
+    words = (f"device={device}", "callbacks.non_finite.every_n_steps=16")
+    assert in_a_step(tmp_path, counting, *words, watches=[_Impatient(how)])["waits"] >= 1

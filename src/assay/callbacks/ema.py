@@ -1,12 +1,17 @@
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
+import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from typing_extensions import override
 
 from assay.callbacks.weight_average import Float32Average
 from assay.errors import check_numbers
+
+if TYPE_CHECKING:
+    import lightning as L
+    from torch import Tensor
 
 
 @final
@@ -49,11 +54,20 @@ class EMA(Float32Average):
         check_numbers("[0, 1)", decay=decay)
         check_numbers("(0, 1]", warmup_fraction=warmup_fraction)
         check_numbers("[1, inf)", update_every_n_steps=update_every_n_steps)
-        super().__init__(use_buffers=use_buffers, multi_avg_fn=copy_counters(self._average))
+        super().__init__(use_buffers=use_buffers)
         self.decay = decay
         self.warmup_fraction = warmup_fraction
         self.update_every_n_steps = update_every_n_steps
+        self.use_buffers = use_buffers
         self._updates = 0
+        self._is_empty: bool | None = None
+
+    @override
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        self._is_empty = None
+        if stage == "fit" and self._average_model is not None:
+            self._average_model.update_parameters = self._update  # type: ignore[method-assign]  # see there
 
     @override
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
@@ -74,16 +88,40 @@ class EMA(Float32Average):
             return self.decay
         return min(self.decay, 1.0 - 1.0 / max(1.0, self.warmup_fraction * update))
 
-    def _average(self, averaged: Any, current: Any, num_averaged: Any) -> None:
-        average: Any = get_ema_multi_avg_fn(self.decay_at(self._updates))  # type: ignore[no-untyped-call]  # torch has no types there
-        average(averaged, current, num_averaged)
+    @torch.no_grad()
+    def _update(self, model: Any) -> None:
+        """Update as torch does, which twice in each update waits for the device to tell its counter."""
+        average = self._average_model
+        assert average is not None  # noqa: S101 - training has begun
+        if self._is_empty is None:
+            self._is_empty = bool(average.n_averaged == 0)
+        decay = 0.0
+        if not self._is_empty:
+            decay = self.decay_at(self._updates)
+        averaged: list[tuple[Tensor, Tensor]] = [
+            *zip(average.module.parameters(), model.parameters(), strict=True)
+        ]
+        for mean, value in zip(average.module.buffers(), model.buffers(), strict=True):
+            if self.use_buffers and is_averaged(mean):
+                averaged.append((mean, value))
+            else:
+                mean.copy_(value)
+        lerp: Any = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]  # torch has no types there
+        lerp([mean for mean, _ in averaged], [value.detach() for _, value in averaged], None)
+        average.n_averaged += 1
+        self._is_empty = False
+
+
+def is_averaged(tensor: Tensor) -> bool:
+    """Return whether a mean of such tensors means anything; counters, such as batch norm's, are copied."""
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def copy_counters(average: Any) -> Any:
-    """Wrap an average over tensors of one dtype: counters, such as batch norm's, are copied."""
+    """Wrap an average over tensors of one dtype: counters are copied."""
 
     def apply(averaged: Any, current: Any, num_averaged: Any) -> None:
-        if averaged[0].is_floating_point() or averaged[0].is_complex():
+        if is_averaged(averaged[0]):
             average(averaged, current, num_averaged)
             return
         for mean, value in zip(averaged, current, strict=True):
