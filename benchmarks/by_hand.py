@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from assay.model.mlp import MLP
 from assay.model.small_cnn import SmallCNN
+from assay.model.torchvision import Torchvision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,8 @@ def built(name: str, shape: list[int], num_classes: int) -> nn.Module:
     """The model of an option of `conf/model`."""
     if name == "linear":
         return nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), num_classes))
+    if name == "resnet18":
+        return Torchvision(name, shape, num_classes)
     return MLP(shape, num_classes) if name == "mlp" else SmallCNN(shape, num_classes)
 
 
@@ -52,8 +55,9 @@ def train(job: dict[str, Any], epochs: int) -> float:
         correct = torch.zeros((), dtype=torch.long, device=inputs.device)
         for rows in order.split(size):  # type: ignore[no-untyped-call]  # torch left it untyped
             batch, wanted = inputs[rows], targets[rows]
-            outputs = model(batch)
-            loss = F.cross_entropy(outputs, wanted)
+            with torch.autocast(inputs.device.type, torch.bfloat16, enabled=job["bfloat16"]):
+                outputs = model(batch)
+                loss = F.cross_entropy(outputs, wanted)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]  # as above
             optimizer.step()

@@ -48,6 +48,7 @@ class Stopwatch(Checkpoint):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.seconds, self._clock = 0.0, clock
+        self.epochs: list[float] = []
         self._start = 0.0
 
     def on_train_epoch_start(self, *_: Any) -> None:
@@ -56,7 +57,10 @@ class Stopwatch(Checkpoint):
 
     def on_train_epoch_end(self, *_: Any) -> None:
         """End."""
-        self.seconds += self._clock() - self._start
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.epochs.append(self._clock() - self._start)
+        self.seconds += self.epochs[-1]
 
 
 def job(options: argparse.Namespace, folder: str, *overrides: str) -> Assembly:
@@ -117,6 +121,7 @@ def hand_over(options: argparse.Namespace, path: Path) -> dict[str, Any]:
             "batch_size": data.batch_size,
             "threads": options.threads,
             "clock": options.clock,
+            "bfloat16": assembly.trainer.precision == "bf16-mixed",
             "device": assembly.trainer.strategy.root_device.type,
         },
         path,
@@ -128,7 +133,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     """What the benchmarks of this kind are asked."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("overrides", nargs="*", help="of assay's side, such as optimizer.fused=null")
-    made.add_argument("--model", default="small_cnn", choices=("linear", "mlp", "small_cnn"))
+    made.add_argument("--model", default="small_cnn", choices=("linear", "mlp", "small_cnn", "resnet18"))
     made.add_argument("--pairs", type=int, default=5)
     made.add_argument("--epochs", type=int, default=5)
     made.add_argument("--threads", type=int, default=1)
