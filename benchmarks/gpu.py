@@ -166,10 +166,9 @@ def time_gpt(options: argparse.Namespace) -> None:
         *("callbacks.checkpoint=null", "callbacks.last_checkpoint=null", *options.overrides),
     ]
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        result = assay.train(words, callbacks=[watch])
-    node: Any = result.trainer.datamodule.spec
-    model: Any = result.module.model
-    size, length = result.trainer.datamodule.batch_size, node.input_shape[0]
+        result: Any = assay.train(words, callbacks=[watch])
+    model, data = result.module.model, result.trainer.datamodule
+    size, length = data.batch_size, data.spec.input_shape[0]
     tokens = steps * size * length / watch.epochs[-1]  # of the second epoch; the first compiles
     layers, width = len(model.blocks), model.tokens.embedding_dim
     flops = tokens * (6 * result.parameters + 12 * layers * width * length)

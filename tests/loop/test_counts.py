@@ -105,7 +105,7 @@ def synchronizations() -> Iterator[Counter[str]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = count  # type: ignore[assignment]  # put back with the filters
+        warnings.showwarning = count  # put back with the filters
         torch.cuda.set_sync_debug_mode("warn")
         try:
             yield found

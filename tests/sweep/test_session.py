@@ -100,9 +100,10 @@ def test_many_jobs_side_by_side_are_what_each_is_alone(device: str) -> None:
     for seed in (0, 15):
         (alone,) = start_sweep([*quick, f"seed={seed}", "hydra.sweep.dir=alone"]).jobs
         shutil.rmtree("alone")
+        outcome = jobs[seed].outcome
+        assert outcome is not None
         assert alone.outcome is not None
-        assert jobs[seed].outcome is not None
-        assert jobs[seed].outcome.metrics == alone.outcome.metrics
+        assert outcome.metrics == alone.outcome.metrics
 
 
 @pytest.mark.always("optimizer.lr=0.1,fast", "hydra.launcher._target_=os.system")
