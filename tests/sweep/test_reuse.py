@@ -99,7 +99,7 @@ def test_a_program_reads_which_run_was_taken() -> None:
     first, _ = train()
     code, document = documented("train", *QUICK, "--reuse", "hydra.run.dir=outputs/second")
     assert code == 0
-    assert document["run_dir"] == str(first)
+    assert document["run_dir"] == document["reused_from"] == str(first)
     assert document["metrics"] == RunRecord.load(first).metrics
 
 

@@ -384,7 +384,8 @@ def run_parts(
             stated = {}
         check_declared(stated, assembly.config)
         if (finished := find_finished(assembly)) is not None:
-            return result_of(finished)
+            result = result_of(finished)
+            return replace(result, reused_from=result.reused_from or str(finished))
         # From here on there is a run; everything that can be wrong with the config was found before.
         assembly.callbacks.extend(callbacks)
         names = [f"{type(one).__name__} {at}" for at, one in enumerate(assembly.callbacks)]
