@@ -37,14 +37,12 @@ from assay.terminal import Console, print_lines
 from assay_analysis.read_runs import find_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from assay.assemble.assembly import Assembly
 
 _FINGERPRINT = re.compile(rb'"fingerprint": "([0-9a-f]{64})"')
-_CUSTOM = "assay.data.core.custom."
-_MOST = 3
-"""Differences to name."""
+_NOT_READ = ("data", "spec", *NOT_IDENTITY)
 
 
 def find_finished(run_dir: str | Path) -> dict[str, list[Path]]:
@@ -71,11 +69,11 @@ def offer(record: RunRecord, assembly: Assembly, *, take: bool) -> Path | None:
     if same is None and take:
         line = "no finished run has this config: training"
     elif same is not None and doubts:
-        line = f"{same} has this config, but is not taken for this run: "
-        line += "; ".join(doubts[:_MOST])
+        line = f"{same} has this config, but is not taken for this run: {'; '.join(doubts[:3])}"
+    elif same is not None and take:
+        line = f"{same} is this run, finished: nothing is trained"
     elif same is not None:
-        line = f"{same} is this run, finished: "
-        line += "nothing is trained" if take else "add --reuse to take it"
+        line = f"{same} is this run, finished: add --reuse to take it"
     if line:
         print_lines(Console(highlight=False), [("reuse", line)])
     return same if take and not doubts else None
@@ -92,69 +90,55 @@ def find_same(
             other = RunRecord.load(path)
             if (other.fingerprint, other.status) != (record.fingerprint, "finished"):
                 continue
+            doubts = _doubts(record, assembly, path, other)
             closest = path
-            doubts = [*_doubts(record, assembly), *_differences(record, assembly, path, other)]
             if not doubts:
                 break
     return closest, doubts
 
 
-def _doubts(record: RunRecord, assembly: Assembly) -> list[str]:
-    """Why this job may not come to the same bits each time."""
+def _doubts(record: RunRecord, assembly: Assembly, path: Path, other: RunRecord) -> list[str]:
+    """Why a finished run of the same config may not be this run, bit for bit."""
     config = assembly.config
+    own_code = _user_files(assembly)
+    now = _as_compared(segments(record)[0])
+    doubts = [_doubt_code(record, own_code)]
+    for then in map(_as_compared, segments(other)):
+        if own_code and then["code"] != now["code"]:
+            doubts.append(f"code: {describe_code(then)} then, {describe_code(now)} now")
+        doubts += machine_changes(then, now)
+        new = now["packages"].keys() - then["packages"].keys()
+        doubts += [f"packages: {name} none then" for name in sorted(new)]
     device = assembly.trainer.strategy.root_device.type
     source = config.data.get("source") or {}
     kind = str(source.get("_target_"))
-    unhashed = config.data.get("_target_") != OUR_DATA or not kind.startswith("assay.")
-    unread = ("data", "spec", *NOT_IDENTITY)
+    read = (entry for entry in walk(config) if entry.key.partition(".")[0] not in _NOT_READ)
     files = [
         entry.key
-        for entry in walk(config)
-        if entry.key.partition(".")[0] not in unread and _is_there(entry.value)
+        for entry in read
+        if isinstance(entry.value, str) and os.path.exists(os.path.expanduser(entry.value))  # noqa: PTH110, PTH111 - neither raises
     ]
-    doubts = {
+    kept = load_mapping(path / "config.yaml").get("predictions")
+    sums = other.files.items()
+    causes = {
         f"device: results of {device} may differ": device != "cpu",
-        "data: not all of its contents are hashed": unhashed
-        or kind.startswith(_CUSTOM)
-        or "://" in str(source.get("path")),
         "trainer.max_time: it ends by the clock": config.trainer.get("max_time"),
         f"{', '.join(files)}: contents of files are not hashed": files,
-        _doubt_code(record, assembly): True,
-    }
-    return [doubt for doubt, holds in doubts.items() if doubt and holds]
-
-
-def _is_there(value: Any) -> bool:
-    with suppress(OSError, ValueError):  # such as too long a name
-        return isinstance(value, str) and value != "" and Path(value).expanduser().exists()
-    return False
-
-
-def _differences(
-    record: RunRecord, assembly: Assembly, path: Path, other: RunRecord
-) -> list[str]:
-    """What is not the same in this job and in a finished run of the same config."""
-    now = _as_compared(segments(record)[0])
-    found = []
-    for then in map(_as_compared, segments(other)):
-        if _user_files(assembly) and then["code"] != now["code"]:
-            found.append(f"code: {describe_code(then)} then, {describe_code(now)} now")
-        found += machine_changes(then, now)
-    saved = load_mapping(path / "config.yaml")
-    files = other.files.items()
-    is_damaged = any(digest_of_file(path / name) != digest for name, digest in files)
-    causes = {
+        "data: not all of its contents are hashed": config.data.get("_target_") != OUR_DATA
+        or not kind.startswith("assay.")
+        or kind.startswith("assay.data.core.custom.")
+        or "://" in str(source.get("path")),
         "data: its SHA-256 differs": other.data_sha256 != record.data_sha256,
         "config: changed on resuming": any(entry.get("changed") for entry in other.resumed),
         "it lost rows, got objects, or ran out of memory": other.reason
         or other.objects
         or other.micro_batch,
-        "predictions: other ones are kept": saved.get("predictions")
-        != assembly.plain.get("predictions"),
-        "files: not as the run wrote them": is_damaged or is_written(path),
+        "predictions: other ones are kept": kept != assembly.plain.get("predictions"),
+        "files: not as the run wrote them": is_written(path)
+        or any(digest_of_file(path / name) != digest for name, digest in sums),
     }
-    found += [cause for cause, holds in causes.items() if holds]
-    return list(dict.fromkeys(found))
+    doubts += [cause for cause, holds in causes.items() if holds]
+    return [*dict.fromkeys(filter(None, doubts))]
 
 
 def _as_compared(segment: dict[str, Any]) -> dict[str, Any]:
@@ -170,12 +154,11 @@ def _as_compared(segment: dict[str, Any]) -> dict[str, Any]:
     return {**segment, "packages": packages, "code": [*code, segment["patch_sha256"]]}
 
 
-def _doubt_code(record: RunRecord, assembly: Assembly) -> str:
+def _doubt_code(record: RunRecord, files: Sequence[Path]) -> str:
     """Why the code that runs cannot be told from other code; empty where commit and patch say it all."""
     commit = record.machine["assay"]
     if commit.endswith("-dirty") or not (commit or _is_installed(CODE_DIR)):
         return "code: assay itself has uncommitted changes"
-    files = _user_files(assembly)
     if not files:
         return ""
     if record.git is None or not record.git["patch_complete"]:

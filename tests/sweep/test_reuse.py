@@ -156,6 +156,12 @@ def _keep_fewer(run_dir: Path) -> None:
 CHANGES: dict[str, Callable[[Path], None]] = {
     "packages: numpy 1.0 then": _differ("packages", "numpy", "1.0"),
     "packages: torchmetrics 1.0 then": _differ("packages", "torchmetrics", "1.0"),
+    "packages: lightning none then": lambda run_dir: change_record(
+        run_dir,
+        packages={
+            name: text for name, text in RunRecord.load(run_dir).packages.items() if name != "lightning"
+        },
+    ),
     "CPU: another then": _differ("machine", "cpu", "another"),
     "threads: 64 then": _differ("machine", "threads", 64),
     "device: ['H200'] then, none now": _differ("machine", "gpus", ["H200"]),
@@ -194,6 +200,15 @@ def test_a_run_that_has_not_finished_is_not_taken(
     run_dir = Path(shutil.copytree(finished, tmp_path / "copy"))
     change_record(run_dir, status=status)
     assert reuse.find_same(record, assembly, [run_dir]) == (None, [])
+
+
+def test_a_run_that_cannot_be_read_is_not_taken(asked: tuple[Any, Any, Path], tmp_path: Path) -> None:
+    record, assembly, finished = asked
+    run_dir = Path(shutil.copytree(finished, tmp_path / "copy"))
+    (run_dir / "config.yaml").write_text("a: [", encoding="utf-8")
+    assert reuse.find_same(record, assembly, [run_dir]) == (None, [])
+    (run_dir / "record.json").write_text("{", encoding="utf-8")
+    assert reuse.find_same(record, assembly, [run_dir, tmp_path / "gone"]) == (None, [])
 
 
 def test_a_package_that_computes_nothing_may_differ(asked: tuple[Any, Any, Path], tmp_path: Path) -> None:
