@@ -130,9 +130,8 @@ def _doubts(record: RunRecord, assembly: Assembly, path: Path, other: RunRecord)
         or "://" in str(source.get("path")),
         "data: its SHA-256 differs": other.data_sha256 != record.data_sha256,
         "config: changed on resuming": any(entry.get("changed") for entry in other.resumed),
-        "it lost rows, got objects, or ran out of memory": other.reason
-        or other.objects
-        or other.micro_batch,
+        "it lost rows, or ran out of memory": other.reason or other.micro_batch,
+        "it was changed after its end": other.test_looks or other.threshold.get("chosen"),
         "predictions: other ones are kept": kept != assembly.plain.get("predictions"),
         "files: not as the run wrote them": is_written(path)
         or any(digest_of_file(path / name) != digest for name, digest in sums),
@@ -215,7 +214,7 @@ def _copy(source: Path, run_dir: Path, record: RunRecord, plain: Mapping[str, An
     run_dir.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(run_dir) as scratch:
         folder = scratch / run_dir.name
-        left_out = shutil.ignore_patterns(LOCK, ".*.tmp", "*.html")
+        left_out = shutil.ignore_patterns(LOCK, ".*.tmp", "report.html")
         shutil.copytree(source, folder, symlinks=True, ignore=left_out, copy_function=_copy_file)
         if RunRecord.load(source) != finished:
             raise AssayError("it has changed while it was copied")

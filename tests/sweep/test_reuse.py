@@ -172,6 +172,8 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     ),
     "data: its SHA-256 differs": lambda run_dir: change_record(run_dir, data_sha256="0" * 64),
     "it lost rows": lambda run_dir: change_record(run_dir, reason="lost 3 rows"),
+    "it was changed after": lambda run_dir: change_record(run_dir, threshold={"value": 0.3, "chosen": "f1"}),
+    "it was changed after its end": lambda run_dir: change_record(run_dir, test_looks=1),
     "or ran out of memory": lambda run_dir: change_record(run_dir, micro_batch={"0": 8}),
     "predictions: other ones": _keep_fewer,
     "files: not as the run wrote them": _damage,

@@ -189,7 +189,12 @@ NUMERIC_PACKAGES = (
 )
 """Packages that compute."""
 _MOST_PACKAGES = 6
-_NOT_COMPARED = {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}
+_NOT_COMPARED = {
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
+}
 """Threads and GPUs are compared as such; scikit-learn sets the others when it is imported."""
 _FIELDS = ("git", "patch_sha256", "packages", "machine")
 
