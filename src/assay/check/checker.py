@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -19,7 +20,7 @@ from assay.config.omegaconf_internals import root_of
 from assay.config.serialize import fingerprint_of
 from assay.config.tree import OF_SPEC, places
 from assay.config.unread_keys import OPTIONAL_GROUPS, OUR_DATA, OUR_MODULE
-from assay.errors import ConfigError, first_line
+from assay.errors import AssayError, ConfigError, first_line
 from assay.quoting import reads_as_number
 from assay.record.run_directory import refuse_existing
 from assay.record.secrets import STRUCK, holds_secret, remember_secrets
@@ -158,6 +159,18 @@ def _fingerprint_without_seed(job: Job) -> str:
 _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 
 
+def _name_columns(config: DictConfig) -> str:
+    """The columns that a user may choose from; empty where the file is not a table, or cannot be read."""
+    from assay.data.table.column import list_names  # pandas takes half a second
+    from assay.data.table.table_file import FILE_OPTIONS, read_table
+
+    with suppress(AssayError, OmegaConfBaseException, OSError):
+        source = config.data.source
+        options = {name: source[name] for name in FILE_OPTIONS if source.get(name) is not None}
+        return f"; {list_names(read_table(str(source.path), **options))}"
+    return ""
+
+
 def check_job(config: DictConfig) -> None:
     """Refuse a job with holes, dangling interpolations, values out of range, or things that are not here."""
     refuse_foreign_ranks()
@@ -166,11 +179,10 @@ def check_job(config: DictConfig) -> None:
         message = "each of these must be given"
         if len(missing) == 1:
             message = "this must be given"
-        raise ConfigError(
-            message,
-            key=", ".join(missing),
-            hint=f"add {' '.join(f'{key}=…' for key in missing)}",
-        )
+        hint = f"add {' '.join(f'{key}=…' for key in missing)}"
+        if not {"data.source.target", "data.source.text"}.isdisjoint(missing):
+            hint += _name_columns(config)
+        raise ConfigError(message, key=", ".join(missing), hint=hint)
     _check_secrets(entries)
     check_targets(config)
     check_tasks(config)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 from assay.errors import AssayError, describe_error
 from assay.process import COLLECT
 from assay.record.run_record import Outcome
+from assay.rooms import entries
 from assay_cluster.children import (
     adopt_orphans,
     child_pids,
@@ -50,9 +51,16 @@ _GROUPS = (
     "logger",
 )
 _MODULES = (
+    "assay.run.predictor",
     "assay.run.resume",
+    "assay_cluster.shards",
+    "assay_lab.baseline",
+    "assay_lab.importances",
+    "assay_serve.kept_predictions",
+    "assay_serve.threshold",
+    "assay_sweep.pruning",
     "assay_sweep.worker.run_job",
-    "git",
+    "pyarrow.parquet",
     "rich._emoji_codes",
     "sklearn.datasets",
     "sklearn.datasets.data",
@@ -71,7 +79,7 @@ def preload() -> None:
     modules = [
         found
         for one in packages
-        for found in pkgutil.iter_modules(one.__path__, f"{one.__name__}.")
+        for found in pkgutil.walk_packages(one.__path__, f"{one.__name__}.")
     ]
     for name in ("fsspec.implementations.chained", *(module.name for module in modules)):
         # of an extra that is not installed, or of a version that lacks it
@@ -79,6 +87,7 @@ def preload() -> None:
             importlib.import_module(name)
     from assay.record import provenance
 
+    entries("shards")  # reads the entry points of all packages
     provenance.packages()
     provenance.machine([], 1)
 

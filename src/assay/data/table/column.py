@@ -282,8 +282,14 @@ def check_columns(frame: Frame, names: Strings, path: str, option: str) -> None:
             key = f"data.source.{option}"
         raise DataError(
             f"{key}: {path} has no column {missing[0]!r}{did_you_mean(missing[0], known, '; ')}",
-            hint=f"columns: {', '.join(known[:20])}{', …' * (len(known) > 20)}",
+            hint=list_names(frame),
         )
+
+
+def list_names(frame: Frame) -> str:
+    """The columns of a table, in words."""
+    names = list(frame.columns)
+    return f"columns: {', '.join(names[:20])}{', …' * (len(names) > 20)}"
 
 
 # -- what the cells of a column are --------------------------------------------------------------------------
