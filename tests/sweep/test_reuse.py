@@ -464,3 +464,13 @@ def test_an_interrupted_sweep_ends_with_what_it_has_reused() -> None:
     journal.write_text("".join(lines[:-1]), encoding="utf-8")
     resume_sweep(Path("outputs/b"))
     assert Path("outputs/b/results.csv").read_bytes() == table
+
+
+def test_a_trial_that_a_pruner_watches_is_trained() -> None:
+    """The pruner needs the score after each validation; without a pruner the same trial is reused."""
+    study = (*SWEEP, "hydra/sweeper=optuna", "hydra.sweeper.num_trials=1", "optimizer.lr=choice(0.01)")
+    start_sweep([*study, "hydra.sweep.dir=outputs/a"])
+    start_sweep([*study, "hydra.sweep.dir=outputs/b", "hydra/sweeper/pruner=median"])
+    start_sweep([*study, "hydra.sweep.dir=outputs/c"])
+    assert [event["reused_from"] for event in events(Path("outputs/b"))] == [""]
+    assert [event["reused_from"] for event in events(Path("outputs/c"))] != [""]
