@@ -31,6 +31,7 @@ Kind = Literal[
     "predictions",
     "processes",
     "prove",
+    "reuse",
     "shards",
     "world",
 ]
@@ -63,6 +64,7 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "predictions": ("assay_serve.kept_predictions:",),
     "prove": ("assay_prove.prove:Prover",),
     "processes": ("assay_cluster.processes:",),
+    "reuse": ("assay_sweep.reuse:offer",),
     "shards": ("assay_cluster.shards:",),
     "world": ("assay_cluster.world:take_world",),
 }

@@ -667,7 +667,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
         scores = {}
         if best:
             scores = {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
-        ended = {"status": job.status, "cause": outcome.cause}
+        ended = {"status": job.status, "cause": outcome.cause, "reused from": outcome.reused_from}
         rows.append({"job": job.number, **values, **ended, **scores, **outcome.metrics})
     frame = pd.DataFrame(rows, dtype=object)
     return csv_text(frame.loc[:, (frame.notna() & (frame != "")).any()])

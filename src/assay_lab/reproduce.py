@@ -37,6 +37,7 @@ from assay.targets.trust import typed_packages
 from assay.terminal import Console
 from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
 from assay_cluster.children import run_children
+from assay_lab.environment import build_environment
 from assay_lab.run_again import CODE, REFUSED
 
 if TYPE_CHECKING:
@@ -95,12 +96,17 @@ class _Plan:
 
 
 def reproduce(
-    run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False
+    run: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    trust_code: bool = False,
+    in_environment: bool = False,
 ) -> Reproduction:
     """Run a finished run again, in a process and a directory of its own, and compare.
 
     Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
-    is what the run had; else its commit and patch are brought back beside it.
+    is what the run had; else its commit and patch are brought back beside it. The packages are those that
+    are installed, or with `in_environment` those that the run had.
     """
     run_dir = Path(run).resolve()
     record = RunRecord.load(run_dir)
@@ -118,13 +124,18 @@ def reproduce(
         raise AssayError(
             f"the run cannot be reproduced: {error.message}", hint=error.hint
         ) from error
+    python = Path(sys.executable)
+    packages_notes = _notes(record)
+    environment = _environment(record)
+    if in_environment:
+        python, packages_notes = build_environment(record, trust_code=trust_code)
+        environment["PYTHONPATH"] = os.pathsep.join(_own_folders())
     with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
         again = scratch / run_dir.name
-        environment = _environment(record)
         if plan.root is not None:
             checkout_code(plan.root, plan.commit, plan.patch, scratch / CODE)
             environment["PYTHONPATH"] = _module_path(plan.root, plan.folder, scratch / CODE)
-        _run_again(run_dir, again, environment, typed_packages(overrides))
+        _run_again(python, run_dir, again, environment, typed_packages(overrides))
         reproduced = RunRecord.load(again)
         different = differences(run_dir, record, again, reproduced)
         if reproduced.micro_batch != record.micro_batch:
@@ -135,7 +146,7 @@ def reproduce(
             identical=not different,
             different=different,
             likely=causes(record, reproduced) if different else (),
-            notes=[*plan.notes, *removed, *_notes(record)],
+            notes=[*plan.notes, *removed, *packages_notes],
             rows=_count_rows(again),
             weights_sha256=reproduced.weights_sha256,
             kept=again.rename(Path(tempfile.mkdtemp(prefix="assay-reproduce-"), run_dir.name))
@@ -271,11 +282,25 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
     return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
+def _own_folders() -> list[str]:
+    """Places on the module path that are not of this environment: the user's own code."""
+    installed = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+    return [
+        place
+        for place in sys.path
+        if place and not any(map(Path(place).resolve().is_relative_to, installed))
+    ]
+
+
 def _run_again(
-    run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]
+    python: Path,
+    run_dir: Path,
+    again: Path,
+    environment: dict[str, str],
+    trusted: Sequence[str],
 ) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [sys.executable, "-P", "-m", "assay_lab.run_again"]
+    command = [str(python), "-P", "-m", "assay_lab.run_again"]
     (code,), signal = run_children(
         [([*command, str(run_dir), str(again), *trusted], environment)]
     )

@@ -281,6 +281,12 @@ def reproduce(
             help="Allow code to run that differs from the code here: another commit, a patch.",
         ),
     ] = False,
+    environment: Annotated[
+        bool,
+        typer.Option(
+            "--environment", help="Run it with the packages that it had, installed by uv."
+        ),
+    ] = False,
 ) -> None:
     """Run a finished run again elsewhere and compare it, bit for bit.
 
@@ -290,7 +296,7 @@ def reproduce(
     from assay_lab.reproduce import reproduce as run_again
     from assay_lab.reproduce import show
 
-    result = run_again(run, changes or [], trust_code=trust_code)
+    result = run_again(run, changes or [], trust_code=trust_code, in_environment=environment)
     show(result)
     document.say("reproduce", result)
     if not result.identical:

@@ -115,6 +115,7 @@ class SweepDefinition:
     policy: Policy
     search: Search
     composer: JobComposer
+    reuse: bool = True
     deadline: float = math.inf
     """A time of `time.monotonic` at which it is stopped."""
 
@@ -146,6 +147,8 @@ def read_definition(
     composed = compose_sweep(hydra, overrides, trusted)
     launcher, sweeper = (to_raw_dict(composed.hydra[name]) for name in ("launcher", "sweeper"))
     directory = Path(str(composed.hydra.sweep.dir))
+    reuse = sweeper.pop("reuse", True)
+    check_value("hydra.sweeper.reuse", reuse, bool)
     has_objective = sweeper.get("objective") is not None
     aims = read_objectives(sweeper, to_raw_dict(job_config(composed)))
     arguments = {"overrides": list(overrides), "config_loader": hydra.config_loader}
@@ -166,6 +169,7 @@ def read_definition(
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),
+        reuse=reuse,
     )
 
 

@@ -44,6 +44,7 @@ class JobSpec:
         threads: Of each of its processes.
         memory_gb: It may take at most; None for any amount.
         timeout_min: Minutes that it may run; None for any time.
+        finished: Directories of runs with its fingerprint, one of which it may be.
         trial: Where it reports its score after each validation and asks whether to go on; see
             `assay_sweep.pruning.Pruning`. None outside a study.
     """
@@ -65,6 +66,7 @@ class JobSpec:
     threads: int = 1
     memory_gb: float | None = None
     timeout_min: float | None = None
+    finished: list[str] = field(default_factory=list)
     trial: dict[str, Any] | None = None
 
     def to_json(self) -> str:

@@ -66,7 +66,7 @@ def _sweep_document(result: SweepResult) -> dict[str, Any]:
         fields = {
             name: getattr(job, name) for name in ("status", "overrides", "seed", "attempts")
         }
-        ended = ("metrics", "best", "seconds", "cause", "reason", "warnings")
+        ended = ("metrics", "best", "seconds", "cause", "reason", "warnings", "reused_from")
         of_outcome = {name: getattr(outcome, name) for name in ended}
         jobs.append(
             {"number": job.number, "run_dir": result.run_dir(job), **fields, **of_outcome}

@@ -17,6 +17,7 @@ from assay.record.run_record import Outcome, reason_of
 from assay_analysis.journal import JobRecord
 from assay_analysis.objective import scores_of
 from assay_sweep.job_spec import JobSpec, to_text
+from assay_sweep.reuse import find_finished
 
 if TYPE_CHECKING:
     import signal
@@ -67,6 +68,9 @@ class Scheduler:
         self._running: dict[int, Job] = {}
         self._specs: dict[str, dict[str, Any]] = {}
         self._halted = False
+        self._finished: dict[str, list[Path]] = {}
+        if sweep.reuse:
+            self._finished = find_finished(self._directory)
 
     def queue(self, job_record: JobRecord, job: Job, report: Report) -> None:
         """Have a job of the journal run before new ones are asked for."""
@@ -164,6 +168,10 @@ class Scheduler:
         if job.fingerprint not in self._specs:
             self._specs[job.fingerprint] = _reusable_spec(self._check(job))
         needs: dict[str, Any] = needs_of(job, has_gpus=self._launcher.has_gpus)
+        trial = self._search.trial(job_record.token)
+        finished = []
+        if trial is None:  # else it has to report after each validation
+            finished = [str(path) for path in self._finished.get(job.fingerprint, ())]
         return JobSpec(
             number=job_record.number,
             attempt=len(job_record.failures) + 1,
@@ -177,7 +185,8 @@ class Scheduler:
             **needs,
             memory_gb=self._policy.memory_gb,
             timeout_min=self._policy.timeout_min,
-            trial=self._search.trial(job_record.token),
+            finished=finished,
+            trial=trial,
         )
 
     # -- ending ------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class SweepProgress:
             task, run_dir, _ = self._running.pop(job.number)
             self._live.remove_task(task)
             self._shares = self._shares or read_shares(run_dir)
-        if outcome.status == "finished":
+        if outcome.status == "finished" and not outcome.reused_from:
             self._seconds.append(outcome.seconds)
         self._print(self._line(job, outcome, again=again))
 
@@ -185,7 +185,10 @@ class SweepProgress:
                 line.append(f"{name} {format_score(name, score, self._shares)}", style="bold")
             if outcome.status == "interrupted":
                 line.append(f"  {outcome.status}", style=style)
-            line.append(f"  {outcome.seconds:.1f} s", style="dim")
+            took = f"{outcome.seconds:.1f} s"
+            if outcome.reused_from:
+                took = f"reused from {outcome.reused_from}"
+            line.append(f"  {took}", style="dim")
         return line
 
 

@@ -215,6 +215,7 @@ class SweepJob:
         cause: Kind of the failure, such as `out_of_memory`; empty where it did not fail.
         reason: How it ended, when not well.
         warnings: What says that its model is of no use, although it has finished.
+        reused_from: Directory of the finished run of which it is a copy; empty where it was trained.
     """
 
     number: int
@@ -229,6 +230,7 @@ class SweepJob:
     cause: str
     reason: str
     warnings: Sequence[str]
+    reused_from: str
 
 
 @final

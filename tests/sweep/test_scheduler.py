@@ -95,6 +95,7 @@ class Sweep:
             objectives=[Objective("val/loss", "minimize")],
             composer=SimpleNamespace(job=self.compose),
             deadline=math.inf,
+            reuse=False,
         )
         self.scheduler = Scheduler(
             definition, self.journal, launcher, check=self.check, watcher=self.told, signals=self.signals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +54,10 @@ def train(
             help="Print how Hydra composes: defaults, defaults-tree, searchpath, plugins.",
         ),
     ] = False,
+    reuse: Annotated[
+        bool,
+        typer.Option("--reuse", help="Take a finished run that is this one, if there is one."),
+    ] = False,
     config_dir: ConfigDir = None,
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
@@ -71,10 +76,15 @@ def train(
         raise ConfigError(
             "chooses a node for --cfg to print", key="--package", hint="--cfg job --package data"
         )
+    from assay.assemble.trainer_options import num_local_processes
     from assay.check.checker import Checker
 
     checker = Checker(config_dir)
-    if not multirun and (world := _take_world()) is not None:
+    world = None
+    if not multirun:
+        world = _take_world()
+    alone = not multirun and world is None
+    if world is not None and not reuse:
         together = entry("processes", "", "a job in several processes")
         _end_run(
             document, together.train_together(world, checker, typed, raise_errors=document.debug)
@@ -84,6 +94,10 @@ def train(
         job = None
         if not multirun:
             job = checker.single_job(typed)
+        alone = alone and job is not None and num_local_processes(job.view()) == 1
+        if reuse and not alone:
+            message = "only valid for one run in one process; a sweep reuses runs by itself"
+            raise ConfigError(message, key="--reuse", hint="leave it out")
         if job is not None:
             with show_loading():
                 from assay.run.train import train_job
@@ -91,7 +105,10 @@ def train(
     if job is None:
         entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
     else:
-        _end_run(document, train_job(job, checked, raise_errors=document.debug))
+        ask = None
+        if reuse or entries("reuse"):
+            ask = partial(entry("reuse", "--reuse", "a finished run in place"), take=reuse)
+        _end_run(document, train_job(job, checked, raise_errors=document.debug, reuse=ask))
 
 
 def _take_world() -> Any:

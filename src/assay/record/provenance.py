@@ -81,6 +81,7 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
     }, patch
 
 
+@functools.cache
 def assay_commit() -> str:
     """Commit of assay itself, as git says it of a checkout and `hatch_build.py` wrote it into a wheel.
 
@@ -161,6 +162,7 @@ def machine(gpus: list[str], threads: int) -> dict[str, Any]:
         "threads": threads,
         "gpus": gpus,
         "environment": numeric_environment(),
+        "assay": assay_commit(),
     }
 
 
@@ -187,6 +189,13 @@ NUMERIC_PACKAGES = (
 )
 """Packages that compute."""
 _MOST_PACKAGES = 6
+_NOT_COMPARED = {
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
+}
+"""Threads and GPUs are compared as such; scikit-learn sets the others when it is imported."""
 _FIELDS = ("git", "patch_sha256", "packages", "machine")
 
 
@@ -265,6 +274,7 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
         "threads": "threads",
         "python": "python",
         "platform": "platform",
+        "assay": "commit of assay",
     }
     changes = [
         f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now"
@@ -275,10 +285,9 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
         changes.append(f"packages: {', '.join(changed)}")
     old = before.get("environment", {})
     new = after.get("environment", {})
-    # The number of threads is compared as such.
     switches = [
         f"{name}={old.get(name, '')} then, {new.get(name, '')} now"
-        for name in sorted((old.keys() | new.keys()) - {"OMP_NUM_THREADS"})
+        for name in sorted((old.keys() | new.keys()) - _NOT_COMPARED)
         if old.get(name) != new.get(name)
     ]
     if switches:

@@ -65,6 +65,7 @@ class Outcome:
         best: Monitored metric, its value and the epoch of the best checkpoint.
         seconds: It took.
         warnings: What says that the model is of no use, although the run has finished.
+        reused_from: Directory of the finished run that was taken in place of training.
     """
 
     status: Status
@@ -75,6 +76,7 @@ class Outcome:
     best: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
+    reused_from: str = ""
 
     @property
     def transient(self) -> bool:
@@ -265,6 +267,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     threshold: dict[str, Any] = {}
     evaluations: list[Any] = []
     test_looks: int = 0
+    reused_from: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -279,6 +282,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
             self.reason,
             self.signal,
             warnings=list(self.warnings),
+            reused_from=self.reused_from,
             **kept,
         )
 

@@ -52,6 +52,7 @@ class RunResult:
             empty where there is none.
         threshold: Of two classes, the probability from which on `predict` says the second one, with its
             precision, recall and F1 on the test; empty where none was chosen.
+        reused_from: Directory of the finished run that was taken in place of training; else empty.
         curves: A row an epoch or logged step, as CSV; None where the run writes none.
         module: What was trained, where that was in this process; of a finished run on the weights of its best
             checkpoint.
@@ -73,6 +74,7 @@ class RunResult:
     notes: Sequence[str] = ()
     baseline: Mapping[str, Any] = field(default_factory=dict)
     threshold: Mapping[str, Any] = field(default_factory=dict)
+    reused_from: str = ""
     curves: Path | None = None
     module: L.LightningModule | None = field(default=None, repr=False)
     trainer: L.Trainer | None = field(default=None, repr=False)

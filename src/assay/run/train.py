@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
@@ -51,6 +52,7 @@ from assay.run.execute import (
     execute,
     fit_threads,
     use_threads,
+    verify_data_hash,
 )
 from assay.run.result import RunResult, print_warnings
 from assay.run.saved_config import interpolations
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from assay.check.report import Proof
     from assay.compose.compose import Job
 
+    Reuse = Callable[[RunRecord, Assembly], Path | None]
     Data = pd.DataFrame | Dataset[Any] | L.LightningDataModule | tuple[ArrayLike, ArrayLike]
 
 log = logging.getLogger("assay")
@@ -235,6 +238,7 @@ def train_job(
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
     gang: Any = None,
+    reuse: Reuse | None = None,
 ) -> RunResult:
     """Train, test and record one composed experiment."""
     with use_threads(fit_threads(proof)):
@@ -244,6 +248,7 @@ def train_job(
             callbacks=callbacks,
             raise_errors=raise_errors,
             gang=gang,
+            reuse=reuse,
         )
 
 
@@ -266,8 +271,12 @@ def run_job(
     data_sha256: str = "",
     micro_batch: Mapping[str, int] | None = None,
     gang: Any = None,
+    reuse: Reuse | None = None,
 ) -> RunResult:
-    """Run a composed job in this process, or on several where its device asks for that."""
+    """Run a composed job in this process, or on several where its device asks for that.
+
+    `reuse` is asked before anything is written, and may name a finished run that is this job.
+    """
     run_dir = Path(config.run_dir)
     processes = num_local_processes(config)
     if processes > 1 and (callbacks or object_kinds()):
@@ -276,37 +285,42 @@ def run_job(
             hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
         )
 
+    segment = functools.cache(begin_segment)
+
+    def describe_run(assembly: Assembly | None) -> RunRecord:
+        settled = config
+        if assembly is not None:
+            settled = assembly.config
+        raw = to_raw_dict(settled)
+        return RunRecord(
+            run_id=run_dir.name,
+            name=str(config.name),
+            status="running",
+            started=now(),
+            seed=int(config.seed),
+            fold=config.get("fold"),
+            fingerprint=fingerprint_of(raw),
+            config_fingerprint=fingerprint_of(raw, REPETITIONS),
+            overrides=list(overrides),
+            config_dir=config_dir,
+            choices=dict(chosen),
+            tags=[str(tag) for tag in config.get("tags") or []],
+            interpolations=interpolations(config),
+            objects=object_kinds(),
+            data_sha256=data_sha256,
+            micro_batch=dict(micro_batch or {}),
+            **segment()[0],
+        )
+
     @contextmanager
     def create_run(plain: Mapping[str, Any], assembly: Assembly | None) -> Iterator[RunRecord]:
         """Make the run directory: config, patch, a record that says `running`; be its only writer."""
-        segment, patch = begin_segment()
+        _, patch = segment()
         create_run_directory(run_dir)
         with lock_run(run_dir):
             refuse_existing(run_dir)  # somebody else may have been faster
             remove_unfinished_files(run_dir)  # of one that was killed before it had a record
-            settled = config
-            if assembly is not None:
-                settled = assembly.config
-            raw = to_raw_dict(settled)
-            record = RunRecord(
-                run_id=run_dir.name,
-                name=str(config.name),
-                status="running",
-                started=now(),
-                seed=int(config.seed),
-                fold=config.get("fold"),
-                fingerprint=fingerprint_of(raw),
-                config_fingerprint=fingerprint_of(raw, REPETITIONS),
-                overrides=list(overrides),
-                config_dir=config_dir,
-                choices=dict(chosen),
-                tags=[str(tag) for tag in config.get("tags") or []],
-                interpolations=interpolations(config),
-                objects=object_kinds(),
-                data_sha256=data_sha256,
-                micro_batch=dict(micro_batch or {}),
-                **segment,
-            )
+            record = describe_run(assembly)
             write_run(
                 run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE"
             )
@@ -314,8 +328,18 @@ def run_job(
             os.close(open_append(run_dir / LOG))
             yield record
 
+    def find_finished(assembly: Assembly) -> Path | None:
+        if reuse is None:
+            return None
+        record = describe_run(assembly)
+        record.data_sha256 = verify_data_hash(assembly, record)
+        return reuse(record, assembly)
+
     return run_parts(
-        config, proof, create_run, callbacks=callbacks, raise_errors=raise_errors, gang=gang
+        *(config, proof, create_run, find_finished),
+        callbacks=callbacks,
+        raise_errors=raise_errors,
+        gang=gang,
     )
 
 
@@ -328,6 +352,7 @@ def run_parts(
     config: DictConfig,
     proof: Proof,
     opened: Callable[[Mapping[str, Any], Assembly | None], AbstractContextManager[RunRecord]],
+    find_finished: Callable[[Assembly], Path | None] = lambda _: None,
     *,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
@@ -358,6 +383,9 @@ def run_parts(
         if report.data_read:
             stated = {}
         check_declared(stated, assembly.config)
+        if (finished := find_finished(assembly)) is not None:
+            result = result_of(finished)
+            return replace(result, reused_from=result.reused_from or str(finished))
         # From here on there is a run; everything that can be wrong with the config was found before.
         assembly.callbacks.extend(callbacks)
         names = [f"{type(one).__name__} {at}" for at, one in enumerate(assembly.callbacks)]

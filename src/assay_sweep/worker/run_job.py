@@ -170,6 +170,7 @@ def _run(job_spec: JobSpec) -> RunResult | int:
 def _begin(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> RunResult:
     from assay.check.report import Proof, Report
     from assay.run.train import run_job
+    from assay_sweep.reuse import copy_finished
 
     if config.get("baseline") == "auto":  # the same for all jobs, and longer than many of them
         config.baseline = "none"
@@ -180,6 +181,8 @@ def _begin(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> R
         data_read=not job_spec.spec,
     )
     options: dict[str, Any] = {"raise_errors": True, "gang": gang}
+    if job_spec.finished:
+        options["reuse"] = partial(copy_finished, candidates=job_spec.finished)
     return run_job(config, job_spec.overrides, job_spec.choices, Proof(report), **options)
 
 
