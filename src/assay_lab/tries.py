@@ -418,9 +418,11 @@ class _Trial:
         try:
             return worktree.ask(question, self._config_dir)
         except AssayError as error:
-            lines = [error.message, *filter(None, [error.hint])]
-            message = f"{side} (commit {worktree.commit[:12]}): {'; '.join(lines)}"
-            raise AssayError(" ".join(message.split())) from error
+            # of a sweep, all of whose jobs fail alike
+            details = [line for line in error.message.splitlines() if line.startswith("  ")]
+            words = " ".join(details or [error.message, error.hint]).split()
+            message = f"{side} (commit {worktree.commit[:12]}): {' '.join(words)}"
+            raise AssayError(message) from error
 
     def _check_pairs(self, changed: Sequence[Run], of_reference: Sequence[Run]) -> None:
         """Refuse scores that are not of the same samples, or not the same quantity."""
