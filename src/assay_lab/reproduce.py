@@ -134,7 +134,7 @@ def reproduce(
         again = scratch / run_dir.name
         if plan.root is not None:
             checkout_code(plan.root, plan.commit, plan.patch, scratch / CODE)
-            environment["PYTHONPATH"] = _module_path(plan.root, plan.folder, scratch / CODE)
+            environment["PYTHONPATH"] = module_path(plan.root, plan.folder, scratch / CODE)
         _run_again(python, run_dir, again, environment, typed_packages(overrides))
         reproduced = RunRecord.load(again)
         different = differences(run_dir, record, again, reproduced)
@@ -274,7 +274,7 @@ def _notes(record: RunRecord) -> list[str]:
 # -- the run, once more --------------------------------------------------------------------------------------
 
 
-def _module_path(root: Path, folder: str, code: Path) -> str:
+def module_path(root: Path, folder: str | Path, code: Path) -> str:
     """The code of the run before all else, wherever the checkout lies on the module path now."""
     inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(root)]
     places = [code / folder, *(code / entry.relative_to(root) for entry in inside)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -201,9 +201,16 @@ def try_change(
     against: Annotated[
         Path,
         typer.Option(
-            metavar="PATH", exists=True, help="The reference: a run, or a sweep over seeds."
+            metavar="PATH[@REF]",
+            help="The reference: a run, or a sweep over seeds; of --code also its commit, else HEAD.",
         ),
     ],
+    code: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF|PATCH", help="Try the code of a commit, branch or patch file, too."
+        ),
+    ] = None,
     budget: Annotated[
         str, typer.Option(metavar="TIME", help="Time for all its runs: 90s, 20m, 1.5h.")
     ] = "20m",
@@ -221,19 +228,38 @@ def try_change(
     """Try a change of a reference, and keep it if it proves better.
 
     It is trained with the seeds of the reference; where that is promising, both are trained with fresh seeds,
-    which decide. Of what is kept over many tries, at most one in twenty is expected to be noise. Without a
-    change, --reveal shows the test scores of the reference.
+    which decide. Of what is kept over many tries, at most one in twenty is expected to be noise. With --code,
+    reference and change are commits of this project, each checked out and run beside it; nothing here is
+    touched. Without a change, --reveal shows the test scores of the reference.
     """
     from assay_lab.tries import try_change as run_try
 
     before_word = r"\s+(?=~|[+\w./@]+=)"  # overrides may be typed as one text
     words = [word for text in overrides or [] for word in re.split(before_word, text.strip())]
-    result = run_try(words, against, _read_seconds(budget), metric, config_dir, reveal=reveal)
+    commits = None
+    if code is not None:
+        path, _, reference = str(against).rpartition("@")
+        if path and not against.exists():
+            against = Path(path)
+        else:
+            reference = "HEAD"
+        commits = (code, reference)
+    result = run_try(
+        words, against, _read_seconds(budget), metric, config_dir, reveal=reveal, code=commits
+    )
     document.say("try", result)
-    document.next = [
-        command("try", "KEY=VALUE", "--against", result.reference, config_dir=config_dir)
-    ]
+    following = ["KEY=VALUE", "--against", str(result.reference)]
+    if result.code:
+        commit = result.against_code
+        if result.decision == "kept":
+            commit = result.code
+        place = f"{result.reference}@{commit[:12]}"
+        following = ["--code", "REF", "--against", place]
+    document.next = [command("try", *following, config_dir=config_dir)]
     print_lines(document.console, _describe_try(result, document.next[0]), 8)
+    if result.decision == "failed":
+        document.fail(result.reason)
+        raise typer.Exit(1)
 
 
 def _read_seconds(budget: str) -> float:
@@ -247,10 +273,14 @@ def _read_seconds(budget: str) -> float:
 
 def _describe_try(result: Try, next_command: str) -> list[tuple[str, str]]:
     lines = []
-    if result.overrides:
-        lines = [
-            ("try", f"{result.number}: {shlex.join(result.overrides)}, against {result.against}")
-        ]
+    if result.decision:
+        parts = [*result.overrides]
+        against = str(result.against)
+        if result.code:
+            parts = [f"commit {result.code[:12]}", *map(shlex.quote, parts)]
+            against = f"{against}@{result.against_code[:12]}"
+        lines = [("try", f"{result.number}: {' '.join(parts)}, against {against}")]
+        lines += [("note", note) for note in result.notes]
         for label, verdict in (("paired", result.paired), ("fresh", result.fresh)):
             if verdict:
                 lines += [(label, verdict.text)]
