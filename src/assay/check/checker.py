@@ -161,13 +161,15 @@ _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 
 def _name_columns(config: DictConfig) -> str:
     """The columns that a user may choose from; empty where the file is not a table, or cannot be read."""
-    from assay.data.table.column import list_names  # pandas takes half a second
-    from assay.data.table.table_file import FILE_OPTIONS, read_table
-
     with suppress(AssayError, OmegaConfBaseException, OSError):
         source = config.data.source
+        path = str(source.path)  # raises where it is missing, too
+
+        from assay.data.table.column import list_names  # pandas takes half a second
+        from assay.data.table.table_file import FILE_OPTIONS, read_table
+
         options = {name: source[name] for name in FILE_OPTIONS if source.get(name) is not None}
-        return f"; {list_names(read_table(str(source.path), **options))}"
+        return f"; {list_names(read_table(path, **options))}"
     return ""
 
 
