@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.config.did_you_mean import did_you_mean
-from assay.errors import AssayError, first_line
+from assay.errors import AssayError, ConfigError, first_line
 from assay.files.atomic import is_temporary, remove_unfinished, temporary_folder
 from assay.paths import project_conf
 from assay.process import Stopped
@@ -86,19 +86,19 @@ def find_change(typed: str, reference: str) -> CodeChange:
     try:
         root = Path(run_git(here, "rev-parse", "--show-toplevel").rstrip("\n"))
     except (AssayError, OSError) as error:
-        message = f"--code compares commits, and {here} has none: {first_line(error)}"
+        message = f"compares commits, and {here} has none: {first_line(error)}"
         hint = "git init && git add --all && git commit --message start"
-        raise AssayError(message, hint=hint) from error
+        raise ConfigError(message, key="--code", hint=hint) from error
     base = _find_commit(root, reference)
     if not base:
         message = f"{reference!r} is not a commit of {root}{_suggest(root, reference)}"
-        raise AssayError(message, hint="git commit, or --against RUNS@COMMIT")
+        raise ConfigError(message, key="--against", hint="git commit, or --against RUNS@COMMIT")
     change = _find_commit(root, typed)
     patch = Path(typed)
     if not (change or patch.is_file()):
         message = f"{typed!r} is neither a commit of {root} nor a patch{_suggest(root, typed)}"
         hint = "git branch --all lists branches; git diff > FILE writes a patch"
-        raise AssayError(message, hint=hint)
+        raise ConfigError(message, key="--code", hint=hint)
     status = run_git(root, "status", "--porcelain", environment=git_environment(root))
     files = [
         line for line in status.splitlines() if not line.startswith("??") or line.endswith(".py")

@@ -244,6 +244,10 @@ def try_change(
         else:
             reference = "HEAD"
         commits = (code, reference)
+    if not against.exists():
+        raise ConfigError(
+            f"there is no folder {against}", key="--against", hint="assay ls outputs"
+        )
     result = run_try(
         words, against, _read_seconds(budget), metric, config_dir, reveal=reveal, code=commits
     )

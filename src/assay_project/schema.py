@@ -42,7 +42,7 @@ _WITH_TARGET = {"required": ["_target_"]}
 _MANY = ("callbacks", "logger")
 """Groups whose options add up: `callbacks.NAME`."""
 _NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "hydra/sweeper": ("params", "objective", "direction")
+    "hydra/sweeper": ("params", "objective", "direction", "reuse")
 }
 """Keys that are read before a node is called, beside those of `assay.assemble.node`."""
 

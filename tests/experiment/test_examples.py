@@ -28,6 +28,7 @@ ROW = re.compile(
 )
 LINE = re.compile(r" {4,}(?:uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
 WITHOUT_A_SCORE = {
+    "train model=mlp --reuse",  # tests/sweep/test_reuse.py
     "train data=table data.source.path=visits.csv data.source.target=ill",  # tests/data/test_leakage.py
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.dedup=true",
     "train -m data=table data.source.path=train.csv data.source.test_path=test.csv data.source.target=ill "

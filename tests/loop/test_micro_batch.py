@@ -152,9 +152,9 @@ class _Stop(Callback):
             raise SystemExit(9)
 
 
-def _here(run_dir: Path, again: Path, environment: object, trusted: object) -> None:
+def _here(python: Path, run_dir: Path, again: Path, environment: object, trusted: object) -> None:
     """What the process of `reproduce` does, in this one."""
-    del environment, trusted
+    del python, environment, trusted
     with unchanged_process():
         run_again(str(run_dir), str(again))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay_sweep.summary import SweepResult
 
 
-QUICK = ["device=cpu", "debug=one_batch", "data=iris", "callbacks=[]"]
+QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
 HERE = ["hydra/launcher=serial", "hydra.sweep.dir=sweep"]
 
 
@@ -93,7 +93,7 @@ def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> N
 @pytest.mark.parametrize("device", DEVICES)
 def test_many_jobs_side_by_side_are_what_each_is_alone(device: str) -> None:
     """Also where several share a GPU."""
-    quick = [f"device={device}", *QUICK[1:]]
+    quick = [word.replace("device=cpu", f"device={device}") for word in QUICK]
     shared = ["hydra.launcher.jobs_per_gpu=4", "hydra.sweep.dir=shared"]
     jobs = start_sweep([*quick, *shared, "seed=range(16)"]).jobs
     assert [job.status for job in jobs] == ["finished"] * 16

@@ -78,6 +78,7 @@ def test_a_fork_server_that_cannot_start_is_one_error(
 
     (tmp_path / "lightning.py").write_text("raise ImportError('libcudart.so is not there')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a process that is forked from this one adds it here
     fork_server = ForkServer()
 
     def begin_two() -> None:
