@@ -23,8 +23,8 @@ from tests.check.hostile.corpus import CASES
 from typer.testing import CliRunner
 
 KNOWN = [
-    *("torch", "torchvision", "torchmetrics", "lightning", "assay", "lightning_utilities"),
-    *("lightning_fabric", "optuna", "sqlalchemy", "colorlog", "tqdm"),
+    *("torch", "torchvision", "torchmetrics", "lightning", "assay", "assay_sweep"),
+    *("lightning_utilities", "lightning_fabric", "optuna", "sqlalchemy", "colorlog", "tqdm"),
 ]
 """Whose further modules may be imported while a target is looked for."""
 STARTED = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pickle.find_class")
