@@ -37,7 +37,7 @@ Kind = Literal[
 ]
 """What is added; `docs/plugins.md` says what each kind of object is."""
 
-_BUILT_IN: dict[Kind, tuple[str, ...]] = {
+BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "verbs": (
         "assay_prove.verbs:VERBS",
         "assay_report.verbs:VERBS",
@@ -93,7 +93,7 @@ def entries(kind: Kind) -> list[Any]:
     A room that needs one which is not installed counts as not installed.
     """
     built_in = []
-    for name in _BUILT_IN.get(kind, ()):
+    for name in BUILT_IN.get(kind, ()):
         try:
             built_in.append(resolve_name(name))
         except ModuleNotFoundError as error:
@@ -118,7 +118,7 @@ def entry(kind: Kind, key: str, what: str) -> Any:
     found = entries(kind)
     if not found:
         room = next(
-            (name.partition(".")[0] for name in _BUILT_IN.get(kind, ())), "a package that adds it"
+            (name.partition(".")[0] for name in BUILT_IN.get(kind, ())), "a package that adds it"
         )
         raise ConfigError(
             f"{what} needs {room}, which is not installed", key=key, hint="pip install assay"

@@ -223,7 +223,7 @@ class _Trial:
         self._worktrees: dict[str, Worktree] = {}
         self._placed: list[str] = []
         self._sides = {"reference": self._runs}
-        record = RunRecord.load(self._runs[0].path)
+        self._record = record = RunRecord.load(self._runs[0].path)
         words = [record.overrides, *(entry.get("overrides", ()) for entry in record.resumed)]
         self._before = [word for word in merge_commands(words) if not _is_setting(word)]
         typed_before = {key_of(word) for word in self._before if word[0] != "~"}
@@ -241,8 +241,8 @@ class _Trial:
     def set_code(self, typed: str, reference: str) -> None:
         """Read the commits of a change of code, and where both find their files."""
         self.code = code = find_change(typed, reference)
-        record = RunRecord.load(self._runs[0].path)
-        code.check_contains(str((record.git or {}).get("commit")), self._against)
+        commit = (self._record.git or {}).get("commit")
+        code.check_contains(str(commit), self._against)
         for key, text in ConfigValues().all_of(self._runs[0]).items():
             node = key.partition(".")[0]
             name = key.rpartition(".")[2]
@@ -327,8 +327,7 @@ class _Trial:
         """Train on the seeds of the reference, and on fresh ones of both where that is promising."""
         folder = self.directory / str(result.number)
         start = time.monotonic()
-        known = {run.seed: run.data_sha256 for run in self._runs}
-        seeds = [*known][:_MOST_SEEDS]
+        seeds = [*dict.fromkeys(run.seed for run in self._runs)][:_MOST_SEEDS]
         if self._worktrees:
             changed, of_reference = self._train_in_turns(folder, "paired", seeds)
             trained = len(changed) + len(of_reference)

@@ -115,7 +115,7 @@ class SweepDefinition:
     policy: Policy
     search: Search
     composer: JobComposer
-    reuse: bool = True
+    reuse: bool
     deadline: float = math.inf
     """A time of `time.monotonic` at which it is stopped."""
 
@@ -147,7 +147,7 @@ def read_definition(
     composed = compose_sweep(hydra, overrides, trusted)
     launcher, sweeper = (to_raw_dict(composed.hydra[name]) for name in ("launcher", "sweeper"))
     directory = Path(str(composed.hydra.sweep.dir))
-    reuse = sweeper.pop("reuse", True)
+    reuse = sweeper.get("reuse", True)
     check_value("hydra.sweeper.reuse", reuse, bool)
     has_objective = sweeper.get("objective") is not None
     aims = read_objectives(sweeper, to_raw_dict(job_config(composed)))
@@ -187,15 +187,16 @@ def _make_search(
         # Once it is imported, `build_part` knows it.
         base: Any = optuna.samplers.BaseSampler
         custom_class("hydra.sweeper.sampler._target_", sampler, packages, base)
-    ignored: Sequence[str] = ("objective", "direction")
+    ignored = ["reuse"]
     if kind.learns:
-        ignored = ()
         aimed = {
             "objective": [aim.name for aim in aims],
             "direction": [aim.direction for aim in aims],
         }
         node = node | aimed
         kwargs = kwargs | {"sweep_dir": directory}
+    else:
+        ignored += ["objective", "direction"]
     search: Search = make_part(kind, node, "hydra.sweeper", ignored=ignored, **kwargs)
     return search
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import sysconfig
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,7 +17,7 @@ from assay.config.serialize import NOT_IDENTITY
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
 from assay.config.yaml_file import load_mapping
-from assay.errors import AssayError
+from assay.errors import AssayError, is_users_own
 from assay.files.atomic import temporary_folder, write_bytes
 from assay.files.symlinks import check_links, read_whole
 from assay.paths import CODE_DIR
@@ -156,7 +155,7 @@ def _as_compared(segment: dict[str, Any]) -> dict[str, Any]:
 def _doubt_code(record: RunRecord, files: Sequence[Path]) -> str:
     """Why the code that runs cannot be told from other code; empty where commit and patch say it all."""
     commit = record.machine["assay"]
-    if commit.endswith("-dirty") or not (commit or _is_installed(CODE_DIR)):
+    if commit.endswith("-dirty") or not (commit or _is_packaged(CODE_DIR)):
         return "code: assay itself has uncommitted changes"
     if not files:
         return ""
@@ -179,14 +178,13 @@ def _user_files(assembly: Assembly) -> list[Path]:
     if not (added or assembly.config.get("trusted_packages")):
         return []
     modules = [module for name, module in [*sys.modules.items()] if name != "__main__"]
-    files = {Path(getattr(module, "__file__", None) or "").resolve() for module in modules}
-    return sorted(path for path in files if path.is_file() and not _is_installed(path))
+    files = {str(getattr(module, "__file__", None) or "") for module in modules}
+    own = {Path(file).resolve() for file in files if is_users_own(file)}
+    return sorted(path for path in own if not _is_packaged(path))
 
 
-def _is_installed(path: Path) -> bool:
-    folders = [*map(sysconfig.get_path, ("stdlib", "scripts")), str(CODE_DIR.parent)]
-    inside = {"site-packages", "dist-packages"} & {*path.parts}
-    return bool(inside) or any(path.is_relative_to(Path(one).resolve()) for one in folders)
+def _is_packaged(path: Path) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def copy_finished(

@@ -320,30 +320,14 @@ SPECS: dict[str, dict[str, Any]] = {
     "reconstruction": {"task": "reconstruction", "num_features": 4, "input_shape": [1, 2, 2]},
     "self_supervised": {"task": "self_supervised", "num_classes": 2, "input_shape": [1, 2, 2]},
 }
+OF_CLASSES = {"cross_entropy", "dice", "dice_cross_entropy", "dice_nnunet", "focal", "ldam", "kl_div"}
 GOES = {
-    "multiclass": {
-        "cross_entropy",
-        "dice",
-        "dice_cross_entropy",
-        "dice_nnunet",
-        "focal",
-        "ldam",
-        "kl_div",
-        "triplet",
-    },
+    "multiclass": {*OF_CLASSES, "triplet"},
     "multilabel": {"bce_with_logits"},
     "regression": {"mse", "l1", "huber"},
-    "language_modelling": {
-        "cross_entropy",
-        "dice",
-        "dice_cross_entropy",
-        "dice_nnunet",
-        "focal",
-        "ldam",
-        "kl_div",
-    },
+    "language_modelling": OF_CLASSES,
     "multitask": {"multitask"},
-    "segmentation": {"cross_entropy", "focal", "dice", "dice_cross_entropy", "dice_nnunet", "ldam", "kl_div"},
+    "segmentation": OF_CLASSES,
     "reconstruction": {"mse", "l1", "huber"},
     "self_supervised": {"nt_xent"},
 }

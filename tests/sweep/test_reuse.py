@@ -15,6 +15,7 @@ import pytest
 import torch
 from tests.command import documented, typed
 
+from assay.errors import is_users_own
 from assay.files.checksum import seal_json, seal_yaml
 from assay.record import provenance
 from assay.record.run_directory import digest_of_file
@@ -299,13 +300,13 @@ def lab(project: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     repository.git.commit("-m", "start")
     # of the tests, and of projects of other tests
     others = (Path(__file__).parents[1], project.parents[1])
-    is_installed = reuse._is_installed
 
-    def is_installed_or_other(path: Path) -> bool:
+    def is_own_and_no_other(file: str) -> bool:
+        path = Path(file).resolve()
         is_other = not path.is_relative_to(project.parent) and any(map(path.is_relative_to, others))
-        return is_other or is_installed(path)
+        return is_users_own(file) and not is_other
 
-    monkeypatch.setattr(reuse, "_is_installed", is_installed_or_other)
+    monkeypatch.setattr(reuse, "is_users_own", is_own_and_no_other)
     monkeypatch.syspath_prepend(str(project))
     return package
 

@@ -58,7 +58,6 @@ class EMA(Float32Average):
         self.decay = decay
         self.warmup_fraction = warmup_fraction
         self.update_every_n_steps = update_every_n_steps
-        self.use_buffers = use_buffers
         self._updates = 0
         self._is_empty: bool | None = None
 
@@ -102,7 +101,7 @@ class EMA(Float32Average):
             *zip(average.module.parameters(), model.parameters(), strict=True)
         ]
         for mean, value in zip(average.module.buffers(), model.buffers(), strict=True):
-            if self.use_buffers and is_averaged(mean):
+            if average.use_buffers and is_averaged(mean):
                 averaged.append((mean, value))
             else:
                 mean.copy_(value)

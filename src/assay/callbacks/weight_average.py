@@ -28,9 +28,8 @@ class Float32Average(WeightAveraging, ABC):
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        pl_module.to(
-            trainer.strategy.root_device
-        )  # where the average is to be, too; Lightning moves later
+        # Lightning moves it later, and the average is to be there, too.
+        pl_module.to(trainer.strategy.root_device)
         super().setup(trainer, pl_module, stage)
         self._is_cast = None  # the weights are converted later
         if stage == "fit" and self._average_model is not None:

@@ -83,7 +83,6 @@ def train(
     world = None
     if not multirun:
         world = _take_world()
-    alone = not multirun and world is None
     if world is not None and not reuse:
         together = entry("processes", "", "a job in several processes")
         _end_run(
@@ -94,8 +93,7 @@ def train(
         job = None
         if not multirun:
             job = checker.single_job(typed)
-        alone = alone and job is not None and num_local_processes(job.view()) == 1
-        if reuse and not alone:
+        if reuse and (job is None or world is not None or num_local_processes(job.view()) > 1):
             message = "only valid for one run in one process; a sweep reuses runs by itself"
             raise ConfigError(message, key="--reuse", hint="leave it out")
         if job is not None:

@@ -336,7 +336,10 @@ def run_job(
         return reuse(record, assembly)
 
     return run_parts(
-        *(config, proof, create_run, find_finished),
+        config,
+        proof,
+        create_run,
+        find_finished,
         callbacks=callbacks,
         raise_errors=raise_errors,
         gang=gang,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 from assay.errors import AssayError, describe_error
 from assay.process import COLLECT
 from assay.record.run_record import Outcome
-from assay.rooms import entries
+from assay.rooms import BUILT_IN, entries
 from assay_cluster.children import (
     adopt_orphans,
     child_pids,
@@ -38,6 +38,8 @@ from assay_sweep.worker.run_job import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from assay.rooms import Kind
 
 _GROUPS = (
     "augment",
@@ -53,12 +55,6 @@ _GROUPS = (
 _MODULES = (
     "assay.run.predictor",
     "assay.run.resume",
-    "assay_cluster.shards",
-    "assay_lab.baseline",
-    "assay_lab.importances",
-    "assay_serve.kept_predictions",
-    "assay_serve.threshold",
-    "assay_sweep.pruning",
     "assay_sweep.worker.run_job",
     "pyarrow.parquet",
     "rich._emoji_codes",
@@ -71,6 +67,10 @@ _MODULES = (
 )
 
 
+_ASKED: tuple[Kind, ...] = ("after_test", "callbacks", "predictions")
+"""What a job asks of rooms, beside shards; other packages may start threads, and are left to the jobs."""
+
+
 def preload() -> None:
     """Import what jobs need, and compute what is the same for all of them."""
     for name in _MODULES:
@@ -81,8 +81,10 @@ def preload() -> None:
         for one in packages
         for found in pkgutil.walk_packages(one.__path__, f"{one.__name__}.")
     ]
-    for name in ("fsspec.implementations.chained", *(module.name for module in modules)):
-        # of an extra that is not installed, or of a version that lacks it
+    of_rooms = [name.partition(":")[0] for kind in _ASKED for name in BUILT_IN[kind]]
+    of_groups = [module.name for module in modules]
+    for name in ("fsspec.implementations.chained", *of_rooms, *of_groups):
+        # of a room or an extra that is not installed, or of a version that lacks it
         with suppress(ImportError):
             importlib.import_module(name)
     from assay.record import provenance
