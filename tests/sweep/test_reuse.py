@@ -298,8 +298,8 @@ def lab(project: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     repository = git.Repo.init(project)
     repository.git.add("--all")
     repository.git.commit("-m", "start")
-    # of the tests, and of projects of other tests
-    others = (Path(__file__).parents[1], project.parents[1])
+    # of the tests, the examples, and projects of other tests
+    others = (Path(__file__).parents[2], project.parents[1])
 
     def is_own_and_no_other(file: str) -> bool:
         path = Path(file).resolve()
