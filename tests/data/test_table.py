@@ -361,7 +361,7 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:
     assert whole.raw["words"].tolist() == TEXTS["words"].iloc[kept].tolist()
     assert whole.targets.tolist() == [row % 2 for row in kept]
     assert whole.split_values["who"].tolist() == TEXTS["who"].iloc[kept].tolist()
-    assert any("2 rows of 12 without a text" in note for note in dropping.notes)
+    assert any("2 rows of 12 with no text" in note for note in dropping.notes)
 
 
 def test_a_column_of_nothing_or_of_numbers_is_refused(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def choose_recipe(config: DictConfig) -> Recipe:
     if not is_chosen(config, "model.widths"):
         stride = 1
     flip = 0.5
-    if tells_sides(config.spec.class_names):
+    if tells_sides(config.spec.class_names) or task_of(config.spec.task).has_real_targets:
         flip = 0.0
     steps_per_epoch = None
     if length.is_known:
@@ -245,8 +245,8 @@ def notes_on_length(config: DictConfig) -> list[str]:
 
 def notes_on_pictures(config: DictConfig) -> list[str]:
     """How pictures are changed in training, and that a pretrained network would help; a sentence each."""
-    source = value_of(config, "data.source._target_")
-    if source != "assay.data.image.image_folder.ImageFolder" or "spec" not in config:
+    of_user = ("assay.data.image.image_folder.ImageFolder", "assay.data.image.image_table.ImageTable")
+    if value_of(config, "data.source._target_") not in of_user or "spec" not in config:
         return []
     notes = []
     if str(value_of(config, "augment._target_")).endswith(".FlipCrop"):
@@ -257,8 +257,8 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
             )
         elif is_chosen(config, "augment.flip"):
             notes.append(
-                "in training, pictures are shifted and not mirrored, as the classes are named by letters, "
-                "digits or sides; augment.flip=0.5 mirrors half of them"
+                "in training, pictures are shifted and not mirrored, as the targets are numbers, or classes "
+                "named by letters, digits or sides; augment.flip=0.5 mirrors half of them"
             )
     few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
     large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE

@@ -136,7 +136,7 @@ def _by_columns(load: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
 
     def find(source: dict[str, Any]) -> str:
         target = source.get("target", "auto")
-        if target is None and source.get("text") is None:  # texts are not reconstructed
+        if target is None and source.get("text") is source.get("image"):  # these are not reconstructed
             return Reconstruction.name
         if not isinstance(target, str | list) or "???" in (source.get("path"), target):
             return ""
@@ -167,6 +167,12 @@ BUILT_IN = {
         (SourcePath("root", "one folder per class: root/<class>/*.jpg"),),
         _find_folder_task,
         "images",
+    ),
+    "assay.data.image.image_table.ImageTable": SourceInfo(
+        (SourcePath("root", "the folder of the images"), *_FILES_OF_TABLES),
+        _find_table_task,
+        "images",
+        learned=("positive",),
     ),
     "assay.data.shards.image_shards.ImageShards": SourceInfo(
         (

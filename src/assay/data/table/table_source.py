@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 class TableSource(Source):
     """Reads the rows of one or two table files; see `assay.data.table.table.Table`."""
 
+    input_option = "text"
+    """What names the one column to predict from, where it is one; the word for what lies there, too."""
+
     def __init__(
         self,
         path: str,
@@ -124,6 +127,10 @@ class TableSource(Source):
         path = next(iter(self._paths.values()))
         forms = dict(getattr(encoder, "target_forms", {}))
         problem = self._read_targets(frames, forms)
+        for key, name in self.split_columns.items() if self.fitted is None else ():
+            of_file_names = self.input_option == "image" and "(" in name  # a regular expression
+            if not of_file_names:
+                check_columns(first, [name], path, key)
         if encoder is not None:
             if problem is not None:
                 raise problem
@@ -187,8 +194,6 @@ class TableSource(Source):
     ) -> tuple[TableEncoder, Features]:
         """The features, and an encoder that is to learn them; what is wrong with the target is told, too."""
         check_columns(frame, self._asked_of_columns.exclude, path, "exclude")
-        for key, name in self.split_columns.items():
-            check_columns(frame, [name], path, key)
         options = replace(self._asked_of_columns, targets=self.targets, split=self.split_columns)
         chosen = choose_features(frame, options, path, [] if problem is None else [problem])
         self.notes += chosen.notes
@@ -244,13 +249,15 @@ class TableSource(Source):
                     hint=f"{mend}leave such rows out ({wrong.sum()} of {len(wrong)})",
                 )
         for name in texts:
-            check_columns(rows, [name], path, option if self.fitted is not None else "text")
+            key = option if self.fitted is not None else self.input_option
+            check_columns(rows, [name], path, key)
             rows = self._drop_blank_texts(rows, name, subset)
         return rows
 
     def _drop_blank_texts(self, frame: Frame, name: str, subset: str) -> Frame:
         """The rows that have a text."""
-        key = f"data.source.text={name}"
+        noun = self.input_option
+        key = f"data.source.{noun}={name}"
         blank = blank_texts(frame[name])
         if is_number(frame[name]) and not blank.all():
             raise DataError(
@@ -260,12 +267,11 @@ class TableSource(Source):
         if blank.all():
             subject = describe_subset(subset)
             raise DataError(
-                f"{key}: no row of {subject} has a text there", hint="choose another column"
+                f"{key}: no row of {subject} has a value there", hint="choose another column"
             )
         if number := int(blank.sum()):
-            self.notes.append(
-                f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out"
-            )
+            left_out = f"{pluralize(number, 'row')} of {len(frame):,} with no {noun}"
+            self.notes.append(f"{key}: {left_out} left out")
         return frame[~blank]
 
     def _describe_gaps(self, subset: str, frame: Frame, chosen: Features) -> None:
