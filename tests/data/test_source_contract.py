@@ -24,6 +24,7 @@ from assay.data.core.synthetic import Synthetic
 from assay.data.image.digits import Digits
 from assay.data.image.digits_segmentation import DigitsSegmentation
 from assay.data.image.image_folder import ImageFolder
+from assay.data.image.image_table import ImageTable
 from assay.data.image.segmentation_folder import SegmentationFolder
 from assay.data.shards.image_shards import ImageShards
 from assay.data.shards.table_shards import TableShards
@@ -94,6 +95,13 @@ def arrays(root: Path) -> str:
     return str(root / "data.npz")
 
 
+def image_table(root: Path) -> str:
+    names = [path.relative_to(root) for path in sorted(Path(pictures(root / "p", "cat", "dog")).rglob("*.*"))]
+    rows = [f"{name},{name.parent.name}" for name in names]
+    (root / "labels.csv").write_text("\n".join(["file,label", *rows]))
+    return str(root / "labels.csv")
+
+
 def texts(root: Path) -> str:
     for name in "abcdefghijkl":
         (root / f"{name}.txt").write_text(f"{name} is a letter; " * 40)
@@ -110,6 +118,7 @@ SOURCES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "image_folder, read one by one": from_path(
         ImageFolder, lambda root: pictures(root / "p", "cat", "dog"), "root", in_memory=False
     ),
+    "image_table": from_path(ImageTable, image_table, "path", image="file", target="label"),
     "segmentation_folder": from_path(SegmentationFolder, masks, "root"),
     "image_shards": from_path(ImageShards, image_shards, "path"),
     "table_shards": from_path(TableShards, shards, "path", target="label"),

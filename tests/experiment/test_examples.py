@@ -54,6 +54,10 @@ WITHOUT_A_SCORE = {
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.group=patient",
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.column=split",
     "train data=table data.source.path=sales.csv data.source.target=price data.split.time=date",
+    # tests/data/test_image_table.py reads and trains such tables.
+    "train data=image_table data.source.path=labels.csv data.source.image=file data.source.target=age",
+    "train data=image_table data.source.path=labels.csv data.source.image=id data.source.root=train "
+    "data.source.target=age",
     # Less is better of errors; tests/training/test_from_inputs.py trains such folders and such a table.
     "train data=image_folder data.source.root=photos data.source.image_size=[64,64] task=self_supervised "
     "trainer.max_epochs=40",

@@ -245,7 +245,10 @@ def notes_on_length(config: DictConfig) -> list[str]:
 
 def notes_on_pictures(config: DictConfig) -> list[str]:
     """How pictures are changed in training, and that a pretrained network would help; a sentence each."""
-    of_user = ("assay.data.image.image_folder.ImageFolder", "assay.data.image.image_table.ImageTable")
+    of_user = (
+        "assay.data.image.image_folder.ImageFolder",
+        "assay.data.image.image_table.ImageTable",
+    )
     if value_of(config, "data.source._target_") not in of_user or "spec" not in config:
         return []
     notes = []

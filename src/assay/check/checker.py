@@ -182,7 +182,9 @@ def check_job(config: DictConfig) -> None:
         if len(missing) == 1:
             message = "this must be given"
         hint = f"add {' '.join(f'{key}=…' for key in missing)}"
-        if not {"data.source.target", "data.source.text"}.isdisjoint(missing):
+        if not {f"data.source.{name}" for name in ("target", "text", "image")}.isdisjoint(
+            missing
+        ):
             hint += _name_columns(config)
         raise ConfigError(message, key=", ".join(missing), hint=hint)
     _check_secrets(entries)

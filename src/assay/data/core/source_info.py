@@ -136,7 +136,7 @@ def _by_columns(load: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
 
     def find(source: dict[str, Any]) -> str:
         target = source.get("target", "auto")
-        if target is None and source.get("text") is source.get("image"):  # these are not reconstructed
+        if target is None and source.get("text") is None:  # texts are not reconstructed
             return Reconstruction.name
         if not isinstance(target, str | list) or "???" in (source.get("path"), target):
             return ""

@@ -116,8 +116,8 @@ class ImageFolder(ImageSource):
         except FileNotFoundError as error:
             raise self._error(
                 f"{folder} contains no folder of images",
-                "expected one folder per class: root/<class>/*.jpg; to learn from images alone: "
-                "data.source.classes=false task=reconstruction",
+                "expected one folder per class: root/<class>/*.jpg; with a table of names and classes: "
+                "data=image_table; to learn from images alone: data.source.classes=false task=reconstruction",
             ) from error
         if subset in ("all", "train"):
             self.class_names = tuple(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -90,8 +89,10 @@ class ImageTable(ImageSource):
             root = str(Path(path).parent)
         super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
         columns = column_options(target, categories=image)
-        if not columns.targets or image in columns.targets:
-            raise ValueError(f"image={image!r}: expected a column other than the target, {target}")
+        if image in columns.targets:
+            raise ValueError(
+                f"image={image!r}: expected a column other than the target, {target}"
+            )
         self._column = image
         self._table = TableSource(
             path,
@@ -153,15 +154,17 @@ class ImageTable(ImageSource):
                 self._unusable[name] = "no such file"
         if not files:
             missing = join_first(list(self._unusable), 3)
-            message = f"none of the images that column {self._column!r} names lies there: {missing}"
+            message = (
+                f"none of the images that column {self._column!r} names lies there: {missing}"
+            )
             raise self._error(message, "data.source.root=FOLDER, which the names are relative to")
         return files
 
     def _find(self, name: str, suffixes: list[str]) -> str:
-        """The path of a named image, empty where there is none; the suffix that fits is tried first next time."""
-        path = os.path.join(self._root, name.strip().replace("\\", "/"))
+        """The path of a named image, empty where there is none; the suffix that fits comes first then."""
+        path = str(self._root / name.strip().replace("\\", "/"))
         for place, suffix in enumerate(suffixes):
-            if os.path.isfile(path + suffix):
+            if Path(path + suffix).is_file():
                 suffixes.insert(0, suffixes.pop(place))
                 return path + suffix
         return ""

@@ -54,6 +54,7 @@ _MOST_EMBEDDED = 40
 _ROWS_OF_CODE = 4
 _FEWEST_TEXTS = 100
 _ADDRESS = re.compile(r"\S+@\S+|https?://\S+")
+_IMAGE_FILE = re.compile(r".+\.(jpe?g|png|bmp|tiff?|webp|gif)", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 _ROWS_OF_TEXT = 20
 """Of a text on average, below which its n-grams may tell more than itself."""
@@ -299,6 +300,10 @@ def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
             chosen.ngrams.append(name)
 
 
+def _name_images(column: Values) -> bool:
+    return most_are(_IMAGE_FILE.fullmatch, column.dropna().astype(str)[:_SAMPLE].tolist())
+
+
 def _are_numbered(texts: list[str]) -> bool:
     """Whether texts are addresses, or differ in their digits alone: they say who, not what."""
     if most_are(_ADDRESS.fullmatch, texts[:_SAMPLE]):
@@ -322,6 +327,9 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
             keep = f"; to use one: {_override(asked, 'keep', able[0])}"
         if texts := [name for name in left_out if chosen.kinds[name][0] == "text"]:
             keep += f"; to learn from texts: data=text_table {format_override('data.source.text', texts[0])}"
+        if images := [name for name in left_out if _name_images(frame[name])]:
+            option = format_override("data.source.image", images[0])
+            keep += f"; to learn from the images that are named there: data=image_table {option}"
         chosen.notes.append(f"left out of the features: {reasons}{keep}")
         chosen.names = [name for name in chosen.names if name not in left_out]
 

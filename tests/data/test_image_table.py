@@ -1,0 +1,182 @@
+"""Images that the rows of a table name: each with the pixels and the target of its own row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from tests.command import typed
+
+from assay.data.image.image_table import ImageTable
+from assay.errors import DataError
+
+NUM_ROWS = 48
+FORMS = {
+    "as they lie": lambda name: f"{name}.png",
+    "without a suffix": lambda name: name,
+    "as Windows writes them": lambda name: f"{name}.png".replace("/", "\\"),
+    "absolute": lambda name: str(Path("photos", f"{name}.png").resolve()),
+}
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
+    """Pictures whose brightness is the row's number, and a table of them in another order."""
+    folder = tmp_path / "my data"
+    (folder / "photos" / "a b").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    numbers = np.random.default_rng(0).permutation(NUM_ROWS)
+    names = [f"a b/{number:04d}" if number % 2 else f"{number:04d}" for number in numbers]
+    for name, number in zip(names, numbers, strict=True):
+        Image.new("RGB", (8, 6), (int(number),) * 3).save(f"photos/{name}.png")
+    frame = pd.DataFrame({"file": names, "bright": numbers * 2.5, "half": np.where(numbers % 3, "x", "y")})
+    frame["tags"] = np.where(numbers % 2, "odd", "even") + np.where(numbers % 3, "", ";third")
+    frame["patient"] = numbers // 4
+    frame.to_csv("labels.csv", index=False)
+    return frame
+
+
+def read(path: str = "labels.csv", target: Any = "bright", **options: Any) -> tuple[ImageTable, Any]:
+    source = ImageTable(path, "file", target, **{"root": "photos", **options})
+    subsets = source.read()
+    return source, subsets["all"]
+
+
+def brightness(samples: Any) -> list[int]:
+    return [int(samples.inputs[index][0][0, 0, 0]) for index in range(len(samples))]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_each_image_has_the_target_of_its_row(form: str, in_memory: bool, table: pd.DataFrame) -> None:
+    table["file"] = table.file.map(FORMS[form])
+    table.to_csv("labels.csv", index=False)
+    source, samples = read(in_memory=in_memory)
+    assert source.task == "regression"
+    if in_memory:
+        seen = samples.inputs[:, 0, 0, 0].tolist()
+    else:
+        seen = brightness(samples)
+        streamed = torch.stack([samples.inputs[index][1] for index in range(len(samples))])
+        assert streamed.equal(samples.targets)
+    np.testing.assert_array_equal(samples.targets[:, 0], np.array(seen) * 2.5)
+    np.testing.assert_array_equal(samples.targets[:, 0], table.bright)
+    assert list(samples.names) == table.file.tolist()
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "names"),
+    [
+        ("half", "binary", ("x", "y")),
+        (["half", "bright"], "multitask", ("half=x", "half=y", "bright")),
+        ("tags", "multilabel", ("even", "odd", "third")),
+    ],
+)
+def test_targets_are_those_of_a_table(
+    target: Any, task: str, names: tuple[str, ...], table: pd.DataFrame
+) -> None:
+    options = {"label_separator": ";"} if task == "multilabel" else {}
+    source, samples = read(target=target, **options)
+    assert (source.task, source.class_names) == (task, names)
+    if task == "multilabel":
+        np.testing.assert_array_equal(samples.targets, table.tags.str.get_dummies(";"))
+    elif task == "binary":
+        np.testing.assert_array_equal(samples.targets, table.half == "y")
+
+
+def test_rows_and_files_that_are_missing_are_left_out_and_named(table: pd.DataFrame) -> None:
+    whole = table.copy()
+    table.loc[3, "file"] = None
+    table.loc[5, "half"] = None
+    table.loc[7, "file"] = "nowhere.jpg"
+    Path("photos", f"{table.file[9]}.png").write_bytes(b"no image")
+    table.to_csv("labels.csv", index=False)
+    source, samples = read(target="half", on_bad="auto", in_memory=True)
+    kept = whole.drop([3, 5, 7, 9])
+    np.testing.assert_array_equal(samples.inputs[:, 0, 0, 0], kept.bright / 2.5)
+    np.testing.assert_array_equal(samples.targets, kept.half == "y")
+    said = " ".join(source.notes)
+    assert "1 row of 48 without a target is left out" in said
+    assert "1 row of 47 with no image left out" in said
+    assert "nowhere.jpg (no such file)" in said
+    assert table.file[9] in said
+    with pytest.raises(DataError, match="2 of 46 images cannot be used"):
+        read(target="half", on_bad="error")
+
+
+def test_groups_of_a_column_stay_together(table: pd.DataFrame) -> None:
+    check = ("check", "data=image_table", "data.source.path=labels.csv", "data.source.image=file", "--json")
+    root = "data.source.root=photos"
+    for group in ("patient", '"([0-9]+)[0-9]$"'):
+        document = json.loads(
+            typed(*check, root, "data.source.target=half", f"data.split.group={group}").output
+        )
+        assert document["spec"]["task"] == "binary", group
+    source = ImageTable("labels.csv", "file", "half", root="photos")
+    source.split_columns = {"data.split.group": "patient"}
+    samples = source.read()["all"]
+    np.testing.assert_array_equal(samples.split_values["patient"], table.patient)
+
+
+# how a command ends where the config is wrong, and where the data is not what it says
+MISTAKES: dict[tuple[str, ...], tuple[int, str]] = {
+    ("data.source.root=.",): (1, "data.source.root=FOLDER, which the names are relative to"),
+    ("data.source.image=fil",): (1, "did you mean 'file'?"),
+    ("data.source.image=half",): (2, "expected a column other than the target"),
+    ("data.source.image=bright",): (1, "none of the images that column 'bright' names lies there"),
+    ("data.split.group=patien",): (1, "did you mean 'patient'?"),
+    ("data.source.image=???",): (2, "columns: file, bright, half, tags, patient"),
+    ("data.source.target=null",): (2, "data.source.target: expected str | Sequence[str], got null"),
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_say_what_to_type(words: tuple[str, ...]) -> None:
+    code, message = MISTAKES[words]
+    said = typed(
+        *("check", "data=image_table", "data.source.path=labels.csv", "data.source.image=file"),
+        *("data.source.target=half", "data.source.root=photos", *words),
+        code=code,
+    ).output
+    assert message in " ".join(said.split())
+
+
+def test_a_table_or_a_flat_folder_says_which_source_reads_it(table: pd.DataFrame) -> None:
+    table["file"] += ".png"
+    table.to_csv("labels.csv", index=False)
+    said = typed("check", "data=table", "data.source.path=labels.csv", "data.source.target=half").output
+    assert "data=image_table data.source.image=file" in " ".join(said.split())
+    said = typed("check", "data=image_folder", "data.source.root=photos/a b", code=1).output
+    assert "data=image_table" in said
+
+
+def test_a_run_learns_and_scores_another_table(table: pd.DataFrame) -> None:
+    words = (
+        *(
+            "data=image_table",
+            "data.source.path=labels.csv",
+            "data.source.image=file",
+            "data.source.root=photos",
+        ),
+        *("data.source.target=half", "data.source.positive=x", "device=cpu", "model=linear", "augment=none"),
+        *("trainer.max_epochs=2", "baseline=none", "~callbacks.progress_bar", "hydra.run.dir=run"),
+    )
+    typed("train", *words)
+    test = pd.read_parquet("run/predictions.parquet")
+    np.testing.assert_array_equal(test.target, test.key.map(table.set_index("file").half) == "x")
+    # of one class alone, which keeps its place beside the other
+    table[table.half == "y"].to_csv("new.csv", index=False)
+    typed("predict", "run", "photos", "--out", "out.csv")
+    predicted = pd.read_csv("out.csv").prediction.eq("x")
+    document = json.loads(typed("eval", "run", "data.source.path=new.csv", "--json").output)
+    assert document["num_samples"] == (table.half == "y").sum()
+    of_new = table.set_index("file").half.eq("y")
+    names = pd.read_csv("out.csv").input.str.removeprefix("photos/").str.removesuffix(".png")
+    right = ~predicted[names.map(of_new)]
+    assert document["metrics"]["all/accuracy"] == pytest.approx(right.mean())
