@@ -51,6 +51,7 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch, keep_handlers((signal.SIGINT, signal.SIGTERM)):
         for name, value in (SETTINGS | {IN_THE_CLUSTER: "1"}).items():
             patch.setenv(name, value)
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # Ray refuses more GPUs than it names
         import ray
 
         folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short

@@ -76,6 +76,7 @@ class Nodes:
 def nodes(monkeypatch: pytest.MonkeyPatch, head: dict[str, Any]) -> Iterator[Nodes]:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with keep_handlers((signal.SIGINT, signal.SIGTERM)):
         ray = ray_launcher._import_ray()
         monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback alone
