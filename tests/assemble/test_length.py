@@ -448,6 +448,7 @@ def test_a_run_without_a_stride_is_loaded_as_before(tmp_path: Path) -> None:
     [
         (("a", "b"), True),
         (("0", "1", "9"), True),
+        (("0", "1"), False),
         (("0 - zero", "1 - one"), True),
         (("left hand", "fist"), True),
         (("cat", "dog"), False),

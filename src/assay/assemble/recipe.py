@@ -115,9 +115,12 @@ def choose_widths(shape: Sequence[int], samples: int) -> tuple[tuple[int, ...], 
 
 def tells_sides(class_names: Sequence[str]) -> bool:
     """Whether classes are letters, digits or sides: a mirrored picture is then of another class."""
-    return any(_SIDES.search(name.lower()) for name in class_names) or (
-        len(class_names) > 1 and all(len(_WORD_ENDS.split(name)[0]) == 1 for name in class_names)
-    )
+    if any(_SIDES.search(name.lower()) for name in class_names):
+        return True
+    # 0 and 1 are no and yes, or digits that look the same in a mirror
+    is_symmetric = set(class_names) == {"0", "1"}
+    are_signs = all(len(_WORD_ENDS.split(name)[0]) == 1 for name in class_names)
+    return len(class_names) > 1 and are_signs and not is_symmetric
 
 
 def _typed_size(config: DictConfig) -> int:
