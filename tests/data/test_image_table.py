@@ -20,6 +20,7 @@ NUM_ROWS = 48
 FORMS = {
     "as they lie": lambda name: f"{name}.png",
     "without a suffix": lambda name: name,
+    "in capital letters": lambda name: name,
     "as Windows writes them": lambda name: f"{name}.png".replace("/", "\\"),
     "absolute": lambda name: str(Path("photos", f"{name}.png").resolve()),
 }
@@ -56,6 +57,9 @@ def brightness(samples: Any) -> list[int]:
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_each_image_has_the_target_of_its_row(form: str, in_memory: bool, table: pd.DataFrame) -> None:
     table["file"] = table.file.map(FORMS[form])
+    if form == "in capital letters":
+        for path in list(Path("photos").rglob("*.png")):
+            path.rename(path.with_suffix(".PNG"))
     table.to_csv("labels.csv", index=False)
     source, samples = read(in_memory=in_memory)
     assert source.task == "regression"

@@ -53,6 +53,14 @@ def test_values_are_kept(form: str) -> None:
     np.testing.assert_array_equal(decode_mask(as_file(FORMS[form])).numpy(), VALUES)
 
 
+@pytest.mark.parametrize("kind", ["GIF", "PNG"])
+def test_a_palette_of_greys_has_grey_values(kind: str) -> None:
+    # Pillow numbers the values that are there from 0
+    image = Image.fromarray(np.where(VALUES > 2, np.uint8(9), np.uint8(4)), "L").quantize(2)
+    content = as_file(image, kind)
+    np.testing.assert_array_equal(decode_mask(content).numpy(), np.where(VALUES > 2, 9, 4))
+
+
 def test_black_and_white() -> None:
     content = as_file(Image.fromarray(VALUES > 1))
     np.testing.assert_array_equal(decode_mask(content).numpy(), VALUES > 1)
@@ -276,3 +284,27 @@ def test_scenes_follow_from_the_seed() -> None:
     assert sorted(set(targets.flatten().tolist())) == [0, 1, 2, 3]
     assert bool((targets == 0).flatten(1).any(1).all()), "a photograph is behind each"
     assert 0.05 < float((targets > 0).float().mean()) < 0.5
+
+
+def write_pairs(root: Path, mask_names: list[str]) -> None:
+    """Grey pictures 1, 2, …, 11 whose masks have their number as a value."""
+    for folder in ("images", "masks"):
+        (root / folder).mkdir()
+    for number, name in enumerate(mask_names, 1):
+        Image.new("RGB", (8, 8), (number,) * 3).save(root / "images" / f"{number}.png")
+        Image.new("L", (8, 8), number % 2).save(root / "masks" / name)
+
+
+@pytest.mark.parametrize("form", ["{}.gif", "{}_mask.png", "{}-seg.gif", "{}1.bmp"])
+def test_masks_may_have_an_ending_or_be_gifs(form: str, tmp_path: Path) -> None:
+    write_pairs(tmp_path, [form.format(number) for number in range(1, 12)])
+    source = SegmentationFolder(str(tmp_path))
+    samples = source.read()["all"]
+    assert len(samples) == 11
+    np.testing.assert_array_equal(samples.targets[:, 0, 0], samples.inputs[:, 0, 0, 0] % 2)
+
+
+def test_masks_that_are_called_otherwise_are_refused_with_an_example_of_both(tmp_path: Path) -> None:
+    write_pairs(tmp_path, [f"m{number}.png" for number in range(1, 12)])
+    with pytest.raises(DataError, match=r"is called as an image below .*: 1 and m1"):
+        SegmentationFolder(str(tmp_path)).read()

@@ -363,7 +363,9 @@ def _decode_scaled(
     return FileScan(size=size), image
 
 
-def list_images(folder: Path) -> tuple[list[str], list[str]]:
+def list_images(
+    folder: Path, suffixes: tuple[str, ...] = IMG_EXTENSIONS
+) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
     images = []
     others = []
@@ -375,16 +377,14 @@ def list_images(folder: Path) -> tuple[list[str], list[str]]:
             continue
         seen.add(real_path)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        others += ["folder named as an image" for name in folders if _is_image(name)]
+        others += [
+            "folder named as an image" for name in folders if name.lower().endswith(suffixes)
+        ]
         for name in names:
             if name.startswith(".") or name.lower() in _JUNK:
                 continue
-            if _is_image(name):
+            if name.lower().endswith(suffixes):
                 images.append((parent, name))
             else:
                 others.append(Path(name).suffix.lower() or "no suffix")
     return [f"{parent}{os.sep}{name}" for parent, name in sorted(images)], others
-
-
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(IMG_EXTENSIONS)

@@ -135,7 +135,7 @@ class ImageTable(ImageSource):
             for name in tables[0].split_values
         }
         self._unusable = {}
-        suffixes = ["", *IMG_EXTENSIONS]
+        suffixes = ["", *IMG_EXTENSIONS, *map(str.upper, IMG_EXTENSIONS)]
         rows = count()
         return {
             subset: self._find_images(table.inputs[self._column].astype(str), rows, suffixes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import torch
 from PIL import Image
+from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.tv_tensors import Mask  # type: ignore[import-untyped]  # torchvision ships no types
 from typing_extensions import override
 
@@ -76,7 +77,11 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
                 "it has colours; expected a class per pixel, as grey values or a palette"
             )
         pixels = pixels[:, :, 0]
-    elif image.mode not in ("1", "L", "P") and not image.mode.startswith("I"):
+    elif image.mode == "P":
+        colours = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
+        if (colours == colours[:, :1]).all():  # a GIF numbers the grey values that it has
+            pixels = np.asarray(image.convert("L"))
+    elif image.mode not in ("1", "L") and not image.mode.startswith("I"):
         raise ValueError(
             f"Pillow's mode {image.mode} is not a mask; expected grey values or a palette"
         )
@@ -124,16 +129,29 @@ def find_classes(
     return tuple(map(str, class_names or range(len(values)))), table, note
 
 
+def _find_ending(images: Sequence[str], masks: Sequence[str]) -> str:
+    """What masks have at the end of their names and their images lack, such as `_mask`; mostly nothing."""
+    known = set(masks)
+    endings = {
+        "",
+        *(mask.removeprefix(images[0]) for mask in masks if mask.startswith(images[0])),
+    }
+    counts = {ending: sum(stem + ending in known for stem in images) for ending in endings}
+    return max(sorted(counts), key=counts.__getitem__)
+
+
 @final
 class SegmentationFolder(ImageSource):
     """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its image, but for the suffix.
 
+    All masks may have the same ending before it, such as `_mask`.
     With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
     Images and masks are decoded once, as by `assay.data.image.image_folder.ImageFolder`. All files are looked
     at before training.
 
-    A mask has the class of each pixel as grey values or as a palette. What is wrong with any pair of files is
-    told with its name: a mask that is missing, of another size, or with a value that is not a class.
+    A mask has the class of each pixel as grey values, or as indices of a palette of colours. What is wrong
+    with any pair of files is told with its name: a mask that is missing, of another size, or with a value
+    that is not a class.
 
     Args:
         root: The folder.
@@ -195,6 +213,17 @@ class SegmentationFolder(ImageSource):
             raise self._error(
                 f"no image below {images}", "expected root/images/*.jpg and root/masks/*.png"
             )
+        if ending := _find_ending(list(files), list(mask_of)):
+            self._note(f"a mask is called as its image with {ending} at the end")
+            mask_of = {stem.removesuffix(ending): path for stem, path in mask_of.items()}
+        if mask_of.keys().isdisjoint(files):
+            examples = " and ".join(
+                f"{name}" for name in (*sorted(files)[:1], *sorted(mask_of)[:1])
+            )
+            raise self._error(
+                f"no mask below {masks} is called as an image below {images}: {examples}",
+                "expected root/images/NAME.jpg and root/masks/NAME.png, or NAME_mask.png",
+            )
         pairs: list[ImageFile] = []
         for stem, path in files.items():
             name = Path(os.path.relpath(path, self._root)).as_posix()
@@ -211,7 +240,7 @@ class SegmentationFolder(ImageSource):
     def _by_stem(self, folder: Path) -> dict[str, str]:
         """The files below a folder by their names without suffixes."""
         paths: dict[str, str] = {}
-        for path in list_images(folder)[0]:
+        for path in list_images(folder, (*IMG_EXTENSIONS, ".gif"))[0]:
             stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
             if stem in paths:
                 message = f"{paths[stem]} and {path} differ only in their suffix"
