@@ -617,3 +617,36 @@ def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> N
 def test_a_size_that_no_picture_can_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"image_size=\(0, 32\): expected a number >= 1"):
         ImageFolder(str(tmp_path), image_size=(0, 32))
+
+
+@pytest.mark.parametrize(
+    ("files", "message", "hint"),
+    [
+        (["data/a/0.png", "data/b/0.png"], "a single folder, data", 'data.source.root="{root}/data"'),
+        (["d/train/a/0.png", "d/train/b/0.png"], "a single folder, d", 'data.source.root="{root}/d"'),
+        (
+            ["train/a/0.png", "train/b/0.png", "test/0.png"],
+            "test contains no folder",
+            "assay predict reads them",
+        ),
+    ],
+)
+def test_a_folder_around_the_data_or_pictures_without_classes_are_named(
+    files: list[str], message: str, hint: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "my data"
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        PICTURE.save(root / name)
+    with pytest.raises(DataError, match=message) as caught:
+        ImageFolder(str(root)).read()
+    assert hint.format(root=root) in caught.value.hint
+    if "root" in hint:
+        assert ImageFolder(str(root / files[0].partition("/")[0])).read()
+
+
+def test_classes_that_differ_only_in_case_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"cat": 1, "Cat": 1, "dog": 1})
+    source = ImageFolder(str(tmp_path))
+    source.read()
+    assert any("differ only in case or spaces: 'Cat', 'cat'" in note for note in source.notes)

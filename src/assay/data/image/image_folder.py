@@ -16,6 +16,7 @@ from typing_extensions import override
 from assay.data.core.source_files import SUBSETS, find_subset_folders
 from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
 from assay.data.image.image_source import NO_CLASS, ImageFile, ImageSource, list_images
+from assay.quoting import format_override
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task
@@ -115,11 +116,10 @@ class ImageFolder(ImageSource):
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
             raise self._error(
-                f"{folder} contains no folder of images",
-                "expected one folder per class: root/<class>/*.jpg; with a table of names and classes: "
-                "data=image_table; to learn from images alone: data.source.classes=false task=reconstruction",
+                f"{folder} contains no folder of images", _suggest(subset)
             ) from error
         if subset in ("all", "train"):
+            self._check_classes(folder, names)
             self.class_names = tuple(names)
             self.task = infer_task(is_real=False, num_columns=1, num_classes=len(names))
         elif unknown := sorted(set(names) - set(self.class_names)):
@@ -132,6 +132,18 @@ class ImageFolder(ImageSource):
             for name in names
             for path in found[name][0]
         ]
+
+    def _check_classes(self, folder: Path, names: Strings) -> None:
+        """Refuse a folder around the data, and note classes that seem to be one."""
+        if len(names) == 1 and any(entry.is_dir() for entry in (folder / names[0]).iterdir()):
+            inside = format_override("data.source.root", (folder / names[0]).as_posix())
+            raise self._error(
+                f"{folder} contains a single folder, {names[0]}, not one for each class",
+                f"{inside}, if the classes lie there",
+            )
+        spellings = Counter(name.strip().casefold() for name in names)
+        if alike := [name for name in names if spellings[name.strip().casefold()] > 1]:
+            self._note(f"classes differ only in case or spaces: {', '.join(map(repr, alike))}")
 
     def _file(self, path: str, label: int = NO_CLASS) -> ImageFile:
         prefix = f"{self._root}{os.sep}"  # what pathlib finds out as slowly as a small image is decoded
@@ -162,6 +174,15 @@ class ImageFolder(ImageSource):
     @override
     def _target_reader(self) -> Callable[[ImageFile], Tensor]:
         return _label
+
+
+def _suggest(subset: str) -> str:
+    if subset == "test":
+        return "expected one folder per class; move pictures of no class elsewhere, assay predict reads them"
+    return (
+        "expected one folder per class: root/<class>/*.jpg; with a table of names and classes: "
+        "data=image_table; to learn from images alone: data.source.classes=false task=reconstruction"
+    )
 
 
 def _labels(files: Sequence[ImageFile]) -> Tensor:
