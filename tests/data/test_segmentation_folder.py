@@ -308,3 +308,27 @@ def test_masks_that_are_called_otherwise_are_refused_with_an_example_of_both(tmp
     write_pairs(tmp_path, [f"m{number}.png" for number in range(1, 12)])
     with pytest.raises(DataError, match=r"is called as an image below .*: 1 and m1"):
         SegmentationFolder(str(tmp_path)).read()
+
+
+def test_colours_may_be_classes_in_the_order_that_is_typed(tmp_path: Path) -> None:
+    write_pairs(tmp_path, [f"{number}.png" for number in range(1, 12)])
+    colours = np.array([[0, 0, 0], [200, 30, 30], [30, 30, 200]], np.uint8)
+    classes = np.random.default_rng(0).integers(0, 3, (11, 8, 8))
+    for number, wanted in enumerate(classes, 1):
+        Image.fromarray(colours[wanted], "RGB").save(tmp_path / "masks" / f"{number}.png")
+    with pytest.raises(DataError, match="it has colours") as caught:
+        SegmentationFolder(str(tmp_path)).read()
+    assert "data.source.values=[[0,0,0],[30,30,200],[200,30,30]]" in caught.value.message
+    for order in ([0, 1, 2], [2, 0, 1]):
+        source = SegmentationFolder(str(tmp_path), values=colours[order].tolist())
+        samples = source.read()["all"]
+        numbers = samples.inputs[:, 0, 0, 0].numpy() - 1
+        np.testing.assert_array_equal(np.array(order)[samples.targets], classes[numbers])
+    with pytest.raises(DataError, match=r"it has the colour \[30, 30, 200\], which is none of"):
+        SegmentationFolder(str(tmp_path), values=colours[:2].tolist()).read()
+
+
+@pytest.mark.parametrize("values", [[[0, 0, 0], [0, 0, 0]], [[0, 0], [1, 1]], [[0, 0, 0], 1]])
+def test_colours_that_cannot_be_are_refused(values: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="values="):
+        SegmentationFolder(str(tmp_path), values=values)

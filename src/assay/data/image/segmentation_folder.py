@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from assay.data.core.types import Size, Strings
     from assay.data.image.image_cache import Decode, Pictures
 
+    Colours = Sequence[Sequence[int]]
+
 
 _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 """Those that keep values as they are: a JPEG would make others of them."""
@@ -43,11 +45,12 @@ def read_mask(path: str, size: Size | None = None) -> Tensor:
     return read_as("a mask", path, lambda content: decode_mask(content, size))
 
 
-def decode_mask(content: bytes, size: Size | None = None) -> Tensor:
-    """The values of a mask's pixels."""
+def decode_mask(content: bytes, size: Size | None = None, colours: Colours = ()) -> Tensor:
+    """The values of a mask's pixels, or which of the colours they have."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
-            values = _values(turn_upright(opened))
+            upright = turn_upright(opened)
+            values = _find_colours(upright, colours) if colours else _values(upright)
     except ValueError:
         raise
     except Exception as error:  # the decoders raise whatever comes to them
@@ -73,8 +76,11 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
         pixels = pixels[:, :, 0]
     elif image.mode in ("RGB", "RGBA"):
         if (pixels[:, :, :3] != pixels[:, :, :1]).any():
+            some = ",".join(
+                map(str, np.unique(pixels[:, :, :3].reshape(-1, 3), axis=0)[:9].tolist())
+            )
             raise ValueError(
-                "it has colours; expected a class per pixel, as grey values or a palette"
+                f"it has colours; if each is a class: data.source.values=[{some.replace(' ', '')}]"
             )
         pixels = pixels[:, :, 0]
     elif image.mode == "P":
@@ -88,6 +94,19 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
     if pixels.min() < 0 or pixels.max() > 255:
         raise ValueError(f"expected values from 0 to 255, got up to {pixels.max()}")
     return pixels.astype(np.uint8)
+
+
+def _find_colours(image: Image.Image, colours: Colours) -> NDArray[np.uint8]:
+    """The position of each pixel's colour among these."""
+    pixels = np.asarray(image.convert("RGB"))
+    classes = np.full(pixels.shape[:2], len(colours), np.uint8)
+    for place, colour in enumerate(colours):
+        classes[(pixels == colour).all(2)] = place
+    if len(strange := pixels[classes == len(colours)]):
+        raise ValueError(
+            f"it has the colour {strange[0].tolist()}, which is none of data.source.values"
+        )
+    return classes
 
 
 NUM_VALUES = 256
@@ -159,7 +178,8 @@ class SegmentationFolder(ImageSource):
             them as they are; `auto` as for `assay.data.image.image_folder.ImageFolder`.
         mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
         class_names: A name for each class; None: their numbers.
-        values: The value of each class in the masks; None: 0, 1, 2, …; of masks of 0 and 255 these two.
+        values: The value of each class in the masks, or its colour as `[red, green, blue]`; None: 0, 1, 2, …;
+            of masks of 0 and 255 these two.
         ignore_value: Of pixels that neither loss nor metrics see; None for none.
         in_memory: `auto` as above; True or False to decide.
         on_bad: What to do about pairs that cannot be used: `error`, or `skip` to leave them out; `auto`
@@ -179,13 +199,22 @@ class SegmentationFolder(ImageSource):
         mode: Literal["RGB", "GRAY"] = "RGB",
         *,
         class_names: Sequence[str] | None = None,
-        values: Sequence[int] | None = None,
+        values: Sequence[int] | Sequence[Sequence[int]] | None = None,
         ignore_value: int | None = 255,
         in_memory: bool | Literal["auto"] = "auto",
         on_bad: Literal["auto", "error", "skip"] = "error",
         max_value: MaxValue = None,
     ) -> None:
         super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
+        self._colours = tuple(
+            tuple(value) for value in values or () if not isinstance(value, int)
+        )
+        if self._colours:
+            if {*map(len, self._colours)} != {3} or len(self._colours) != len(values or ()):
+                raise ValueError(f"values={values}: expected numbers, or three for each colour")
+            if len({*self._colours}) < len(self._colours):
+                raise ValueError(f"values={values}: expected different colours")
+            values = range(len(self._colours))
         used = [*(values or ()), *([] if ignore_value is None else [ignore_value])]
         if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(
             values or ()
@@ -252,7 +281,8 @@ class SegmentationFolder(ImageSource):
     def _read_targets(self, files: Sequence[ImageFile]) -> None:
         paths = [pair.mask for pair in files]
         self._masks = None
-        decoded = self._decode(paths, "masks", 1, self._decode_mask)
+        form = f"masks{self._colours or ''}"
+        decoded = self._decode(paths, form, 1, self._decode_mask)
         if decoded is None:
             looks = scan_files(paths, lambda content: self._decode_mask(content)[0])
         else:
@@ -267,7 +297,9 @@ class SegmentationFolder(ImageSource):
 
     @property
     def _decode_mask(self) -> Decode:
-        return partial(_decode_scaled, size=self.image_size, scaling=self._scaling)
+        return partial(
+            _decode_scaled, size=self.image_size, scaling=self._scaling, colours=self._colours
+        )
 
     def _count(self, pair: ImageFile) -> NDArray[np.int32]:
         """How many pixels of a mask have each value."""
@@ -316,11 +348,13 @@ class SegmentationFolder(ImageSource):
             f"{pair.name} {look.sha256} {self._looks[pair.name].sha256}"
             for pair, look in zip(files, looks, strict=True)
         ]
-        return "\n".join([*lines, str(self._table.tolist())])
+        return "\n".join([*lines, f"{self._table.tolist()}{self._colours or ''}"])
 
 
-def _decode_scaled(content: bytes, *, size: Size | None, scaling: Any) -> tuple[FileScan, Tensor]:
-    mask = decode_mask(content)
+def _decode_scaled(
+    content: bytes, *, size: Size | None, scaling: Any, colours: Colours
+) -> tuple[FileScan, Tensor]:
+    mask = decode_mask(content, colours=colours)
     counts = np.bincount(mask.flatten().numpy())
     values = tuple((int(value), int(counts[value])) for value in np.flatnonzero(counts))
     scan = FileScan(size=(mask.shape[0], mask.shape[1]), values=values)
