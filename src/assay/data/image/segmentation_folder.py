@@ -209,22 +209,24 @@ class SegmentationFolder(ImageSource):
         self._colours = tuple(
             tuple(value) for value in values or () if not isinstance(value, int)
         )
+        numbers = None
+        if values is not None:
+            numbers = [value for value in values if isinstance(value, int)]
         if self._colours:
-            if {*map(len, self._colours)} != {3} or len(self._colours) != len(values or ()):
+            if numbers or {*map(len, self._colours)} != {3}:
                 raise ValueError(f"values={values}: expected numbers, or three for each colour")
             if len({*self._colours}) < len(self._colours):
                 raise ValueError(f"values={values}: expected different colours")
-            values = range(len(self._colours))
-        used = [*(values or ()), *([] if ignore_value is None else [ignore_value])]
-        if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(
-            values or ()
-        ):
+            numbers = list(range(len(self._colours)))
+        used = [*(numbers or ()), *([] if ignore_value is None else [ignore_value])]
+        is_outside = any(not 0 <= value < NUM_VALUES for value in used)
+        if is_outside or len({*(numbers or ())}) < len(numbers or ()):
             raise ValueError(f"values={used}: expected different ones from 0 to 255")
-        if class_names is not None and not len(set(class_names)) == len(values or class_names):
+        if class_names is not None and not len(set(class_names)) == len(numbers or class_names):
             raise ValueError(
                 f"class_names={list(class_names)}: expected a different name for each class"
             )
-        self._asked = class_names, values, ignore_value
+        self._asked = class_names, numbers, ignore_value
         self._masks: Pictures | None = None
         self._looks: dict[str, FileScan] = {}
         self._table = torch.empty(0)
