@@ -138,7 +138,10 @@ def test_seeds_are_tested_on_their_common_test(train: Train, tmp_path: Path) -> 
 
 
 def test_masks_are_those_of_the_mean(train: Train, tmp_path: Path) -> None:
-    words = ("data=digits_segmentation", "callbacks=[checkpoint]", "trainer.limit_train_batches=8")
+    words = (
+        *("data=digits_segmentation", "model.widths=[8,16]", "callbacks=[checkpoint]"),
+        *("trainer.limit_train_batches=8", "predictions.num_samples=0"),
+    )
     folder = tmp_path / "runs"
     runs = [train(*words, f"seed={n}", f"hydra.run.dir={folder / str(n)}") for n in range(2)]
     data = runs[0].datamodule
