@@ -16,6 +16,7 @@ from sklearn.metrics import (  # type: ignore[import-untyped]  # ships no types
     recall_score,
 )
 from tests.command import documented, typed
+from tests.conftest import train_each
 
 import assay
 from assay.errors import AssayError, ConfigError
@@ -25,18 +26,11 @@ from assay_serve.evaluate_members import MembersEvaluation, evaluate_members
 from assay_serve.members import find_members
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.conftest import Train
 
 SHORT = ("model=mlp", "callbacks=[checkpoint]", "trainer.max_epochs=4", "optimizer.lr=0.02")
-
-
-def train_each(train: Train, folder: Path, repetitions: Sequence[str], *overrides: str) -> Path:
-    for number, repetition in enumerate(repetitions):
-        train(*overrides, repetition, f"hydra.run.dir='{folder / str(number)}'")
-    return folder
 
 
 def evaluate(folder: Path, *overrides: str, **options: Any) -> MembersEvaluation:
