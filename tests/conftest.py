@@ -261,6 +261,13 @@ class Train(Protocol):
     ) -> Trained: ...
 
 
+def train_each(train: Train, folder: Path, repetitions: Sequence[str], *overrides: str) -> Path:
+    """A folder of runs that differ in seed or fold, called 0, 1, … as in a sweep."""
+    for number, repetition in enumerate(repetitions):
+        train(*overrides, repetition, f"hydra.run.dir='{folder / str(number)}'")
+    return folder
+
+
 def without_unasked(overrides: Sequence[str]) -> list[str]:
     """Overrides that leave out the callbacks which every run has, but for those that are asked for."""
     lists = [one.partition("=")[2].strip("[]") for one in overrides if one.startswith("callbacks=")]

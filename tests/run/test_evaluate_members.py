@@ -16,6 +16,7 @@ from sklearn.metrics import (  # type: ignore[import-untyped]  # ships no types
     recall_score,
 )
 from tests.command import documented, typed
+from tests.conftest import train_each
 
 import assay
 from assay.errors import AssayError, ConfigError
@@ -25,18 +26,11 @@ from assay_serve.evaluate_members import MembersEvaluation, evaluate_members
 from assay_serve.members import find_members
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.conftest import Train
 
 SHORT = ("model=mlp", "callbacks=[checkpoint]", "trainer.max_epochs=4", "optimizer.lr=0.02")
-
-
-def train_each(train: Train, folder: Path, repetitions: Sequence[str], *overrides: str) -> Path:
-    for number, repetition in enumerate(repetitions):
-        train(*overrides, repetition, f"hydra.run.dir='{folder / str(number)}'")
-    return folder
 
 
 def evaluate(folder: Path, *overrides: str, **options: Any) -> MembersEvaluation:
@@ -138,7 +132,10 @@ def test_seeds_are_tested_on_their_common_test(train: Train, tmp_path: Path) -> 
 
 
 def test_masks_are_those_of_the_mean(train: Train, tmp_path: Path) -> None:
-    words = ("data=digits_segmentation", "callbacks=[checkpoint]", "trainer.limit_train_batches=8")
+    words = (
+        *("data=digits_segmentation", "model.widths=[8,16]", "callbacks=[checkpoint]"),
+        *("trainer.limit_train_batches=8", "predictions.num_samples=0"),
+    )
     folder = tmp_path / "runs"
     runs = [train(*words, f"seed={n}", f"hydra.run.dir={folder / str(n)}") for n in range(2)]
     data = runs[0].datamodule

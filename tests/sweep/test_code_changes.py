@@ -50,14 +50,8 @@ num_outputs: ${spec.num_outputs}
 """
 JOB = (
     *("data=table", "data.source.path=tables/all.csv", "data.source.target=kind", "model=net"),
-    *(
-        "optimizer=sgd",
-        "optimizer.lr=0.1",
-        "scheduler=none",
-        "trainer.max_epochs=2",
-        "device=cpu",
-        "baseline=none",
-    ),
+    *("optimizer=sgd", "optimizer.lr=0.1", "scheduler=none", "data.batch_size=16", "trainer.max_epochs=2"),
+    *("callbacks=[checkpoint]", "device=cpu", "baseline=none"),
 )
 HERE = "hydra/launcher=serial"
 

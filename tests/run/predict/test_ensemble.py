@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.command import documented, typed
+from tests.conftest import train_each
 from tests.making_runs import make_run
 from tests.run.predict.conftest import SHORT
 
@@ -22,17 +23,9 @@ from assay_serve.members import find_members
 from assay_serve.threshold import set_threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.conftest import Train
-
-
-def train_each(train: Train, folder: Path, repetitions: Sequence[str], *overrides: str) -> Path:
-    """A folder of runs that differ in seed or fold, called 0, 1, … as in a sweep."""
-    for number, repetition in enumerate(repetitions):
-        train(*overrides, repetition, f"hydra.run.dir='{folder / str(number)}'")
-    return folder
 
 
 def each(folder: Path) -> list[Any]:
@@ -144,7 +137,8 @@ def test_labels_and_masks_are_averaged(train: Train, arrays: Path, tmp_path: Pat
         train,
         tmp_path / "masks",
         ("seed=0", "seed=1"),
-        *("data=digits_segmentation", "callbacks=[checkpoint]", "trainer.limit_train_batches=2"),
+        *("data=digits_segmentation", "model.widths=[8,16]", "callbacks=[checkpoint]"),
+        *("trainer.limit_train_batches=2", "predictions.num_samples=0"),
     )
     shape = each(masks)[0].spec["input_shape"]
     pictures = np.random.default_rng(0).random((6, *shape), np.float32)
