@@ -102,8 +102,7 @@ class Date(Column):
         middle = 0.0
         start = 0.0
         if len(present):
-            half = (len(present) - 1) // 2
-            middle = float(np.partition(present, half)[half])
+            middle = float(np.quantile(present, 0.5, method="lower"))
             start = float(present.min())
         measured = measure(days, middle, impute=impute)
         parts = PARTS
