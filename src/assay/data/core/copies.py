@@ -136,7 +136,9 @@ def hash_samples(subsets: Subsets) -> dict[str, Rows] | None:
     raw: list[Any] = [data.raw for data in subsets.values()]
     if not all(isinstance(frame, pd.DataFrame | pd.Series) for frame in raw):
         return None
-    joined = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
+    joined = raw[0]
+    if len(raw) > 1:
+        joined = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
     column = getattr(next(iter(subsets.values())).encoder, "column", None)
     if column is not None:
         joined = joined[column].map(

@@ -234,7 +234,7 @@ def _moments(block: Tensor) -> Pair:
     if block.dtype == torch.uint8:
         values = values / 255
     mean = values.mean(1)
-    return mean, (values - mean[:, None]).square().sum(1)
+    return mean, (values - mean[:, None]).square_().sum(1)
 
 
 def _byte_moments(block: Tensor) -> Pair:

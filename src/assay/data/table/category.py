@@ -104,10 +104,10 @@ class Category(Column):
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
         missing = cells.isna().to_numpy()
+        if self.codes.keys() >= {*category_texts(pd.Series(cells.unique()))}:
+            return cells, missing
         places, distinct = distinct_texts(cells)
         unknown = np.array([*(text not in self.codes for text in distinct), False])[places]
-        if not unknown.any():
-            return cells, missing
         texts = category_texts(cells).reindex(cells.index, fill_value="")
         foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
         sentence = "is {}, which is not text in UTF-8 (--encoding names another)"

@@ -14,7 +14,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -226,7 +226,7 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
     for learned in columns:
         cells = frame[learned.name].reset_index(drop=True)
         if is_text(cells):
-            cells = cells.mask(cells.isin(learned.missing_words))
+            cells = cells.mask(is_among(cells, learned.missing_words))
         values, missing = learned.read(cells, judged, decimal)
         if learned.fill is None:
             noun = "text" if learned.kind in ("text", "ngrams") else "value"
@@ -317,6 +317,13 @@ def is_nested(column: Values) -> bool:
     return any(
         isinstance(value, list | tuple | dict | set | bytes | np.ndarray) for value in column
     )
+
+
+def is_among(column: Values, values: Collection[Any]) -> Values:
+    """As `isin` of pandas, which takes many times as long where none of the values occurs."""
+    if pd.Series(column.unique()).isin(values).any():
+        return column.isin(values)
+    return pd.Series(False, column.index)
 
 
 def has_few(values: Values, most: int = FEW) -> bool:

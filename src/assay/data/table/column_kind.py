@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_timedelta64_dtype
+from pandas.api.types import (
+    is_bool_dtype,
+    is_datetime64_any_dtype,
+    is_float_dtype,
+    is_timedelta64_dtype,
+)
 
 from assay.data.table.column import FEW, MISSING_WORDS, has_few, is_nested, is_number
 from assay.data.table.date import is_date, is_time
@@ -59,7 +64,9 @@ def kind_of(column: Values) -> tuple[Kind, str]:
     """What a column holds, and in words why it cannot be predicted from as it is; no words where it can."""
     # What a model learns from ids, free text and empty columns holds for the rows it has seen alone. Text
     # that looks like numbers is unclear: as categories the numbers would be lost.
-    values = column.dropna()
+    values = column
+    if not (is_float_dtype(column) and _has_fractions(column)):
+        values = column.dropna()
     if values.empty:
         return "empty", "no value in any row"
     if is_nested(values):
@@ -105,8 +112,12 @@ def split_hints(frame: Frame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
 
 
+def _has_fractions(values: Values) -> bool:
+    return bool((values.head(_SAMPLE) % 1 > 0).any())
+
+
 def _kind_of_numbers(name: str, values: Values) -> tuple[Kind, str]:
-    if is_bool_dtype(values) or has_few(values) or (values.head(_SAMPLE) % 1 > 0).any():
+    if is_bool_dtype(values) or has_few(values) or _has_fractions(values):
         return "number", ""
     numbers = values.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():

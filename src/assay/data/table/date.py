@@ -97,13 +97,13 @@ class Date(Column):
     def learn(cls, cells: Values, form: str, *, impute: bool) -> Self:
         """Learn from training rows."""
         days = days_since_1970(parse_dates(cells, form))
-        present = np.sort(days[~np.isnan(days)])
+        present = days[~np.isnan(days)]
         # a date that there is
         middle = 0.0
         start = 0.0
         if len(present):
-            middle = float(present[(len(present) - 1) // 2])
-            start = float(present[0])
+            middle = float(np.quantile(present, 0.5, method="lower"))
+            start = float(present.min())
         measured = measure(days, middle, impute=impute)
         parts = PARTS
         if form == TIME:
@@ -350,8 +350,12 @@ def date_parts(days: Floats, parts: Strings, start: float) -> Floats:
     """The numbers that a model sees of dates, `[N, len(parts)]`; NaN for a missing date."""
     if not parts:
         return days[:, None]
-    dates = pd.to_datetime(pd.Series(np.round(days * 86_400e6)).astype("Int64"), unit="us").dt
-    return np.column_stack([_date_part(days, dates, part, start) for part in parts]).astype(float)
+    places, different = pd.factorize(days, use_na_sentinel=False)
+    dates = pd.to_datetime(
+        pd.Series(np.round(different * 86_400e6)).astype("Int64"), unit="us"
+    ).dt
+    columns = [_date_part(different, dates, part, start) for part in parts]
+    return np.column_stack(columns).astype(float)[places]
 
 
 def _date_part(days: Floats, dates: Any, part: str, start: float) -> Any:
@@ -374,7 +378,7 @@ def _date_part(days: Floats, dates: Any, part: str, start: float) -> Any:
 
 def varying_parts(days: Floats, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
-    values = date_parts(days, parts, 0.0)
+    values = date_parts(pd.unique(days), parts, 0.0)
     varying = [
         part
         for place, part in enumerate(parts)

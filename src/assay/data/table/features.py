@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+import pandas as pd
 
 from assay.data.core.source_files import SUBSET_WORDS
 from assay.data.table.category import share_ngrams
@@ -201,7 +202,8 @@ def _find_categories(frame: Frame, asked: ColumnOptions, chosen: Features) -> li
     """Columns that are typed as categories, that the file says are such, and integers that are codes."""
     declared = [name for name in chosen.names if is_category(frame[name])]
     typed = (*(asked.features or ()), *asked.keep, *asked.categories)
-    untyped = [name for name in chosen.names if name not in typed]
+    named = [name for name in chosen.names if _CODE_NAME.search(name) or ID_NAME.search(name)]
+    untyped = [name for name in named if name not in typed]
     repeated = [name for name in untyped if _comes_again(frame[name], asked.max_categories)]
     codes = [name for name in repeated if _CODE_NAME.search(name) and is_number(frame[name])]
     if codes:
@@ -285,11 +287,11 @@ def _find_forms(
 def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     """Choose the texts that are too many for categories, and share n-grams with one another."""
     for name, (kind, _) in chosen.kinds.items():
-        column = frame[name].dropna()
         names_rows = kind == "id" and (ID_NAME.search(name) or ENTITY_NAME.match(name))
-        is_text_of_words = is_text(column) and kind in ("category", "id", "text")
+        is_text_of_words = is_text(frame[name]) and kind in ("category", "id", "text")
         if name in asked.keep or names_rows or not is_text_of_words:
             continue
+        column = frame[name].dropna()
         if len(column) < _FEWEST_TEXTS or has_few(column, _MOST_EMBEDDED):
             continue
         different = [str(text) for text in column.unique()]
@@ -376,15 +378,20 @@ def _add_notes(
     texts = [
         name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"
     ]
+    distinct = {name: pd.Series(frame[name].unique()) for name in texts}
     chosen.notes += filter(
-        None, [note_on_spelling(frame[name], name, "categories") for name in texts]
+        None, [note_on_spelling(column, name, "categories") for name, column in distinct.items()]
     )
     numeric = [name for name in (*chosen.names, *asked.targets) if name not in chosen.categories]
-    if padded := [name for name in texts if _has_zeros(frame[name])]:
+    if padded := [name for name, column in distinct.items() if _has_zeros(column)]:
         chosen.notes.append(
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
-    words = {name: _words_beside_numbers(frame[name]) for name in texts if is_text(frame[name])}
+    words = {
+        name: _words_beside_numbers(column)
+        for name, column in distinct.items()
+        if is_text(column)
+    }
     if words := {name: found for name, found in words.items() if found}:
         found = join_first(
             [f"{name} ({join_first([*map(repr, words[name])])})" for name in words]

@@ -21,6 +21,8 @@ _SAMPLE_ROUNDING = 1e-9
 _MOST_CLASSES = 20
 _MOST_ROWS = 5000
 """That are looked at before all of them are."""
+_FEW = 100
+"""In most of which some order is already not kept."""
 _BY_CHANCE = -20.0
 """Logarithm of the probability of what is reported, if the column had nothing to do with the target."""
 _FEWEST = 12
@@ -70,7 +72,7 @@ def _describe_relation(both: Frame, rounding: float) -> str:
 
 def find_hints(frame: Frame, features: Strings, target: str) -> dict[str, str]:
     """Features that decide the target without being equal to it, and how."""
-    frame = frame[frame[target].notna()]
+    frame = frame.dropna(subset=[target])
     sample = _sample(frame)
     hints = dict[str, str]()
     for name in features:
@@ -123,12 +125,17 @@ def _describe_gaps(missing: Bools, classes: NDArray[np.intp], target: Values) ->
 
 def _describe_order(numbers: Floats, target: Floats) -> str:
     """Of a number in whose order the target only rises, or only falls."""
-    if min(len(np.unique(numbers)), len(np.unique(target))) <= _MOST_CLASSES:
-        return ""
-    for sign in (1, -1):
-        if (np.diff(target[np.lexsort((target, sign * numbers))]) >= 0).all():
-            return "the target only rises, or only falls, with it"
+    rises = any(
+        all(_rises_with(sign * numbers[:count], target[:count]) for count in (_FEW, len(target)))
+        for sign in (1, -1)
+    )
+    if rises and min(len(np.unique(numbers)), len(np.unique(target))) > _MOST_CLASSES:
+        return "the target only rises, or only falls, with it"
     return ""
+
+
+def _rises_with(numbers: Floats, target: Floats) -> bool:
+    return bool((np.diff(target[np.lexsort((target, numbers))]) >= 0).all())
 
 
 def _describe_groups(codes: NDArray[np.intp], classes: NDArray[np.intp]) -> str:

@@ -62,9 +62,8 @@ class TableEncoder:
 
     def fit(self, raw: Frame, rows: Rows) -> None:
         """Learn the categories, and the values to fill in."""
-        training = raw.iloc[rows]
         self.columns = tuple(
-            self._learn(training[name].rename(str(name))) for name in raw.columns
+            self._learn(raw[name].iloc[rows].rename(str(name))) for name in raw.columns
         )
         mapped = [
             column.name for column in self.columns if isinstance(column, Number) and column.knots

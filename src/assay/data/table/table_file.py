@@ -26,6 +26,7 @@ from assay.data.table.category import as_integers, category_texts
 from assay.data.table.column import (
     MISSING_WORDS,
     check_trained_columns,
+    is_among,
     is_category,
     is_nested,
     is_number,
@@ -284,7 +285,7 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
         else:
             column = _settle(raw)
         absent = numbers if is_number(column) else [*texts, *numbers]
-        if absent and not is_nested(column) and (missing := column.isin(absent)).any():
+        if absent and not is_nested(column) and (missing := is_among(column, absent)).any():
             column = column.mask(missing)
         if raw.dtype == object:
             column = _settle(column)
@@ -421,7 +422,7 @@ def _find_words(
     words: dict[str, Values] = {}
     numeric = set[str]()
     for name, column in frame.items():
-        if not is_text(column) or not (found := column.isin(MISSING_WORDS)).any():
+        if not is_text(column) or not (found := is_among(column, MISSING_WORDS)).any():
             continue
         words[str(name)] = column[found]
         rest = parsed = column.mask(found)

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from pandas.api.types import is_bool_dtype, is_float_dtype
 
-from assay.data.table.column import FEW, is_category, is_nested, is_number, is_text
+from assay.data.table.column import has_few, is_category, is_nested, is_number, is_text
 from assay.data.table.column_kind import FORMED, kind_of
 from assay.data.table.number import find_amount, format_amount, parse_amounts
 from assay.errors import DataError
@@ -191,7 +191,8 @@ def drop_missing_targets(frame: Frame, targets: Strings) -> Frame:
     complete = frame.dropna(subset=list(targets))
     for name in targets:
         has_gaps = len(complete) < len(frame) and frame[name].isna().any()
-        is_binary = is_float_dtype(complete[name]) and complete[name].nunique() == 2
+        column = complete[name]
+        is_binary = is_float_dtype(column) and has_few(column, 2) and column.nunique() == 2
         if has_gaps or is_binary:
             values = complete[name].infer_objects()
             is_integral = is_float_dtype(values) and bool((values == np.floor(values)).all())
@@ -253,20 +254,20 @@ def is_real(values: Values, name: str) -> tuple[bool, str]:
             hint="write several labels of a row as 'a;b', and type "
             + format_override("data.source.label_separator", ";"),
         )
+    is_float = is_float_dtype(values)
+    if is_float and not has_few(values):
+        return True, ""
     different = values.nunique()
     if not is_number(values):
         if not is_category(values):  # else the file says that these are classes
             _check_classes(values, name, different)
         return False, note_on_spelling(values, name)
-    is_float = is_float_dtype(values)
     note = (
         f"the target {name!r} has {different:,} different {'values' if is_float else 'integers'} and is "
         "predicted as a number; for classes: data.source.task=multiclass"
     )
     if is_float:
-        return True, note if 1 < different <= FEW and bool(
-            (values == np.floor(values)).all()
-        ) else ""
+        return True, note if different > 1 and bool((values == np.floor(values)).all()) else ""
     if is_bool_dtype(values) or different <= 2:
         return False, ""
     # such a class cannot be in all subsets: these may be counts
