@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import git
 import pytest
 import torch
+from lightning.pytorch.callbacks import Callback
 from tests.command import documented, typed
 
-from assay.errors import is_users_own
+import assay
+from assay.errors import ConfigError, is_users_own
 from assay.files.checksum import seal_json, seal_yaml
 from assay.record import provenance
 from assay.record.run_directory import digest_of_file
@@ -475,3 +477,14 @@ def test_a_trial_that_a_pruner_watches_is_trained() -> None:
     start_sweep([*study, "hydra.sweep.dir=outputs/c"])
     assert [event["reused_from"] for event in events(Path("outputs/b"))] == [""]
     assert [event["reused_from"] for event in events(Path("outputs/c"))] != [""]
+
+
+def test_python_takes_a_finished_run_as_the_command_does() -> None:
+    first, _ = train()
+    result = assay.train([*QUICK, "hydra.run.dir=outputs/second"], reuse=True)
+    assert (result.run_dir, result.reused_from) == (first, str(first))
+    assert result.module is None
+    assert result.metrics == RunRecord.load(first).metrics
+    for given in ({"callbacks": [Callback()]}, {"model": torch.nn.Linear(2, 1)}):
+        with pytest.raises(ConfigError, match="may change what is trained"):
+            assay.train([*QUICK], reuse=True, **given)

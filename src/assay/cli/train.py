@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,7 +75,6 @@ def train(
         raise ConfigError(
             "chooses a node for --cfg to print", key="--package", hint="--cfg job --package data"
         )
-    from assay.assemble.trainer_options import num_local_processes
     from assay.check.checker import Checker
 
     checker = Checker(config_dir)
@@ -93,19 +91,17 @@ def train(
         job = None
         if not multirun:
             job = checker.single_job(typed)
-        if reuse and (job is None or world is not None or num_local_processes(job.view()) > 1):
+        if reuse and (job is None or world is not None):
             message = "only valid for one run in one process; a sweep reuses runs by itself"
             raise ConfigError(message, key="--reuse", hint="leave it out")
         if job is not None:
             with show_loading():
-                from assay.run.train import train_job
+                from assay.run.train import find_reuse, train_job
             checked = checker.check(job)
     if job is None:
         entry("multirun", "--multirun", "a sweep").train(document, typed, config_dir)
     else:
-        ask = None
-        if reuse or entries("reuse"):
-            ask = partial(entry("reuse", "--reuse", "a finished run in place"), take=reuse)
+        ask = find_reuse(job, take=reuse)
         _end_run(document, train_job(job, checked, raise_errors=document.debug, reuse=ask))
 
 

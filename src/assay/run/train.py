@@ -93,6 +93,7 @@ def train(
     data: Data | None = None,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool = True,
+    reuse: bool = False,
 ) -> RunResult:
     """Compose, train, test and record one experiment.
 
@@ -108,9 +109,11 @@ def train(
         callbacks: Objects that look on in this process, called after the callbacks of the config. `log.txt`
             names their classes; no config does, so `assay resume` and `assay reproduce` do without them.
         raise_errors: Let an exception of the training through, after it was recorded; else the result tells.
+        reuse: Take a finished run that is this one, if there is one, and train nothing: as `--reuse`.
 
     Returns:
-        The scores, where the run directory is, and the trained `module`, `trainer` and `predictor`.
+        The scores, where the run directory is, and the trained `module`, `trainer` and `predictor`; these
+        three are None where a finished run was taken.
 
     Raises:
         AssayError: The config, the data or the device cannot be used; nothing was written.
@@ -120,6 +123,9 @@ def train(
             f"expected a list of overrides, got {overrides!r}",
             hint=f"assay.train([{overrides!r}])",
         )
+    if reuse and (callbacks or model is not None):
+        message = "an object given as model or callback may change what is trained"
+        raise ConfigError(message, key="reuse", hint="leave one of them out")
     overrides = [quote_letters(word) for word in overrides]
     if config_dir:
         folder = Path(config_dir)
@@ -132,7 +138,10 @@ def train(
         job = checker.job(all_overrides)
         proof = checker.check(job)
         job = replace(job, overrides=tuple(overrides))
-        return train_job(job, proof, callbacks=callbacks, raise_errors=raise_errors)
+        ask = None
+        if reuse:
+            ask = find_reuse(job, take=True)
+        return train_job(job, proof, callbacks=callbacks, raise_errors=raise_errors, reuse=ask)
 
 
 def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
@@ -250,6 +259,16 @@ def train_job(
             gang=gang,
             reuse=reuse,
         )
+
+
+def find_reuse(job: Job, *, take: bool) -> Reuse | None:
+    """What names a finished run that is this job, and takes it where that was asked for."""
+    if take and num_local_processes(job.view()) > 1:
+        message = "only valid for one run in one process; a sweep reuses runs by itself"
+        raise ConfigError(message, key="--reuse", hint="leave it out")
+    if not take and not entries("reuse"):
+        return None
+    return functools.partial(entry("reuse", "--reuse", "a finished run in place"), take=take)
 
 
 def prove(config: DictConfig, overrides: Sequence[str]) -> Proof:
