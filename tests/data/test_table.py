@@ -365,7 +365,7 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_column_of_nothing_or_of_numbers_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has a text there"):
+    with pytest.raises(DataError, match="has a value there"):
         text_source(tmp_path, TEXTS.assign(words=" ")).read()
     with pytest.raises(DataError, match="holds numbers, not texts"):
         text_source(tmp_path, TEXTS.assign(words=range(12))).read()
