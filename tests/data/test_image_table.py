@@ -45,12 +45,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
 
 def read(path: str = "labels.csv", target: Any = "bright", **options: Any) -> tuple[ImageTable, Any]:
     source = ImageTable(path, "file", target, **{"root": "photos", **options})
-    subsets = source.read()
-    return source, subsets["all"]
-
-
-def brightness(samples: Any) -> list[int]:
-    return [int(samples.inputs[index][0][0, 0, 0]) for index in range(len(samples))]
+    return source, source.read()["all"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -66,7 +61,7 @@ def test_each_image_has_the_target_of_its_row(form: str, in_memory: bool, table:
     if in_memory:
         seen = samples.inputs[:, 0, 0, 0].tolist()
     else:
-        seen = brightness(samples)
+        seen = [int(samples.inputs[index][0][0, 0, 0]) for index in range(len(samples))]
         streamed = torch.stack([samples.inputs[index][1] for index in range(len(samples))])
         assert streamed.equal(samples.targets)
     np.testing.assert_array_equal(samples.targets[:, 0], np.array(seen) * 2.5)
@@ -116,11 +111,9 @@ def test_rows_and_files_that_are_missing_are_left_out_and_named(table: pd.DataFr
 
 def test_groups_of_a_column_stay_together(table: pd.DataFrame) -> None:
     check = ("check", "data=image_table", "data.source.path=labels.csv", "data.source.image=file", "--json")
-    root = "data.source.root=photos"
+    more = ("data.source.root=photos", "data.source.target=half")
     for group in ("patient", '"([0-9]+)[0-9]$"'):
-        document = json.loads(
-            typed(*check, root, "data.source.target=half", f"data.split.group={group}").output
-        )
+        document = json.loads(typed(*check, *more, f"data.split.group={group}").output)
         assert document["spec"]["task"] == "binary", group
     source = ImageTable("labels.csv", "file", "half", root="photos")
     source.split_columns = {"data.split.group": "patient"}
@@ -162,12 +155,8 @@ def test_a_table_or_a_flat_folder_says_which_source_reads_it(table: pd.DataFrame
 
 def test_a_run_learns_and_scores_another_table(table: pd.DataFrame) -> None:
     words = (
-        *(
-            "data=image_table",
-            "data.source.path=labels.csv",
-            "data.source.image=file",
-            "data.source.root=photos",
-        ),
+        *("data=image_table", "data.source.path=labels.csv", "data.source.image=file"),
+        "data.source.root=photos",
         *("data.source.target=half", "data.source.positive=x", "device=cpu", "model=linear", "augment=none"),
         *("trainer.max_epochs=2", "baseline=none", "~callbacks.progress_bar", "hydra.run.dir=run"),
     )

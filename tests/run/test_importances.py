@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COLUMNS = ["strong", "a, weak one", "noise", "town", "gappy", "day"]
 """`gappy` tells by where it is missing, `day` by its weekday."""
 ROWS = 1500
-REPEATS = 8  # of the reference
+REPEATS = 9  # of the reference
 
 
 @functools.cache

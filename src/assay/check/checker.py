@@ -182,7 +182,7 @@ def check_job(config: DictConfig) -> None:
         if len(missing) == 1:
             message = "this must be given"
         hint = f"add {' '.join(f'{key}=…' for key in missing)}"
-        if not {f"data.source.{name}" for name in ("target", "text", "image")}.isdisjoint(
+        if not {"data.source.target", "data.source.text", "data.source.image"}.isdisjoint(
             missing
         ):
             hint += _name_columns(config)

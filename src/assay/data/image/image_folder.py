@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, final
 
+import pandas as pd
 import torch
 from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # torchvision ships no types
     IMG_EXTENSIONS,
@@ -16,6 +17,7 @@ from typing_extensions import override
 from assay.data.core.source_files import SUBSETS, find_subset_folders
 from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
 from assay.data.image.image_source import NO_CLASS, ImageFile, ImageSource, list_images
+from assay.data.table.table_targets import note_on_spelling
 from assay.quoting import format_override
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
@@ -141,9 +143,8 @@ class ImageFolder(ImageSource):
                 f"{folder} contains a single folder, {names[0]}, not one for each class",
                 f"{inside}, if the classes lie there",
             )
-        spellings = Counter(name.strip().casefold() for name in names)
-        if alike := [name for name in names if spellings[name.strip().casefold()] > 1]:
-            self._note(f"classes differ only in case or spaces: {', '.join(map(repr, alike))}")
+        if note := note_on_spelling(pd.Series(names), folder.name):
+            self._note(note)
 
     def _file(self, path: str, label: int = NO_CLASS) -> ImageFile:
         prefix = f"{self._root}{os.sep}"  # what pathlib finds out as slowly as a small image is decoded

@@ -21,7 +21,7 @@ from assay.data.table.table_source import TableSource, column_options
 from assay.quoting import join_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
@@ -117,7 +117,10 @@ class ImageTable(ImageSource):
 
     @override
     def _list(self) -> dict[str, list[ImageFile]]:
-        self._table.split_columns = self.split_columns
+        # what has brackets is a regular expression of file names
+        self._table.split_columns = {
+            key: name for key, name in self.split_columns.items() if "(" not in name
+        }
         self._table.known_labels = self.known_labels
         if self.known_labels:
             self._table.fitted = self._table.text_encoder
@@ -129,7 +132,9 @@ class ImageTable(ImageSource):
         self.is_reversed = self._table.is_reversed
         tables = list(subsets.values())
         self._row_targets = torch.cat([table.targets for table in tables])
-        self._split_hints = tables[0].split_hints
+        self._split_hints: Mapping[str, str] = {}
+        if not self.split_columns:
+            self._split_hints = tables[0].split_hints
         self._split_values = {
             name: pd.concat([table.split_values[name] for table in tables])
             for name in tables[0].split_values

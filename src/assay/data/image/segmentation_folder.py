@@ -246,11 +246,8 @@ class SegmentationFolder(ImageSource):
             )
         if ending := _find_ending(list(files), list(mask_of)):
             self._note(f"a mask is called as its image with {ending} at the end")
-            mask_of = {stem.removesuffix(ending): path for stem, path in mask_of.items()}
-        if mask_of.keys().isdisjoint(files):
-            examples = " and ".join(
-                f"{name}" for name in (*sorted(files)[:1], *sorted(mask_of)[:1])
-            )
+        if mask_of.keys().isdisjoint(stem + ending for stem in files):
+            examples = " and ".join((*sorted(files)[:1], *sorted(mask_of)[:1]))
             raise self._error(
                 f"no mask below {masks} is called as an image below {images}: {examples}",
                 "expected root/images/NAME.jpg and root/masks/NAME.png, or NAME_mask.png",
@@ -258,14 +255,14 @@ class SegmentationFolder(ImageSource):
         pairs: list[ImageFile] = []
         for stem, path in files.items():
             name = Path(os.path.relpath(path, self._root)).as_posix()
-            if stem in mask_of:
-                pairs.append(ImageFile(name, path, mask=mask_of[stem]))
+            if mask := mask_of.pop(stem + ending, ""):
+                pairs.append(ImageFile(name, path, mask=mask))
             else:
                 self._unusable[name] = (
-                    f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
+                    f"no mask {stem}{ending}.png in {masks.relative_to(self._root).as_posix()}"
                 )
-        if lonely := [stem for stem in mask_of if stem not in files]:
-            self._note(f"masks without an image are left out: {join_first(lonely)}")
+        if mask_of:
+            self._note(f"masks without an image are left out: {join_first(list(mask_of))}")
         return pairs
 
     def _by_stem(self, folder: Path) -> dict[str, str]:

@@ -303,7 +303,7 @@ def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
 
 
 def _name_images(column: Values) -> bool:
-    return most_are(_IMAGE_FILE.fullmatch, column.dropna().astype(str)[:_SAMPLE].tolist())
+    return most_are(_IMAGE_FILE.fullmatch, column.dropna()[:_SAMPLE].astype(str).tolist())
 
 
 def _are_numbered(texts: list[str]) -> bool:

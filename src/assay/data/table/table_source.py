@@ -128,9 +128,7 @@ class TableSource(Source):
         forms = dict(getattr(encoder, "target_forms", {}))
         problem = self._read_targets(frames, forms)
         for key, name in self.split_columns.items() if self.fitted is None else ():
-            of_file_names = self.input_option == "image" and "(" in name  # a regular expression
-            if not of_file_names:
-                check_columns(first, [name], path, key)
+            check_columns(first, [name], path, key)
         if encoder is not None:
             if problem is not None:
                 raise problem
