@@ -194,8 +194,10 @@ _NOT_COMPARED = {
     "CUDA_VISIBLE_DEVICES",
     "KMP_DUPLICATE_LIB_OK",
     "KMP_INIT_AT_FORK",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "TORCHINDUCTOR_CACHE_DIR",
 }
-"""Threads and GPUs are compared as such; scikit-learn sets the others when it is imported."""
+"""Threads and GPUs are compared as such; scikit-learn, Lightning and torch set the others as they go."""
 _FIELDS = ("git", "patch_sha256", "packages", "machine")
 
 
