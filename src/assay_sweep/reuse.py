@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import sys
+import time
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from msgspec.structs import replace
 
@@ -18,8 +19,8 @@ from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, is_users_own
-from assay.files.atomic import temporary_folder, write_bytes
-from assay.files.symlinks import check_links, read_whole
+from assay.files.atomic import fcntl, temporary_folder, write_bytes
+from assay.files.symlinks import check_links, open_append, read_whole
 from assay.paths import CODE_DIR
 from assay.record.provenance import (
     NUMERIC_PACKAGES,
@@ -39,9 +40,94 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.assemble.assembly import Assembly
+    from assay_sweep.job_spec import JobSpec
 
 _FINGERPRINT = re.compile(rb'"fingerprint": "([0-9a-f]{64})"')
 _NOT_READ = ("data", "spec", *NOT_IDENTITY)
+_CLAIMS = ".claims"
+"""A file of the folder of runs, one byte of which is locked for each job that a sweep trains now."""
+_PAUSE = 50.0
+"""Times as long as a search for runs takes, until the next one."""
+
+
+@final
+class KnownRuns:
+    """The runs that lie where a sweep writes, and the jobs that another sweep trains now.
+
+    A claim is a lock of the sweep's process and ends with it, also on a network file system.
+    """
+
+    def __init__(self, directory: Path, *, reuse: bool) -> None:
+        self._directory = directory
+        self._reuse = reuse
+        self._runs: dict[str, list[Path]] = {}
+        self._next_search = 0.0
+        self._claims = -1
+        root = _root_of(directory)
+        if reuse and fcntl is not None and root.is_dir():
+            with suppress(OSError):  # nobody can write there
+                self._claims = open_append(root / _CLAIMS, readable=True)
+
+    def find(self, job_spec: JobSpec, fingerprint: str) -> list[str]:
+        """Directories of runs that a job may be, also of those that have begun since the last call."""
+        if not (self._reuse and _may_be_reused(job_spec)):
+            return []
+        start = time.monotonic()
+        if start >= self._next_search:
+            self._runs = find_finished(self._directory)
+            end = time.monotonic()
+            self._next_search = end + _PAUSE * (end - start)
+        return [str(path) for path in self._runs.get(fingerprint, ())]
+
+    def claim(self, job_spec: JobSpec, fingerprint: str) -> bool:
+        """Have other sweeps wait for a job of this one; return False where another one trains it."""
+        return not _may_be_reused(job_spec) or self._lock(fingerprint, "LOCK_EX", "LOCK_NB")
+
+    def reclaim(self, job_spec: JobSpec, fingerprint: str) -> bool:
+        """Claim a job that another sweep has trained, and see at the next call of `find` what it has left."""
+        claimed = self.claim(job_spec, fingerprint)
+        if claimed:
+            self._next_search = 0.0
+        return claimed
+
+    def release(self, fingerprint: str) -> None:
+        """Let other sweeps have a job."""
+        self._lock(fingerprint, "LOCK_UN")
+
+    def close(self) -> None:
+        """Release all jobs, and claim none from here on."""
+        if self._claims >= 0:
+            os.close(self._claims)
+        self._claims = -1
+
+    def _lock(self, fingerprint: str, *operations: str) -> bool:
+        if self._claims < 0:
+            return True
+        operation = sum(getattr(fcntl, name) for name in operations)
+        try:
+            fcntl.lockf(self._claims, operation, 1, int(fingerprint[:15], 16))
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # a file system without locks
+            pass
+        return True
+
+
+def _may_be_reused(job_spec: JobSpec) -> bool:
+    """Whether a job may be a finished run; a trial has to report, and what a GPU or ranks compute differs."""
+    return job_spec.trial is None and (job_spec.gpus, job_spec.nodes, job_spec.processes) == (
+        0,
+        1,
+        1,
+    )
+
+
+def _root_of(run_dir: str | Path) -> Path:
+    """The folder that holds the runs where a run is to be written."""
+    path = Path(run_dir)
+    if path.is_absolute():
+        return Path("outputs")
+    return Path(path.parts[0])
 
 
 def find_finished(run_dir: str | Path) -> dict[str, list[Path]]:
@@ -49,8 +135,7 @@ def find_finished(run_dir: str | Path) -> dict[str, list[Path]]:
 
     Their records are searched, not parsed: thousands take a fraction of a second.
     """
-    root = Path(run_dir)
-    root = Path("outputs" if root.is_absolute() else root.parts[0])
+    root = _root_of(run_dir)
     found: dict[str, list[Path]] = {}
     if root.is_dir():
         for path in find_runs(root):
@@ -68,14 +153,22 @@ def offer(record: RunRecord, assembly: Assembly, *, take: bool) -> Path | None:
     if same is None and take:
         line = "no finished run has this config: training"
     elif same is not None and doubts:
-        line = f"{same} has this config, but is not taken for this run: {'; '.join(doubts[:3])}"
+        line = _describe_doubts(same, doubts)
     elif same is not None and take:
         line = f"{same} is this run, finished: nothing is trained"
     elif same is not None:
         line = f"{same} is this run, finished: add --reuse to take it"
     if line:
-        print_lines(Console(highlight=False), [("reuse", line)])
+        _print_reuse(line)
     return same if take and not doubts else None
+
+
+def _describe_doubts(path: Path, doubts: Sequence[str]) -> str:
+    return f"{path} has this config, but is not taken for this run: {'; '.join(doubts[:3])}"
+
+
+def _print_reuse(line: str) -> None:
+    print_lines(Console(highlight=False), [("reuse", line)])
 
 
 def find_same(
@@ -194,6 +287,8 @@ def copy_finished(
     run_dir = Path(assembly.config.run_dir)
     source, doubts = find_same(record, assembly, map(Path, candidates))
     if source is None or doubts:
+        if source is not None:
+            _print_reuse(_describe_doubts(source, doubts))
         return None
     try:
         _copy(source, run_dir, record, assembly.plain)

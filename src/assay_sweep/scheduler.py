@@ -17,7 +17,7 @@ from assay.record.run_record import Outcome, reason_of
 from assay_analysis.journal import JobRecord
 from assay_analysis.objective import scores_of
 from assay_sweep.job_spec import JobSpec, to_text
-from assay_sweep.reuse import find_finished
+from assay_sweep.reuse import KnownRuns
 
 if TYPE_CHECKING:
     import signal
@@ -68,9 +68,11 @@ class Scheduler:
         self._running: dict[int, Job] = {}
         self._specs: dict[str, dict[str, Any]] = {}
         self._halted = False
-        self._finished: dict[str, list[Path]] = {}
-        if sweep.reuse:
-            self._finished = find_finished(self._directory)
+        self._waiting: list[
+            tuple[JobRecord, Job, JobSpec]
+        ] = []  # for another sweep that trains the same
+        self._waited: set[int] = set()
+        self._known = KnownRuns(self._directory, reuse=sweep.reuse)
 
     def queue(self, job_record: JobRecord, job: Job, report: Report) -> None:
         """Have a job of the journal run before new ones are asked for."""
@@ -84,12 +86,15 @@ class Scheduler:
                 self._fill()
                 self._stop_running()
                 if not self._running:
-                    break
+                    if not self._waiting or self._halted or self._stop_reason:
+                        break
+                    time.sleep(_TICK)
                 for number, outcome in self._launcher.wait(_TICK).items():
                     self._settle(number, outcome)
                 self._watcher.refresh(self._journal.jobs, self._search.total)
         finally:
             self._launcher.close()
+            self._known.close()
         if self._no_room:
             raise AssayError(
                 f"the sweep has stopped, as it cannot write: {self._no_room}",
@@ -100,7 +105,7 @@ class Scheduler:
 
     def _fill(self) -> None:
         while not (self._halted or self._stop_reason):
-            held = self._held or self._next()
+            held = self._held or self._stop_waiting() or self._next()
             self._held = None
             if held is None:
                 return
@@ -108,11 +113,29 @@ class Scheduler:
                 if not self._launcher.has_room(held[2]):
                     self._held = held
                     return
-                self._start(*held)
+                job_record, job, job_spec = held
+                if self._known.claim(job_spec, job.fingerprint):
+                    self._start(*held)
+                else:
+                    self._waiting.append(held)
+                    message = f"job {job_record.number} waits: another sweep trains the same job"
+                    self._watcher.print_message(message)
+
+    def _stop_waiting(self) -> tuple[JobRecord, Job, JobSpec] | None:
+        """Take a job that another sweep has trained meanwhile, or has given up."""
+        for place, (job_record, job, job_spec) in enumerate(self._waiting):
+            if self._known.reclaim(job_spec, job.fingerprint):
+                self._waited.add(job_record.number)
+                return self._waiting.pop(place)
+        return None
 
     def _start(self, job_record: JobRecord, job: Job, job_spec: JobSpec) -> None:
         (self._directory / "logs").mkdir(exist_ok=True)
-        job_spec = replace(job_spec, resume=(Path(job_spec.run_dir) / RECORD).is_file())
+        job_spec = replace(
+            job_spec,
+            resume=(Path(job_spec.run_dir) / RECORD).is_file(),
+            finished=self._known.find(job_spec, job.fingerprint),
+        )
         self._journal.start(job_record.number, job_spec.attempt)
         job_record = self._journal.jobs[job_record.number]
         epochs = (job.config.get("trainer") or {}).get("max_epochs")
@@ -168,10 +191,6 @@ class Scheduler:
         if job.fingerprint not in self._specs:
             self._specs[job.fingerprint] = _reusable_spec(self._check(job))
         needs: dict[str, Any] = needs_of(job, has_gpus=self._launcher.has_gpus)
-        trial = self._search.trial(job_record.token)
-        finished = []
-        if trial is None:  # else it has to report after each validation
-            finished = [str(path) for path in self._finished.get(job.fingerprint, ())]
         return JobSpec(
             number=job_record.number,
             attempt=len(job_record.failures) + 1,
@@ -185,8 +204,7 @@ class Scheduler:
             **needs,
             memory_gb=self._policy.memory_gb,
             timeout_min=self._policy.timeout_min,
-            finished=finished,
-            trial=trial,
+            trial=self._search.trial(job_record.token),
         )
 
     # -- ending ------------------------------------------------------------------------------------------
@@ -194,6 +212,8 @@ class Scheduler:
     def _settle(self, number: int, outcome: Outcome) -> None:
         job = self._running.pop(number)
         outcome = self._unless_stopped(outcome)
+        if number in self._waited and outcome.status == "finished" and not outcome.reused_from:
+            self._known.close()  # what keeps this job from being the other's holds for all
         job_record = self._journal.jobs[number]
         again = outcome.status == "failed" and self._policy.should_retry(
             outcome, len(job_record.failures)
@@ -206,6 +226,8 @@ class Scheduler:
         """Record how an attempt ended, and report it to the search and the progress display."""
         self._journal.end(number, outcome, final=not again)
         job_record = self._journal.jobs[number]
+        if job_record.fingerprint:
+            self._known.release(job_record.fingerprint)
         if not again and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
         self._watcher.show_end(job_record, outcome, again=again)

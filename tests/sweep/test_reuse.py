@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
 import uuid
-from contextlib import chdir
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +30,10 @@ from assay.record.run_record import RunRecord
 from assay.rooms import entries
 from assay_sweep import reuse
 from assay_sweep.session import resume_sweep, start_sweep
+from assay_sweep.summary import SweepProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 TABLE = "a,b,label\n" + "".join(f"{n % 7}.5,{n % 3},{'xy'[n % 2]}\n" for n in range(80))
 QUICK = (
@@ -267,12 +273,18 @@ def test_other_threads_are_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"threads: {then} then, {before + 1} now" in said
 
 
-def test_uncommitted_code_of_assay_is_never_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncommitted_code_of_assay_is_never_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(provenance, "assay_commit", lambda: "0123456789ab-dirty")
     train()
     run, said = train("--reuse", run="outputs/second")
     assert run == Path("outputs/second")
     assert "code: assay itself has uncommitted changes" in said
+    capsys.readouterr()
+    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/sweep"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "outputs/second has this config, but is not taken for this run: code: assay itself" in said
 
 
 @pytest.mark.parametrize(
@@ -457,6 +469,160 @@ def test_a_run_whose_directory_has_gone_is_trained(monkeypatch: pytest.MonkeyPat
     assert [job.status for job in result.jobs] == ["finished"]
     assert [event["reused_from"] for event in events(Path("outputs/b"))] == [""]
     assert not list(Path("outputs/b").glob(".*.tmp"))
+
+
+# -- two sweeps at once ------------------------------------------------------------------------------------
+
+OTHER = """
+import sys
+import time
+from pathlib import Path
+
+import torch
+from lightning import Trainer
+
+from assay.record import provenance
+from assay_sweep.session import start_sweep
+
+fit = Trainer.fit
+
+
+def fit_once_told(*arguments, **keywords):
+    Path("fits").touch()
+    while not Path("go").exists():
+        time.sleep(0.02)
+    fit(*arguments, **keywords)
+
+
+Trainer.fit = fit_once_told
+provenance.assay_commit = lambda: "0123456789ab"
+torch.set_num_threads(int(sys.argv[1]))
+start_sweep([*sys.argv[2:], "hydra.sweep.dir=outputs/other", "seed=1,2"])
+"""
+HOLDER = """
+import fcntl
+import sys
+import time
+
+file = open("outputs/.claims", "a+")
+for fingerprint in sys.argv[1:]:
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, int(fingerprint[:15], 16))
+print("holds", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def in_process(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        time.sleep(0.02)
+
+
+def when(holds: Callable[[], bool], act: Callable[[], object]) -> threading.Thread:
+    """Act beside the test's own sweep, once something holds."""
+
+    def look() -> None:
+        wait_until(holds)
+        act()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    return thread
+
+
+def ended(sweep: str) -> list[dict[str, Any]]:
+    with suppress(FileNotFoundError, ValueError):  # a line that is being written
+        return events(Path(sweep))
+    return []
+
+
+def test_a_sweep_waits_for_a_job_that_another_one_trains(capsys: pytest.CaptureFixture[str]) -> None:
+    """It trains what is left meanwhile, and takes the job of the other sweep, which is not in its list."""
+    with in_process(OTHER, str(torch.get_num_threads()), *SWEEP) as other:
+        wait_until(Path("fits").exists)
+        when(lambda: len(ended("outputs/a")) == 1, Path("go").touch)
+        result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,3"])
+        other.communicate(timeout=120)
+        assert other.returncode == 0
+    assert result.exit_code == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "job 0 waits: another sweep trains the same job" in said
+    taken = {event["number"]: event["reused_from"] for event in events(Path("outputs/a"))}
+    assert taken == {1: "", 0: "outputs/other/0"}
+    assert {event["reused_from"] for event in events(Path("outputs/other"))} == {""}
+    assert contents(Path("outputs/a/0")) == contents(Path("outputs/other/0"))
+    # what finishes after a sweep has started is seen, too
+    result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/b", "seed=1,2,3"])
+    assert all(event["reused_from"] for event in events(Path("outputs/b")))
+
+
+@pytest.fixture
+def fingerprints() -> list[str]:
+    """Those of the jobs `seed=1,2`, which have been trained by a sweep that is gone."""
+    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/gone", "seed=1,2"])
+    records = [RunRecord.load(Path("outputs/gone", number)) for number in "01"]
+    shutil.rmtree("outputs/gone")
+    return [record.fingerprint for record in records]
+
+
+def test_a_job_whose_other_sweep_was_killed_is_trained(
+    fingerprints: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(SweepProgress, "print_message", lambda _, text: told.append(text))
+    with in_process(HOLDER, *fingerprints) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        when(lambda: len(told) == 2, holder.kill)
+        result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
+    assert [job.status for job in result.jobs] == ["finished", "finished"]
+    assert [event["reused_from"] for event in events(Path("outputs/a"))] == ["", ""]
+    assert len(told) == 2
+
+
+def test_a_sweep_that_waits_is_interrupted_at_once_and_resumes(
+    fingerprints: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(SweepProgress, "print_message", lambda _, text: told.append(text))
+    with in_process(HOLDER, fingerprints[0]) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        reached = when(lambda: len(ended("outputs/a")) == 1, lambda: os.kill(os.getpid(), signal.SIGINT))
+        result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
+        reached.join()
+        assert result.exit_code == 130
+        assert told[0].startswith("job 0 waits")
+        # without reuse nothing is waited for
+        result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/b", "seed=1", "hydra.sweeper.reuse=false"])
+        assert result.exit_code == 0
+    result = resume_sweep(Path("outputs/a"))
+    assert [job.status for job in result.jobs] == ["finished", "finished"]
+
+
+def test_a_sweep_that_cannot_take_what_it_waited_for_waits_no_more(
+    fingerprints: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose code is in no repository: it would wait for each job and then train it."""
+    told: list[str] = []
+    monkeypatch.setattr(SweepProgress, "print_message", lambda _, text: told.append(text))
+    with in_process(HOLDER, fingerprints[0]) as first, in_process(HOLDER, fingerprints[1]) as second:
+        for holder in (first, second):
+            assert holder.stdout is not None
+            holder.stdout.readline()
+        when(lambda: len(told) == 2, first.kill)
+        result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
+        assert second.poll() is None
+    assert [job.status for job in result.jobs] == ["finished", "finished"]
 
 
 def test_a_sweep_says_what_reuse_may_be() -> None:
