@@ -284,7 +284,7 @@ def _keys(beside: str, overrides: Sequence[str], loader: ConfigLoader) -> list[s
         if "." not in (name := item.partition("=")[0]) and name != beside
     ]
     try:
-        config = loader.load_configuration("train", choices, run_mode=RunMode.RUN)
+        config = loader.load_configuration("train", choices, run_mode=RunMode.MULTIRUN)
     except (HydraException, OmegaConfBaseException, ConfigError):
         return []  # a second mistake in the same line; the first is reported without a guess
     keys = [entry.key for entry in walk(config) if "[" not in entry.key]

@@ -628,6 +628,8 @@ def test_a_sweep_that_cannot_take_what_it_waited_for_waits_no_more(
 def test_a_sweep_says_what_reuse_may_be() -> None:
     result = typed("train", "-m", *SWEEP, "seed=1,2", "hydra.sweeper.reuse=maybe", code=2)
     assert "hydra.sweeper.reuse" in result.output
+    result = typed("train", "-m", *SWEEP, "seed=1,2", "hydra.sweeper.reus=false", code=2)
+    assert "did you mean 'hydra.sweeper.reuse'?" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("words", [("-m", "seed=1,2"), ("device=ddp_cpu", "trainer.devices=2")])
