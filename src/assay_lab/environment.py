@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-from platformdirs import user_cache_path
 
+from assay.data.core.source_files import cache_folder
 from assay.errors import AssayError
 from assay.files.atomic import temporary_folder, write_text
 from assay.quoting import join_first
@@ -58,7 +58,7 @@ def build_environment(record: RunRecord, *, trust_code: bool) -> tuple[Path, lis
     head = f"# Python {python}, assay {packages()[_ASSAY]} {assay_commit()}"
     text = "\n".join([head, *lines, ""])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    folder = user_cache_path("assay") / "environments" / digest
+    folder = _environments() / digest
     local.pop(_ASSAY, None)
     notes = [f"environment: {folder}, with the assay that is installed here"]
     if local:
@@ -70,6 +70,18 @@ def build_environment(record: RunRecord, *, trust_code: bool) -> tuple[Path, lis
             with suppress(OSError):  # another process has been faster
                 (scratch / digest).rename(folder)
     return folder / "bin" / "python", notes
+
+
+def list_environments() -> dict[str, int]:
+    """Bytes of each environment that is kept, by its folder; files that are links to uv's count as well."""
+    return {
+        str(folder): sum(path.lstat().st_size for path in folder.rglob("*"))
+        for folder in sorted(_environments().glob("*"))
+    }
+
+
+def _environments() -> Path:
+    return cache_folder() / "environments"
 
 
 def read_requirements(recorded: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -122,7 +123,7 @@ def cache(
     document: Document,
     action: Annotated[Literal["ls", "clear"], typer.Argument(help="List, or remove all.")] = "ls",
 ) -> None:
-    """List or remove the decoded pictures that jobs share.
+    """List or remove the decoded pictures that jobs share, and environments of runs.
 
     They lie in the user's folder for caches or in that of ASSAY_CACHE, and take at most ASSAY_CACHE_GB (20)
     gigabytes.
@@ -130,6 +131,7 @@ def cache(
     with show_loading():
         from assay.data.core.source_files import cache_folder
         from assay.data.image.image_cache import clear_cache, list_cached
+        from assay_lab.environment import list_environments
     from assay_prove.show import format_bytes
 
     if action == "ls":
@@ -137,7 +139,12 @@ def cache(
     else:
         files = clear_cache()
     total = sum(file.num_bytes for file in files)
-    document.say("cache", {"folder": cache_folder(), "num_bytes": total, "files": files})
+    environments = list_environments()
+    if action == "clear":
+        for folder in environments:
+            shutil.rmtree(folder)
+    found = {"folder": cache_folder(), "num_bytes": total, "files": files}
+    document.say("cache", {**found, "environments": environments})
     removed = " removed"
     if action == "ls":
         removed = ""
@@ -149,6 +156,9 @@ def cache(
         size = f"{file.num_images:,} of {pixels} ({file.form})"
         used = f"last used {file.used[:16].replace('T', ' ')} UTC"
         lines.append(("", f"{file.root}: {size}, {format_bytes(file.num_bytes)}, {used}"))
+    for folder, num_bytes in environments.items():
+        line = f"{folder}: an environment of reproduce --environment, {format_bytes(num_bytes)}{removed}"
+        lines.append(("", line))
     print_lines(document.console, lines)
 
 

@@ -188,13 +188,15 @@ class Cache:
 
     Attributes:
         folder: Where they lie.
-        num_bytes: Of all of them.
+        num_bytes: Of all pictures.
         files: One for each folder of images; of `clear`, what was removed.
+        environments: Bytes of each environment of `assay reproduce --environment`, by its folder.
     """
 
     folder: Path
     num_bytes: int
     files: Sequence[CachedImages]
+    environments: Mapping[str, int]
 
 
 @final

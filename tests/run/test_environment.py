@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.command import typed
+from tests.command import documented, typed
 
 from assay.errors import AssayError
 from assay.record.provenance import packages
@@ -34,7 +34,7 @@ def record(python: str = PYTHON, **recorded: str) -> RunRecord:
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Environments are built in a folder of the test."""
-    monkeypatch.setattr(environment, "user_cache_path", lambda _: tmp_path / "cache")
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "environments"
 
 
@@ -145,6 +145,17 @@ def test_packages_that_are_not_here_ask_for_trust(replace_uv: Callable[[Uv], Uv]
     assert not uv.asked
     build_environment(run, trust_code=True)
     assert "no-such-thing-at-all==1.0" in uv.requirements
+
+
+def test_environments_are_listed_and_cleared(replace_uv: Callable[[Uv], Uv], own_cache: Path) -> None:
+    replace_uv(Uv())
+    build_environment(record(numpy=packages()["numpy"]), trust_code=False)
+    (folder,) = own_cache.iterdir()
+    assert f"{folder}: an environment" in " ".join(typed("cache").stdout.split())
+    _, document = documented("cache", "clear")
+    assert list(document["environments"]) == [str(folder)]
+    assert not [*own_cache.iterdir()]
+    assert str(folder) not in typed("cache").stdout
 
 
 def test_without_uv_one_line_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
