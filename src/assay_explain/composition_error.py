@@ -228,7 +228,7 @@ def _unknown_key(
         return ConfigError("unknown key", key=key, hint=f"{_RENAMED[key]}={typed.get(key, '…')}")
     groups = _groups(loader)
     keys = _keys(key, overrides, loader)
-    if option := _option_to_add(key, typed, keys, loader):
+    if action == "override" and (option := _option_to_add(key, typed, keys, loader)):
         return ConfigError("unknown key or group", key=key, hint=f"{option} adds it")
     parent, _, last = key.rpartition(".")
     if parent == "module" and "module" in typed:
