@@ -281,7 +281,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
     (folder / "latin.txt").write_bytes("für".encode("latin-1"))
     (folder / ".hidden.txt").write_text("x")
     with pytest.raises(
-        DataError, match=r"1 of 32 files cannot be used: latin.txt is not UTF-8 at byte 1"
+        DataError, match=r"1 of 32 files cannot be used: latin.txt \(not UTF-8 at byte 1\)"
     ) as caught:
         TextFiles(folder).read()
     assert "data.source.on_bad=skip" in str(caught.value)

@@ -209,11 +209,10 @@ class ImageSource(DecodedImages):
             file.name: why for file, look in scanned if (why := self._problem(file, look))
         }
         if problems:
-            bad = [f"{name} ({why})" for name, why in problems.items()]
             total = len(files) + len(self._unusable)
             mend = "repair or remove them"
             self.notes += (
-                note_bad(self._where, "image", bad, total, on_bad=self._on_bad, mend=mend),
+                note_bad(self._where, "image", problems, total, on_bad=self._on_bad, mend=mend),
             )
         good = [file.name not in problems for file in files]
         images = self._as_tensor(pictures, looks, good)

@@ -109,7 +109,7 @@ def read_texts(
 ) -> tuple[list[Text], str, list[str]]:
     """What files hold."""
     texts = list[Text]()
-    bad = list[str]()
+    bad: dict[str, str] = {}
     digest = hashlib.sha256()
     empty = 0
     for name, path in files:
@@ -117,10 +117,10 @@ def read_texts(
             content = path.read_bytes()
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            bad.append(f"{name} is not UTF-8 at byte {error.start:,}")
+            bad[name] = f"not UTF-8 at byte {error.start:,}"
             continue
         except OSError as error:
-            bad.append(f"{name} cannot be read: {error}")
+            bad[name] = str(error)
             continue
         empty += not text
         if text:
