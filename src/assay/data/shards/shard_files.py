@@ -37,10 +37,10 @@ _SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
 _NUMBERED = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
 _BATCH = 8192
 """Rows of a Parquet file that are decoded at a time."""
+_READ_AT_ONCE = 1 << 16
+"""Bytes of a column that are read at a time, not yet decoded."""
 _OPEN = 16
-"""Shards that are kept open, where any of their rows are read without those before them."""
-_DECODED = 2
-"""Of others, which hold a row group that may be the whole file: a window goes from one to the next."""
+"""Shards that are kept open, where any of their rows are read without those before them; of others one."""
 _FEWEST_BLOCKS = 16
 """From which a sample is drawn, where there are so many."""
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5")
@@ -190,9 +190,14 @@ class _Parquet:
     is_random = False
 
     def __init__(self, file: Any, _: str) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
-        self._file = pq.ParquetFile(file)
+        options = {}
+        if isinstance(file, pa.OSFile):
+            # A row group may be the whole file; behind a URL many small reads take longer.
+            options = {"pre_buffer": False, "buffer_size": _READ_AT_ONCE}
+        self._file = pq.ParquetFile(file, **options)
         groups = [
             self._file.metadata.row_group(at) for at in range(self._file.metadata.num_row_groups)
         ]
@@ -452,15 +457,12 @@ class ShardReader:
             self._process = os.getpid()
         if at not in self._opened:
             shard = self.shards[at]
+            kind = _FORMATS[PurePosixPath(shard.name).suffix]
+            if len(self._opened) == (_OPEN if kind.is_random else 1):
+                self._opened.popitem(last=False)
             with _explain(self.path, shard.name):
                 self._check_unchanged(shard)
-                file = self._folder.open(shard.name)
-                self._opened[at] = _FORMATS[PurePosixPath(shard.name).suffix](file, shard.offsets)
-            most = _DECODED
-            if self._opened[at].is_random:
-                most = _OPEN
-            if len(self._opened) > most:
-                self._opened.popitem(last=False)
+                self._opened[at] = kind(self._folder.open(shard.name), shard.offsets)
         self._opened.move_to_end(at)
         return self._opened[at]
 
