@@ -1122,3 +1122,12 @@ def test_a_wide_table_is_read_without_a_warning() -> None:
     encoder.fit(frame, np.arange(10))
     judged = judge_rows(frame, encoder.columns)  # pandas warns of many columns that are added one by one
     pd.testing.assert_frame_equal(judged.frame, frame, check_names=False)
+
+
+def test_an_empty_column_does_not_name_images(tmp_path: Path) -> None:
+    table = pd.DataFrame({"x": np.arange(40) / 7, "photo": [np.nan] * 40, "y": ["a", "b"] * 20})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    source = Table(str(tmp_path / "table.csv"), "y")
+    source.read()
+    (note,) = [note for note in source.notes if note.startswith("left out of the features")]
+    assert note == "left out of the features: photo (no value in any row)"

@@ -206,13 +206,23 @@ class _Parquet:
         self.schema = self._file.schema_arrow
         self._cursors: dict[tuple[str, ...], tuple[int, int, Any, Any]] = {}
 
+    def _decode(self, block: int, columns: Strings) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in self._file.iter_batches(_BATCH, row_groups=[block], columns=list(columns)):
+            plain = batch
+            for at, field in enumerate(batch.schema):
+                if pa.types.is_string_view(field.type):  # rows of which pyarrow cannot take
+                    plain = plain.set_column(at, field.name, batch.column(at).cast(pa.string()))
+            yield plain
+
     def read(self, block: int, rows: Rows, columns: Strings) -> Any:
         """Rows, ascending; going on from where the last call ended where that is possible."""
         import pyarrow as pa
 
         at, start, batch, batches = self._cursors.pop(tuple(columns), (-1, 0, None, iter(())))
         if at != block or rows[0] < start:
-            batches = self._file.iter_batches(_BATCH, row_groups=[block], columns=list(columns))
+            batches = self._decode(block, columns)
             start = 0
             batch = next(batches)
         pieces = []

@@ -257,12 +257,19 @@ def _read_kept(
     read: Callable[..., Frame] = _read_whole
     if is_csv(path):
         read = _read_csv
-    frame: Frame = keep(
-        Path(path),
-        repr((options, list(texts))),
-        lambda: read(path, key, options, None, texts),
-        lambda: read(path, key, options, columns, texts),
-    )
+    file = Path(path)
+    size = file.stat().st_size
+    try:
+        frame: Frame = keep(
+            file,
+            repr((options, list(texts))),
+            lambda: read(path, key, options, None, texts),
+            lambda: read(path, key, options, columns, texts),
+        )
+    finally:
+        if file.stat().st_size != size:
+            message = f"{key} was written to while it was read"
+            raise DataError(message, hint="train on a copy of it")
     return frame.copy(deep=False)
 
 
