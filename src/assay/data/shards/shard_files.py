@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 import numpy as np
 
+from assay.config.did_you_mean import list_names
 from assay.data.core.source_files import cache_folder
 from assay.data.table.table_file import from_arrow, settle
 from assay.data.table.table_targets import task_of_columns
@@ -438,12 +439,8 @@ class ShardReader:
                 totals[value] = totals.get(value, 0) + number
         return totals
 
-    def spread(self, wanted: int, available: Rows | None = None) -> list[int]:
-        """Blocks, evenly spread over all, that hold so many of the available rows, and some more."""
-        if available is None:
-            rows = self.rows
-        else:
-            rows = available
+    def spread(self, wanted: int, rows: Rows) -> list[int]:
+        """Blocks, evenly spread over all, that hold so many rows, of which each has some, and some more."""
         blocks = np.flatnonzero(rows)
         number = _FEWEST_BLOCKS
         while number < len(blocks):
@@ -455,7 +452,7 @@ class ShardReader:
 
     def first_rows(self, columns: Strings, most: int = 20_000) -> Frame:
         """Rows of blocks that are spread over all."""
-        blocks = self.spread(most)
+        blocks = self.spread(most, self.rows)
         each = -(-most // max(1, len(blocks)))
         chosen = [(at, np.arange(min(each, self.rows[at]))) for at in blocks]
         return settle(from_arrow(self.read_all(chosen, columns), plain=columns))
@@ -538,7 +535,7 @@ def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) ->
         return found[0]
     raise DataError(
         f"data.source.{option}={asked}: {reader.path} has no column {' or '.join(map(repr, wanted))}",
-        hint=f"columns: {', '.join(names[:20])}",
+        hint=f"columns: {list_names(names)}",
     )
 
 

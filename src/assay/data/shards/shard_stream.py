@@ -413,6 +413,4 @@ class ShardSource(Source):
 
     def _check_names(self, names: Strings, option: str) -> None:
         """Refuse names of columns that shards do not have."""
-        check_columns(
-            pd.DataFrame(columns=list(self._reader.schema.names)), names, self._path, option
-        )
+        check_columns(self._reader.schema.names, names, self._path, option)

@@ -215,8 +215,7 @@ def read_table(
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
     options = {**FILE_OPTIONS, **options}
     if (na_values := options["na_values"]) != AUTO:
-        several = [na_values] if isinstance(na_values, str | int | float) else na_values
-        options["na_values"] = list(map(str, several))
+        options["na_values"] = as_names(na_values)
     with _explain_errors(key, options["encoding"]):
         if (held := take_from(path)) is not None:
             frame = held.copy(deep=False)
@@ -249,6 +248,15 @@ def read_table(
     if notes is not None:
         notes += [f"{path}: {sentence}" for sentence in sentences]
     return frame
+
+
+def as_names(value: Any) -> list[str]:
+    """One name or several as a list of texts."""
+    if isinstance(value, str | int | float):
+        names = [value]
+    else:
+        names = list(value or ())
+    return [str(name) for name in names]
 
 
 def _read_kept(
@@ -334,7 +342,7 @@ def _settle(column: Values) -> Values:
     if column.dtype.kind in "iu" and (column >= _LARGE).any():
         values = column.dropna()
         if values.astype(np.float64).nunique() < values.nunique():
-            return _as_texts(category_texts(values).reindex(column.index))
+            return _as_texts(category_texts(column))
     return column
 
 
@@ -359,7 +367,7 @@ def _settle_objects(column: Values) -> Values:
             return column.where(column.notna(), None).pipe(convert)
     elif kind not in ("string", "time") and (not kind.startswith("mixed") or is_nested(values)):
         return column
-    return _as_texts(category_texts(values).reindex(column.index))
+    return _as_texts(category_texts(column))
 
 
 def _as_texts(column: Values) -> Values:
