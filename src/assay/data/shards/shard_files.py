@@ -418,7 +418,7 @@ class ShardReader:
             )
         return values
 
-    def count_classes(self, name: str, where: str = "", choose: Any = None) -> dict[Any, int]:
+    def count_classes(self, name: str, where: str = "", choose: Any = None) -> Counter[Any]:
         """How often each value of a column occurs, among the rows of a block that `choose` picks."""
 
         def values(block: int) -> Any:
@@ -433,13 +433,12 @@ class ShardReader:
                 return column
             return column[choose(block)]
 
-        totals: dict[Any, int] = {}
+        totals = Counter[Any]()
         for tally in self.count(f"{name}{where}", values):
-            for value, number in tally.items():
-                totals[value] = totals.get(value, 0) + number
+            totals.update(tally)
         return totals
 
-    def spread(self, wanted: int, rows: Rows) -> list[int]:
+    def spread(self, wanted: float, rows: Rows) -> list[int]:
         """Blocks, evenly spread over all, that hold so many rows, of which each has some, and some more."""
         blocks = np.flatnonzero(rows)
         number = _FEWEST_BLOCKS
@@ -453,7 +452,7 @@ class ShardReader:
     def first_rows(self, columns: Strings, most: int = 20_000) -> Frame:
         """Rows of blocks that are spread over all."""
         blocks = self.spread(most, self.rows)
-        each = -(-most // max(1, len(blocks)))
+        each = -(-most // len(blocks))
         chosen = [(at, np.arange(min(each, self.rows[at]))) for at in blocks]
         return settle(from_arrow(self.read_all(chosen, columns), plain=columns))
 
@@ -509,10 +508,8 @@ class ShardReader:
     def _scan(self, name: str, size: int, stamp: str, is_tag: bool) -> Shard:
         with _explain(self.path, name):
             opened = _FORMATS[PurePosixPath(name).suffix](self._folder.open(name), "")
-            tag = hashlib.sha256(f"{size} {stamp}".encode()).hexdigest()
-            if is_tag:
-                digest = tag
-            else:
+            digest = hashlib.sha256(f"{size} {stamp}".encode()).hexdigest()
+            if not is_tag:
                 digest = self._folder.hash(name)
             offsets = getattr(opened, "offsets", "")
             return Shard(name, size, stamp, digest, opened.rows, opened.num_bytes, offsets)
@@ -551,9 +548,7 @@ def find_task(source: Mapping[str, Any], names: list[str]) -> str:
         names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
     else:
         task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
-    num_classes = 0
     if task.by_class:
         num_classes = len(reader.count_classes(names[0]))
-    if num_classes:
         return infer_task(is_real=False, num_columns=1, num_classes=num_classes)
     return task.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -155,10 +155,6 @@ class Column(ABC):
         raise NotImplementedError
 
     # -- for its classes -------------------------------------------------------------------------------------
-
-    def as_plain(self) -> dict[str, Any]:
-        """What was learned, as `encoder.json` holds it."""
-        return {"kind": self.kind, **asdict(self)}
 
     def judge_numbers(
         self,

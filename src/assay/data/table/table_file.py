@@ -524,12 +524,8 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
         ) from error
     except (*_FAILURES, ImportError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, ImportError):
-            missing = re.search(r"Import (\w+)", reason)
-        else:
-            missing = None
         hint = "repair or convert it"
-        if missing:
+        if isinstance(error, ImportError) and (missing := re.search(r"Import (\w+)", reason)):
             hint = f"pip install {missing[1]}, or save it as CSV"
         raise DataError(f"{key} cannot be read: {reason}", hint=hint) from error
 

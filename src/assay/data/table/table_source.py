@@ -79,9 +79,7 @@ class TableSource(Source):
         else:
             self._paths = {"train": path, "test": test_path}
         codes = file_options["na_values"]
-        if codes == AUTO:
-            codes = AUTO
-        else:
+        if codes != AUTO:
             codes = as_names(codes)
         self.file_options = {**file_options, "na_values": codes}
         self._asked_of_columns = replace(
