@@ -136,8 +136,10 @@ def _ask(rival: str, typed: Sequence[str], data: DataModule, seed: int, seconds:
     name, _, python = rival.partition("=")
     words = dict(word.split("=", 1) for word in typed)
     rows = {subset: positions.tolist() for subset, positions in data.splits.rows.items()}
+    held = data.splits.data["train"]
     job = {"path": words["data.source.path"], "target": words["data.source.target"], "seed": seed}
-    job |= {"is_real": data.spec.task == "regression", "seconds": max(5.0, seconds)}
+    job |= {"rows": [*map(int, held.names or range(len(held.targets)))], "seconds": max(5.0, seconds)}
+    job |= {"values": held.targets[:, 0].tolist() if data.spec.task == "regression" else []}
     job |= {"fit": [*rows["train"], *rows["val"]], "test": rows["test"]}
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     try:

@@ -1,8 +1,9 @@
 """Another tool's score on rows of a table: run by `benchmarks/defaults.py --rival NAME=PYTHON`.
 
 PYTHON is the interpreter of an environment of its own, in which `autogluon.tabular[lightgbm]` or `pytabkit`
-is installed. Reads one JSON document from standard input (path, target, is_real, fit, test, seconds, seed)
-and prints another (score, seconds). AutoGluon is given the seconds that `assay train` took; pytabkit's
+is installed. Reads one JSON document from standard input (path, target, rows, values, fit, test, seconds,
+seed) and prints another (score, seconds). `rows` are those of the file that have a target, and `values` what
+assay reads of one that is a number. AutoGluon is given the seconds that `assay train` took; pytabkit's
 RealMLP has no such limit and takes its own time.
 """
 
@@ -23,12 +24,14 @@ def main() -> None:
     """Fit, predict and print."""
     warnings.simplefilter("ignore")
     name, job = sys.argv[1], json.loads(sys.stdin.read())
-    frame = pd.read_csv(job["path"])
+    frame = pd.read_csv(job["path"]).iloc[job["rows"]]
+    if job["values"]:
+        frame[job["target"]] = job["values"]
     fit, test = frame.iloc[job["fit"]], frame.iloc[job["test"]]
     start = time.perf_counter()
     said = (_autogluon if name == "autogluon" else _pytabkit)(job, fit, test.drop(columns=job["target"]))
     truth = test[job["target"]].to_numpy()
-    if job["is_real"]:
+    if job["values"]:
         score = 1 - float(((truth - said) ** 2).mean() / truth.var())
     else:
         score = float((truth.astype(str) == np.asarray(said).astype(str)).mean())
@@ -39,7 +42,8 @@ def _autogluon(job: dict[str, Any], fit: pd.DataFrame, test: pd.DataFrame) -> An
     from autogluon.tabular import TabularPredictor  # type: ignore[import-not-found]  # an environment of its own
 
     with tempfile.TemporaryDirectory() as folder:
-        predictor = TabularPredictor(job["target"], path=folder, verbosity=0)
+        task = "regression" if job["values"] else None
+        predictor = TabularPredictor(job["target"], task, path=folder, verbosity=0)
         predictor.fit(fit, time_limit=job["seconds"], num_cpus=1, num_gpus=0)
         return predictor.predict(test).to_numpy()
 
@@ -47,7 +51,7 @@ def _autogluon(job: dict[str, Any], fit: pd.DataFrame, test: pd.DataFrame) -> An
 def _pytabkit(job: dict[str, Any], fit: pd.DataFrame, test: pd.DataFrame) -> Any:
     from pytabkit import RealMLP_TD_S_Classifier, RealMLP_TD_S_Regressor  # type: ignore[import-not-found]  # as above
 
-    kind = RealMLP_TD_S_Regressor if job["is_real"] else RealMLP_TD_S_Classifier
+    kind = RealMLP_TD_S_Regressor if job["values"] else RealMLP_TD_S_Classifier
     model = kind(device="cpu", random_state=job["seed"], n_threads=1)
     texts = [str(column) for column in test if test[column].dtype.kind not in "iufb"]
     fit, test = (part.assign(**{name: part[name].astype(str) for name in texts}) for part in (fit, test))

@@ -567,3 +567,34 @@ def test_shards_of_one_row_group_are_not_all_in_memory(tmp_path: Path) -> None:
     held = pa.total_allocated_bytes() - before
     assert held < 4 * values.nbytes
     assert all(one.equals(table.slice(0, 5)) for one in tables)
+
+
+def test_of_a_row_group_that_is_the_whole_file_a_few_pages_are_in_memory(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(4, 400_000))  # 12.8 MB, of which a batch is 0.3 MB
+    columns = [f"x{number}" for number in range(4)]
+    table = pa.table(dict(zip(columns, values, strict=True)))
+    pages: Any = {"compression": "none", "use_dictionary": False, "data_page_size": 1 << 16}
+    pq.write_table(table, tmp_path / "0.parquet", **pages)
+    reader = ShardReader(str(tmp_path))
+    before = pa.total_allocated_bytes()
+    first = reader.read(0, np.arange(5), columns)
+    held = pa.total_allocated_bytes() - before
+    assert held < values.nbytes / 4
+    assert first.equals(table.slice(0, 5))
+    assert reader.read(0, np.arange(5, 400_000), columns).equals(table.slice(5))
+
+
+def test_texts_that_are_views_are_texts(tmp_path: Path) -> None:
+    table = pa.table(
+        {"a": np.arange(400) / 7, "kind": ["red", "blue"] * 200, "label": ["yes", "no", "no", "yes"] * 100}
+    )
+    views = table.set_column(1, "kind", table["kind"].cast(pa.string_view()))
+    plain, viewed = tmp_path / "plain", tmp_path / "viewed"
+    for folder, one in ((plain, table), (viewed, views)):
+        folder.mkdir()
+        pq.write_table(one, folder / "0.parquet", row_group_size=150)
+        pq.write_table(table, folder / "1.parquet")
+    expected, found = ([*TableShards(str(folder), "label").read().values()] for folder in (plain, viewed))
+    for one, other in zip(expected, found, strict=True):
+        pd.testing.assert_frame_equal(one.raw, other.raw)
+        assert one.targets.tolist() == other.targets.tolist()

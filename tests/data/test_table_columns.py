@@ -753,7 +753,7 @@ OF_ALL_KINDS: dict[str, Any] = {
         ({"kind": "category", "fill": "", "codes": {"": 0, "a": 1, "b": 2}, "other": 2}, "c", [2.0]),
     ],
 )
-def test_what_earlier_runs_have_learned_is_read_and_written_alike(
+def test_what_earlier_runs_have_learned_is_read_and_comes_back(
     column: dict[str, Any], cell: Any, numbers: list[float]
 ) -> None:
     plain: dict[str, Any] = {
@@ -763,9 +763,12 @@ def test_what_earlier_runs_have_learned_is_read_and_written_alike(
     }
     encoder = TableEncoder.from_plain(plain)
     assert encoder.transform(pd.DataFrame({"x": [cell]})).tolist() == [numbers]
-    assert json.loads(json.dumps(encoder.as_plain())) == plain
-    del plain["columns"][0]["levels"]  # earlier ones had none
-    assert TableEncoder.from_plain(plain).as_plain() == encoder.as_plain()
+    again = encoder.as_plain()
+    written = json.loads(json.dumps(again["columns"][0]))
+    assert written == {name: plain["columns"][0][name] for name in written}  # earlier ones had the rest, too
+    assert TableEncoder.from_plain(again).as_plain() == again
+    del plain["columns"][0]["levels"]  # and still earlier ones lacked some
+    assert TableEncoder.from_plain(plain).as_plain() == again
 
 
 @pytest.mark.parametrize(
@@ -1122,3 +1125,12 @@ def test_a_wide_table_is_read_without_a_warning() -> None:
     encoder.fit(frame, np.arange(10))
     judged = judge_rows(frame, encoder.columns)  # pandas warns of many columns that are added one by one
     pd.testing.assert_frame_equal(judged.frame, frame, check_names=False)
+
+
+def test_an_empty_column_does_not_name_images(tmp_path: Path) -> None:
+    table = pd.DataFrame({"x": np.arange(40) / 7, "photo": [np.nan] * 40, "y": ["a", "b"] * 20})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    source = Table(str(tmp_path / "table.csv"), "y")
+    source.read()
+    (note,) = [note for note in source.notes if note.startswith("left out of the features")]
+    assert note == "left out of the features: photo (no value in any row)"

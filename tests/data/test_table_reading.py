@@ -339,3 +339,22 @@ def test_what_would_never_end_is_not_read(tmp_path: Path) -> None:
         Table(str(tmp_path / "pipe.csv"), "y").read()
     with pytest.raises(ValueError, match=re.escape("separator='(a+)+$': expected one character")):
         Table("table.csv", "y", separator="(a+)+$")
+
+
+@pytest.mark.parametrize("more", ["0.1,0.2\n", "0.3"])
+def test_a_file_that_grows_while_it_is_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("x,y\n" + "0.5,1.5\n" * 40, encoding="utf-8")
+    read_csv = pd.read_csv
+
+    def write_beside(*given: Any, **options: Any) -> Any:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(more)
+        return read_csv(*given, **options)
+
+    monkeypatch.setattr(pd, "read_csv", write_beside)
+    with pytest.raises(DataError, match=r"rows\.csv was written to while it was read") as refused:
+        read_table(str(path))
+    assert refused.value.hint == "train on a copy of it"

@@ -15,7 +15,7 @@ from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.check.values import SEED, check_data_root, check_output_paths, check_values
 from assay.compose.compose import SweepRequested, compose_job
 from assay.compose.recipe import check_fused
-from assay.config.did_you_mean import did_you_mean
+from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.omegaconf_internals import root_of
 from assay.config.serialize import fingerprint_of
 from assay.config.tree import OF_SPEC, places
@@ -165,11 +165,11 @@ def _name_columns(config: DictConfig) -> str:
         source = config.data.source
         path = str(source.path)  # raises where it is missing, too
 
-        from assay.data.table.column import list_names  # pandas takes half a second
+        # pandas takes half a second
         from assay.data.table.table_file import FILE_OPTIONS, read_table
 
         options = {name: source[name] for name in FILE_OPTIONS if source.get(name) is not None}
-        return f"; {list_names(read_table(path, **options))}"
+        return f"; columns: {list_names(map(str, read_table(path, **options)))}"
     return ""
 
 

@@ -433,8 +433,7 @@ def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
             rows[column.name] = rows[column.name].astype("float64")
             odd += [*missing_numbers(original.na_values), np.inf, -1e300]
         elif isinstance(column, Category):
-            texts = category_texts(rows[column.name]).astype(object)
-            rows[column.name] = texts.reindex(rows.index)
+            rows[column.name] = category_texts(rows[column.name]).astype(object)
             unknown = max(column.codes, key=len, default="") + "?"
             odd += ["", *original.na_values, unknown, *list(column.codes)[:_MOST_CODES]]
         row = rows.iloc[[len(odd_rows) % len(rows)] * len(odd)].copy()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 import numpy as np
 
+from assay.config.did_you_mean import list_names
 from assay.data.core.source_files import cache_folder
 from assay.data.table.table_file import from_arrow, settle
 from assay.data.table.table_targets import task_of_columns
@@ -37,10 +38,10 @@ _SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
 _NUMBERED = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
 _BATCH = 8192
 """Rows of a Parquet file that are decoded at a time."""
+_READ_AT_ONCE = 1 << 16
+"""Bytes of a column that are read at a time, not yet decoded."""
 _OPEN = 16
-"""Shards that are kept open, where any of their rows are read without those before them."""
-_DECODED = 2
-"""Of others, which hold a row group that may be the whole file: a window goes from one to the next."""
+"""Shards that are kept open, where any of their rows are read without those before them; of others one."""
 _FEWEST_BLOCKS = 16
 """From which a sample is drawn, where there are so many."""
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5")
@@ -190,9 +191,14 @@ class _Parquet:
     is_random = False
 
     def __init__(self, file: Any, _: str) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
-        self._file = pq.ParquetFile(file)
+        options = {}
+        if isinstance(file, pa.OSFile):
+            # A row group may be the whole file; behind a URL many small reads take longer.
+            options = {"pre_buffer": False, "buffer_size": _READ_AT_ONCE}
+        self._file = pq.ParquetFile(file, **options)
         groups = [
             self._file.metadata.row_group(at) for at in range(self._file.metadata.num_row_groups)
         ]
@@ -201,13 +207,23 @@ class _Parquet:
         self.schema = self._file.schema_arrow
         self._cursors: dict[tuple[str, ...], tuple[int, int, Any, Any]] = {}
 
+    def _decode(self, block: int, columns: Strings) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in self._file.iter_batches(_BATCH, row_groups=[block], columns=list(columns)):
+            plain = batch
+            for at, field in enumerate(batch.schema):
+                if pa.types.is_string_view(field.type):  # rows of which pyarrow cannot take
+                    plain = plain.set_column(at, field.name, batch.column(at).cast(pa.string()))
+            yield plain
+
     def read(self, block: int, rows: Rows, columns: Strings) -> Any:
         """Rows, ascending; going on from where the last call ended where that is possible."""
         import pyarrow as pa
 
         at, start, batch, batches = self._cursors.pop(tuple(columns), (-1, 0, None, iter(())))
         if at != block or rows[0] < start:
-            batches = self._file.iter_batches(_BATCH, row_groups=[block], columns=list(columns))
+            batches = self._decode(block, columns)
             start = 0
             batch = next(batches)
         pieces = []
@@ -402,7 +418,7 @@ class ShardReader:
             )
         return values
 
-    def count_classes(self, name: str, where: str = "", choose: Any = None) -> dict[Any, int]:
+    def count_classes(self, name: str, where: str = "", choose: Any = None) -> Counter[Any]:
         """How often each value of a column occurs, among the rows of a block that `choose` picks."""
 
         def values(block: int) -> Any:
@@ -417,18 +433,13 @@ class ShardReader:
                 return column
             return column[choose(block)]
 
-        totals: dict[Any, int] = {}
+        totals = Counter[Any]()
         for tally in self.count(f"{name}{where}", values):
-            for value, number in tally.items():
-                totals[value] = totals.get(value, 0) + number
+            totals.update(tally)
         return totals
 
-    def spread(self, wanted: int, available: Rows | None = None) -> list[int]:
-        """Blocks, evenly spread over all, that hold so many of the available rows, and some more."""
-        if available is None:
-            rows = self.rows
-        else:
-            rows = available
+    def spread(self, wanted: float, rows: Rows) -> list[int]:
+        """Blocks, evenly spread over all, that hold so many rows, of which each has some, and some more."""
         blocks = np.flatnonzero(rows)
         number = _FEWEST_BLOCKS
         while number < len(blocks):
@@ -440,8 +451,8 @@ class ShardReader:
 
     def first_rows(self, columns: Strings, most: int = 20_000) -> Frame:
         """Rows of blocks that are spread over all."""
-        blocks = self.spread(most)
-        each = -(-most // max(1, len(blocks)))
+        blocks = self.spread(most, self.rows)
+        each = -(-most // len(blocks))
         chosen = [(at, np.arange(min(each, self.rows[at]))) for at in blocks]
         return settle(from_arrow(self.read_all(chosen, columns), plain=columns))
 
@@ -452,15 +463,12 @@ class ShardReader:
             self._process = os.getpid()
         if at not in self._opened:
             shard = self.shards[at]
+            kind = _FORMATS[PurePosixPath(shard.name).suffix]
+            if len(self._opened) == (_OPEN if kind.is_random else 1):
+                self._opened.popitem(last=False)
             with _explain(self.path, shard.name):
                 self._check_unchanged(shard)
-                file = self._folder.open(shard.name)
-                self._opened[at] = _FORMATS[PurePosixPath(shard.name).suffix](file, shard.offsets)
-            most = _DECODED
-            if self._opened[at].is_random:
-                most = _OPEN
-            if len(self._opened) > most:
-                self._opened.popitem(last=False)
+                self._opened[at] = kind(self._folder.open(shard.name), shard.offsets)
         self._opened.move_to_end(at)
         return self._opened[at]
 
@@ -500,10 +508,8 @@ class ShardReader:
     def _scan(self, name: str, size: int, stamp: str, is_tag: bool) -> Shard:
         with _explain(self.path, name):
             opened = _FORMATS[PurePosixPath(name).suffix](self._folder.open(name), "")
-            tag = hashlib.sha256(f"{size} {stamp}".encode()).hexdigest()
-            if is_tag:
-                digest = tag
-            else:
+            digest = hashlib.sha256(f"{size} {stamp}".encode()).hexdigest()
+            if not is_tag:
                 digest = self._folder.hash(name)
             offsets = getattr(opened, "offsets", "")
             return Shard(name, size, stamp, digest, opened.rows, opened.num_bytes, offsets)
@@ -526,7 +532,7 @@ def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) ->
         return found[0]
     raise DataError(
         f"data.source.{option}={asked}: {reader.path} has no column {' or '.join(map(repr, wanted))}",
-        hint=f"columns: {', '.join(names[:20])}",
+        hint=f"columns: {list_names(names)}",
     )
 
 
@@ -542,9 +548,7 @@ def find_task(source: Mapping[str, Any], names: list[str]) -> str:
         names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
     else:
         task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
-    num_classes = 0
     if task.by_class:
         num_classes = len(reader.count_classes(names[0]))
-    if num_classes:
         return infer_task(is_real=False, num_columns=1, num_classes=num_classes)
     return task.name

@@ -108,7 +108,7 @@ class Division:
                 self._drawn.setdefault(block, {})[code] = some
                 self.counts[block, [0, code]] += [-some, some]
 
-    def _spread(self, code: int, number: int) -> list[Size]:
+    def _spread(self, code: int, number: float) -> list[Size]:
         """Blocks over all, and how many rows of each make up a number, in proportion to those of a subset."""
         if number:
             blocks = self._reader.spread(number, self.counts[:, code])
@@ -126,8 +126,7 @@ class Division:
         """Rows of a subset by block, spread over all blocks; all of them where there are no more."""
         drawn: dict[int, Rows] = {}
         code = SUBSETS.index(name)
-        total = int(self.counts[:, code].sum())
-        for block, some in self._spread(code, total if most is None else min(most, total)):
+        for block, some in self._spread(code, np.inf if most is None else most):
             rows = np.flatnonzero(self.codes(block) == code)
             draws = np.random.default_rng(mix(self._seed, block, code))
             drawn[block] = np.sort(draws.permutation(rows)[:some])
@@ -363,17 +362,10 @@ class ShardSource(Source):
         )
         sampled = {}
         counts = dict(zip(SUBSETS, division.counts.sum(0).tolist(), strict=True))
-        for name in SUBSETS if counts["train"] else ():
-            most = (
-                min(_SAMPLE_ROWS, max(32, _SAMPLE_BYTES // size))
-                if name == "train"
-                else self._eval_rows
-            )
+        asked = dict.fromkeys(SUBSETS, (self._eval_rows, evaluated))
+        asked["train"] = min(_SAMPLE_ROWS, max(32, _SAMPLE_BYTES // size)), trained
+        for name, (most, columns) in asked.items() if counts["train"] else ():
             if drawn := division.draw(name, most):
-                if name == "train":
-                    columns = trained
-                else:
-                    columns = evaluated
                 table = reader.read_all(drawn.items(), columns)
                 numbers = np.concatenate(
                     [reader.starts[block] + rows for block, rows in drawn.items()]
@@ -408,11 +400,9 @@ class ShardSource(Source):
             if SUBSETS[code] in sampled:
                 values = sampled[SUBSETS[code]][0].column(name).to_pylist()
                 for value, number in Counter(values).items():
-                    totals[value] = totals.get(value, 0) - number * (code in division.cut)
+                    totals[value] -= number * (code in division.cut)
         return totals
 
     def _check_names(self, names: Strings, option: str) -> None:
         """Refuse names of columns that shards do not have."""
-        check_columns(
-            pd.DataFrame(columns=list(self._reader.schema.names)), names, self._path, option
-        )
+        check_columns(self._reader.schema.names, names, self._path, option)

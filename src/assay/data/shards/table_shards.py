@@ -113,11 +113,7 @@ class TableShards(ShardSource):
 
     @override
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Samples]:
-        self._target_forms: dict[str, str]
-        if self.fitted is None:
-            self._target_forms = {}
-        else:
-            self._target_forms = self.fitted.target_forms
+        self._target_forms: dict[str, str] = getattr(self.fitted, "target_forms", {})
         train = self._frame(*sampled["train"])
         if may_be_real(self._asked):
             self.notes += tuple(parse_targets(train, self.targets, self._target_forms))

@@ -104,11 +104,11 @@ class Category(Column):
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
         missing = cells.isna().to_numpy()
-        if self.codes.keys() >= {*category_texts(pd.Series(cells.unique()))}:
+        if self.codes.keys() >= {*category_texts(pd.Series(cells.dropna().unique()))}:
             return cells, missing
         places, distinct = distinct_texts(cells)
         unknown = np.array([*(text not in self.codes for text in distinct), False])[places]
-        texts = category_texts(cells).reindex(cells.index, fill_value="")
+        texts = category_texts(cells).fillna("")
         foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
         sentence = "is {}, which is not text in UTF-8 (--encoding names another)"
         note(judged.errors, foreign, cells, sentence)
@@ -136,7 +136,7 @@ class Category(Column):
 
     @override
     def export_inputs(self, values: Values) -> NDArray[Any]:
-        return category_texts(values).reindex(values.index, fill_value="").to_numpy(dtype=object)
+        return category_texts(values).fillna("").to_numpy(dtype=object)
 
     @override
     def describe(self, na_values: Strings) -> list[dict[str, Any]]:
@@ -168,7 +168,7 @@ class Text(Column):
     @classmethod
     def learn(cls, cells: Values, *, impute: bool) -> Self | None:
         """Learn from training rows; None where their texts share too few n-grams."""
-        learned = learn_ngrams(category_texts(cells).astype(str).tolist())
+        learned = learn_ngrams(category_texts(cells.dropna()).astype(str).tolist())
         if not learned:
             return None
         fill = "" if impute else None
@@ -217,10 +217,13 @@ class Text(Column):
 
 
 def category_texts(column: Values) -> Values:
-    """Categories as text; 1.0 is 1."""
+    """Categories as text; 1.0 is 1, and what is missing stays so."""
+    texts = column.dropna()
     if is_text(column):
-        return column.dropna().astype(object)
-    return column.dropna().map(as_text)
+        texts = texts.astype(object)
+    else:
+        texts = texts.map(as_text)
+    return texts.reindex(column.index)
 
 
 def as_integers(texts: Values) -> Values:
@@ -232,7 +235,7 @@ def distinct_texts(column: Values) -> tuple[NDArray[np.intp], list[str]]:
     """Each row's place among the categories that occur, -1 where it has none, and these as text."""
     texts = column
     if not is_text(column):
-        texts = category_texts(column).reindex(column.index)
+        texts = category_texts(column)
     places, different = pd.factorize(texts)
     return places, [str(text) for text in different]
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from assay.config.did_you_mean import did_you_mean
+from assay.config.did_you_mean import did_you_mean, list_names
 from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -35,26 +35,6 @@ FEW = 10
 _LARGEST = float(np.finfo(np.float32).max)
 _SHOWN = 40
 _SAMPLE = 1000
-_PLAIN: dict[str, Any] = {
-    "name": "",
-    "kind": "",
-    "fill": None,
-    "codes": {},
-    "other": None,
-    "parts": (),
-    "start": 0.0,
-    "form": "ISO8601",
-    "gaps": True,
-    "span": None,
-    "marks_gaps": False,
-    "shift": 0.0,
-    "knots": (),
-    "scores": (),
-    "levels": (),
-    "ngrams": "",
-    "spike": None,
-}
-"""A column of `encoder.json`, which has the fields of all kinds."""
 
 
 @final
@@ -176,10 +156,6 @@ class Column(ABC):
 
     # -- for its classes -------------------------------------------------------------------------------------
 
-    def as_plain(self) -> dict[str, Any]:
-        """What was learned, as `encoder.json` holds it."""
-        return {**_PLAIN, "kind": self.kind, **asdict(self)}
-
     def judge_numbers(
         self,
         judged: JudgedRows,
@@ -273,23 +249,17 @@ def check_trained_columns(columns: Sequence[Column], names: Strings, where: str 
         )
 
 
-def check_columns(frame: Frame, names: Strings, path: str, option: str) -> None:
-    """Refuse names of columns that a table does not have."""
-    known = list(frame.columns)
+def check_columns(table: Iterable[Any], names: Strings, path: str, option: str) -> None:
+    """Refuse names of columns that a table, or a list of columns, does not have."""
+    known = list(table)
     if missing := [name for name in names if name not in known]:
         key = option
         if not option.startswith("data."):
             key = f"data.source.{option}"
         raise DataError(
             f"{key}: {path} has no column {missing[0]!r}{did_you_mean(missing[0], known, '; ')}",
-            hint=list_names(frame),
+            hint=f"columns: {list_names(known, missing[0])}",
         )
-
-
-def list_names(frame: Frame) -> str:
-    """The columns of a table, in words."""
-    names = list(frame.columns)
-    return f"columns: {', '.join(names[:20])}{', …' * (len(names) > 20)}"
 
 
 # -- what the cells of a column are --------------------------------------------------------------------------

@@ -189,4 +189,4 @@ def _kind_of_words(
 
 def most_are(matches: Callable[[str], Any], texts: list[str]) -> bool:
     """Whether nearly all texts match."""
-    return sum(map(bool, map(matches, texts))) >= _MOST * len(texts)
+    return bool(texts) and sum(map(bool, map(matches, texts))) >= _MOST * len(texts)

@@ -100,6 +100,10 @@ class Features:
     notes: list[str] = field(default_factory=list)
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
+    def kind(self, name: str) -> str:
+        """What a column holds."""
+        return self.kinds.get(name, ("category",))[0]
+
 
 def choose_features(
     frame: Frame, options: ColumnOptions, path: str, problems: Sequence[DataError] = ()
@@ -136,7 +140,7 @@ def choose_features(
     if options.features is None:
         _leave_out_unfit(frame, options, chosen)
     problems = [*problems, *_find_forms(frame, options, chosen, bool(problems))]
-    chosen.names = [name for name in chosen.names if chosen.kinds.get(name, ("",))[0] != "nested"]
+    chosen.names = [name for name in chosen.names if chosen.kind(name) != "nested"]
     if not chosen.names and not problems:
         why = ""
         if chosen.notes:
@@ -257,7 +261,7 @@ def _find_forms(
         if kind_of(frame[name])[0] == "amount":
             words += find_words(frame[name])
     for name in chosen.names:
-        kind = chosen.kinds.get(name, ("category",))[0]
+        kind = chosen.kind(name)
         try:
             if kind in FORMED:
                 chosen.forms[name] = _find_form(frame[name], kind, asked.day_first)
@@ -375,9 +379,7 @@ def _show_example(column: Values, form: str = "") -> str:
 def _add_notes(
     frame: Frame, asked: ColumnOptions, chosen: Features, dates: Mapping[str, Values]
 ) -> None:
-    texts = [
-        name for name in chosen.names if chosen.kinds.get(name, ("category",))[0] == "category"
-    ]
+    texts = [name for name in chosen.names if chosen.kind(name) == "category"]
     distinct = {name: pd.Series(frame[name].unique()) for name in texts}
     chosen.notes += filter(
         None, [note_on_spelling(column, name, "categories") for name, column in distinct.items()]

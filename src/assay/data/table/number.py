@@ -126,10 +126,14 @@ class Number(Column):
         missing = self.judge_numbers(judged, cells, values, numbers, wanted=wanted, ends=ends)
         return values, missing
 
-    @override
-    def encode(self, values: Values) -> NDArray[Any]:
+    def _fill(self, values: Values) -> Floats:
         numbers = to_floats(values)
         numbers[np.isnan(numbers)] = self.fills[0]
+        return numbers
+
+    @override
+    def encode(self, values: Values) -> NDArray[Any]:
+        numbers = self._fill(values)
         mapped = numbers - self.shift
         if self.knots:
             mapped = np.interp(numbers, self.knots, self.scores)
@@ -144,8 +148,7 @@ class Number(Column):
 
     @override
     def encode_codes(self, values: Values) -> NDArray[Any]:
-        numbers = to_floats(values)
-        numbers[np.isnan(numbers)] = self.fills[0]
+        numbers = self._fill(values)
         codes = np.searchsorted(self.levels, numbers).clip(max=len(self.levels) - 1)
         is_known = np.asarray(self.levels)[codes] == numbers
         return np.where(is_known, codes, len(self.levels))

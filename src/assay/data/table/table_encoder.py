@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import msgspec
@@ -147,14 +148,8 @@ class TableEncoder:
         """
         numbers = [column for column in self.columns if not isinstance(column, Category)]
         marked = [column for column in numbers if column.marks_gaps]
-        return (
-            numbers,
-            marked,
-            [
-                *(column for column in self.columns if isinstance(column, Category)),
-                *(column for column in numbers if column.code_names),
-            ],
-        )
+        coded = [column for column in self.columns if column.code_names]
+        return numbers, marked, sorted(coded, key=lambda column: not isinstance(column, Category))
 
     def unknown(self, raw: Frame) -> list[str]:
         """A sentence on rows that differ from the training rows."""
@@ -162,7 +157,7 @@ class TableEncoder:
 
     def as_plain(self) -> dict[str, Any]:
         """What was learned, as containers of text and numbers."""
-        columns = [column.as_plain() for column in self.columns]
+        columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
         return {"columns": columns, "csv": self.csv, "target_forms": self.target_forms}
 
     @classmethod

@@ -215,8 +215,7 @@ def read_table(
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
     options = {**FILE_OPTIONS, **options}
     if (na_values := options["na_values"]) != AUTO:
-        several = [na_values] if isinstance(na_values, str | int | float) else na_values
-        options["na_values"] = list(map(str, several))
+        options["na_values"] = as_names(na_values)
     with _explain_errors(key, options["encoding"]):
         if (held := take_from(path)) is not None:
             frame = held.copy(deep=False)
@@ -251,18 +250,34 @@ def read_table(
     return frame
 
 
+def as_names(value: Any) -> list[str]:
+    """One name or several as a list of texts."""
+    if isinstance(value, str | int | float):
+        names = [value]
+    else:
+        names = list(value or ())
+    return [str(name) for name in names]
+
+
 def _read_kept(
     path: str, key: str, options: Options, columns: Strings | None, texts: Strings
 ) -> Frame:
     read: Callable[..., Frame] = _read_whole
     if is_csv(path):
         read = _read_csv
-    frame: Frame = keep(
-        Path(path),
-        repr((options, list(texts))),
-        lambda: read(path, key, options, None, texts),
-        lambda: read(path, key, options, columns, texts),
-    )
+    file = Path(path)
+    size = file.stat().st_size
+    try:
+        frame: Frame = keep(
+            file,
+            repr((options, list(texts))),
+            lambda: read(path, key, options, None, texts),
+            lambda: read(path, key, options, columns, texts),
+        )
+    finally:
+        if file.stat().st_size != size:
+            message = f"{key} was written to while it was read"
+            raise DataError(message, hint="train on a copy of it")
     return frame.copy(deep=False)
 
 
@@ -327,7 +342,7 @@ def _settle(column: Values) -> Values:
     if column.dtype.kind in "iu" and (column >= _LARGE).any():
         values = column.dropna()
         if values.astype(np.float64).nunique() < values.nunique():
-            return _as_texts(category_texts(values).reindex(column.index))
+            return _as_texts(category_texts(column))
     return column
 
 
@@ -352,7 +367,7 @@ def _settle_objects(column: Values) -> Values:
             return column.where(column.notna(), None).pipe(convert)
     elif kind not in ("string", "time") and (not kind.startswith("mixed") or is_nested(values)):
         return column
-    return _as_texts(category_texts(values).reindex(column.index))
+    return _as_texts(category_texts(column))
 
 
 def _as_texts(column: Values) -> Values:
@@ -509,12 +524,8 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
         ) from error
     except (*_FAILURES, ImportError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, ImportError):
-            missing = re.search(r"Import (\w+)", reason)
-        else:
-            missing = None
         hint = "repair or convert it"
-        if missing:
+        if isinstance(error, ImportError) and (missing := re.search(r"Import (\w+)", reason)):
             hint = f"pip install {missing[1]}, or save it as CSV"
         raise DataError(f"{key} cannot be read: {reason}", hint=hint) from error
 

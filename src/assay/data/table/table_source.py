@@ -22,6 +22,7 @@ from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import (
     AUTO,
     PLAIN,
+    as_names,
     is_csv,
     parse_texts,
     prepare_rows,
@@ -78,9 +79,7 @@ class TableSource(Source):
         else:
             self._paths = {"train": path, "test": test_path}
         codes = file_options["na_values"]
-        if codes == AUTO:
-            codes = AUTO
-        else:
+        if codes != AUTO:
             codes = as_names(codes)
         self.file_options = {**file_options, "na_values": codes}
         self._asked_of_columns = replace(
@@ -397,15 +396,6 @@ def column_options(
     return ColumnOptions(targets, used, excluded, kept, as_categories)
 
 
-def as_names(value: Any) -> list[str]:
-    """One name or several as a list of texts."""
-    if isinstance(value, str | int | float):
-        names = [value]
-    else:
-        names = list(value or ())
-    return [str(name) for name in names]
-
-
 def read_columns(frame: Frame, chosen: Features) -> None:
     """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
     for name, form in chosen.forms.items():
@@ -416,7 +406,7 @@ def read_columns(frame: Frame, chosen: Features) -> None:
             frame[name] = dates
     for name in {*chosen.categories}.intersection(chosen.names):
         if is_number(frame[name]):
-            frame[name] = category_texts(frame[name]).reindex(frame.index)
+            frame[name] = category_texts(frame[name])
         elif is_text(frame[name]):
             frame[name] = as_integers(frame[name])
         elif is_category(frame[name]):

@@ -95,14 +95,13 @@ class TableTargets:
 
     def encode(self, frame: Frame) -> Tensor:
         """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else."""
-        columns = []
+        columns: list[Any] = []
         for name in self._names:
             codes = {value: index for index, value in enumerate(self._classes.get(name, ()))}
             if codes:
-                column = frame[name].map(codes).to_numpy(np.int64, copy=True)
+                columns.append(frame[name].map(codes).to_numpy(np.int64, copy=True))
             else:
-                column = None
-            columns.append(self._numbers(frame[name]) if column is None else column)
+                columns.append(self._numbers(frame[name]))
         if self._task.by_class:
             return torch.from_numpy(columns[0])
         exact = np.column_stack([np.empty((len(frame), 0)), *columns])
