@@ -14,7 +14,7 @@ import pytest
 from assay.rooms import ROOMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SRC = Path(__file__).parents[2] / "src"
 WITHOUT = """
@@ -117,7 +117,9 @@ VERBS = {"Look": {"count": count}}
 """
 
 
-def test_a_package_of_others_adds_a_verb_and_help_for_errors(tmp_path: Path) -> None:
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`assay` where a package of others is installed."""
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
     about = tmp_path / "mine-1.0.dist-info"
     about.mkdir()
@@ -135,6 +137,23 @@ def test_a_package_of_others_adds_a_verb_and_help_for_errors(tmp_path: Path) -> 
             check=False,
         )
 
+    return run
+
+
+def test_a_package_of_others_that_cannot_be_loaded_is_left_out_and_named(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("import nowhere_to_be_found\n", encoding="utf-8")
+    listed = run("configs", "logger")
+    assert listed.returncode == 0
+    assert "tensorboard" in listed.stdout
+    assert listed.stderr.startswith("warning: mine 1.0 adds no assay.verbs: ModuleNotFoundError: ")
+    assert listed.stderr.endswith("No module named 'nowhere_to_be_found' (mine.py:1, in <module>)\n")
+
+
+def test_a_package_of_others_adds_a_verb_and_help_for_errors(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     assert "  count      Count the letters of a word." in run("--help").stdout
     assert json.loads(run("count", "seven", "--json").stdout)["letters"] == 5
     assert "ask the package mine" in run("train", "optimizer.lrr=1").stderr
