@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from assay.rooms import ROOMS
+from assay.rooms import ROOMS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SRC = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
 WITHOUT = """
 import contextlib, importlib, json, os, sys
 import lightning.pytorch, pandas, sklearn.datasets, torch, torchmetrics  # once for all rooms
@@ -100,6 +103,13 @@ def test_the_core_lives_without(room: str, process: subprocess.Popen[str], tmp_p
 def test_every_package_is_a_room() -> None:
     packages = {path.parent.name for path in SRC.glob("*/__init__.py")}
     assert packages == {"assay", *ROOMS}
+
+
+def test_what_the_pages_name_is_there() -> None:
+    for page in (ROOT / "README.md", *ROOT.glob("docs/*.md")):
+        for name in re.findall(r"`(assay(?:_\w+)?(?:\.\w+)+)", page.read_text(encoding="utf-8")):
+            if name.removeprefix("assay.") not in get_args(Kind):
+                resolve_name(name)
 
 
 MINE = """
