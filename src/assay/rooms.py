@@ -71,19 +71,16 @@ BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "world": ("assay_cluster.world:take_world",),
 }
 """A module ends with a colon: without one, what fails in it would be told as a missing attribute."""
-ROOMS = tuple(
-    f"assay_{name}"
-    for name in (
-        "analysis",
-        "cluster",
-        "explain",
-        "lab",
-        "project",
-        "prove",
-        "report",
-        "serve",
-        "sweep",
-    )
+ROOMS = (
+    "assay_analysis",
+    "assay_cluster",
+    "assay_explain",
+    "assay_lab",
+    "assay_project",
+    "assay_prove",
+    "assay_report",
+    "assay_serve",
+    "assay_sweep",
 )
 """Packages of the built-in rooms."""
 
@@ -95,7 +92,7 @@ def entries(kind: Kind) -> list[Any]:
     A room that needs one which is not installed counts as not installed.
     """
     found = []
-    for name in BUILT_IN.get(kind, ()):
+    for name in BUILT_IN[kind]:
         try:
             found.append(resolve_name(name))
         except ModuleNotFoundError as error:
@@ -124,9 +121,7 @@ def entry(kind: Kind, key: str, what: str) -> Any:
     """
     found = entries(kind)
     if not found:
-        room = next(
-            (name.partition(".")[0] for name in BUILT_IN.get(kind, ())), "a package that adds it"
-        )
+        room = BUILT_IN[kind][0].partition(".")[0]
         raise ConfigError(
             f"{what} needs {room}, which is not installed", key=key, hint="pip install assay"
         )
