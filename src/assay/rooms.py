@@ -6,12 +6,14 @@ The core imports no room. It asks for an entry by its kind, and does without wha
 from __future__ import annotations
 
 import functools
+import sys
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, describe_error
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +37,7 @@ Kind = Literal[
     "shards",
     "world",
 ]
-"""What is added; `docs/plugins.md` says what each kind of object is."""
+"""What is added; `docs/plugins.md` says what each kind is that a package of others may add."""
 
 BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "verbs": (
@@ -69,19 +71,16 @@ BUILT_IN: dict[Kind, tuple[str, ...]] = {
     "world": ("assay_cluster.world:take_world",),
 }
 """A module ends with a colon: without one, what fails in it would be told as a missing attribute."""
-ROOMS = tuple(
-    f"assay_{name}"
-    for name in (
-        "analysis",
-        "cluster",
-        "explain",
-        "lab",
-        "project",
-        "prove",
-        "report",
-        "serve",
-        "sweep",
-    )
+ROOMS = (
+    "assay_analysis",
+    "assay_cluster",
+    "assay_explain",
+    "assay_lab",
+    "assay_project",
+    "assay_prove",
+    "assay_report",
+    "assay_serve",
+    "assay_sweep",
 )
 """Packages of the built-in rooms."""
 
@@ -92,15 +91,20 @@ def entries(kind: Kind) -> list[Any]:
 
     A room that needs one which is not installed counts as not installed.
     """
-    built_in = []
-    for name in BUILT_IN.get(kind, ()):
+    found = []
+    for name in BUILT_IN[kind]:
         try:
-            built_in.append(resolve_name(name))
+            found.append(resolve_name(name))
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in ROOMS:
                 raise
-    added = _entry_points().select(group=f"assay.{kind}")
-    return [*built_in, *(point.load() for point in added)]
+    for point in _entry_points().select(group=f"assay.{kind}"):
+        try:
+            found.append(point.load())
+        except Exception as error:  # whatever importing the code of others raises
+            who = f"{point.dist.name} {point.dist.version} adds no {point.group}"
+            sys.stderr.write(printable(f"warning: {who}: {describe_error(error)}\n"))
+    return found
 
 
 @functools.cache
@@ -117,9 +121,7 @@ def entry(kind: Kind, key: str, what: str) -> Any:
     """
     found = entries(kind)
     if not found:
-        room = next(
-            (name.partition(".")[0] for name in BUILT_IN.get(kind, ())), "a package that adds it"
-        )
+        room = BUILT_IN[kind][0].partition(".")[0]
         raise ConfigError(
             f"{what} needs {room}, which is not installed", key=key, hint="pip install assay"
         )

@@ -63,7 +63,7 @@ def _close(what: str, got: Any, expected: Any) -> None:
 def _refuses(what: str, call: Callable[[], object]) -> None:
     try:
         call()
-    except (AssayError, ValueError):
+    except (AssayError, OSError, ValueError):
         return
     raise AssertionError(f"{what}: expected a ValueError, got none")
 

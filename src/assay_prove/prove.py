@@ -34,6 +34,7 @@ from assay.assemble.trainer import build_trainer, check_device, silence_lightnin
 from assay.assemble.trainer_options import may_end_early, world_size
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
+from assay.check.values import check_data_root
 from assay.config.serialize import copy_of, value_of
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.normalize import input_dtype
@@ -112,6 +113,7 @@ class Prover:
         if stated:
             known_before = ("data", "trainer")
         nodes = self._signatures(job, known_before)
+        check_data_root(job)  # of a custom source, whose class is imported now
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             spec, batches, data_notes = self._spec(job, nodes["data"], stated)

@@ -20,7 +20,7 @@ from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import command
 from assay.record.run_lock import is_written, lock_error, lock_run
-from assay.record.run_record import RunRecord
+from assay.record.run_record import RunRecord, no_run_error
 from assay.terminal import Console, print_lines, printable, single_line
 from assay_prove.verbs import check_ending
 from assay_report.follow import REWRITTEN_AFTER, Follow, check_form, follow, follow_text
@@ -417,7 +417,7 @@ def check_removable(path: Path) -> Path:
             hint=f"name its target: {os.path.realpath(path)}",
         )
     if not path.is_dir():
-        raise AssayError(f"there is no run directory {path}", hint="assay ls lists them")
+        raise no_run_error(path)
     if (path / "journal.jsonl").exists():
         raise AssayError(
             f"{path} is a sweep, and assay rm removes runs",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 from dataclasses import dataclass, fields
@@ -71,15 +70,13 @@ def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence
     """Find the class that a node names."""
     name = str(node.get("_target_"))
     name = HYDRAS_OWN.get(name, name)
-    module, _, kind = name.rpartition(".")
-    if is_within(name, packages):
-        return custom_class(f"{key}._target_", name, packages, base)
-    if name not in SWEEP_PARTS[key]:
+    packages = [*packages, SWEEP_PARTS[key]]
+    if not is_within(name, packages):
         message = f"{name!r} is neither part of assay nor in a trusted package"
         raise ConfigError(
             message, key=f"{key}._target_", hint=f"assay configs {key.replace('.', '/')}"
         )
-    return getattr(importlib.import_module(module), kind)
+    return custom_class(f"{key}._target_", name, packages, base)
 
 
 @final

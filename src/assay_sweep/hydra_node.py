@@ -27,20 +27,8 @@ HYDRAS_OWN = {
     "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay_sweep.search.grid.GridSearch",
 }
 """Hydra's own options, called `basic`, and what does the same here."""
-SWEEP_PARTS = {
-    "hydra.launcher": (
-        "assay_sweep.launcher.local.LocalLauncher",
-        "assay_sweep.launcher.ray.RayLauncher",
-        "assay_sweep.launcher.serial.SerialLauncher",
-        "assay_sweep.launcher.slurm.SlurmLauncher",
-    ),
-    "hydra.sweeper": (
-        "assay_sweep.search.grid.GridSearch",
-        "assay_sweep.search.optuna.OptunaSearch",
-        "assay_sweep.search.random.RandomSearch",
-    ),
-}
-"""All of assay's that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""
+SWEEP_PARTS = {"hydra.launcher": "assay_sweep.launcher", "hydra.sweeper": "assay_sweep.search"}
+"""Where assay's launchers and sweepers lie; what else lies there is none, and refused before it is called."""
 _CAN_BE_CUSTOM = (
     "hydra.launcher._target_",
     "hydra.sweeper._target_",
@@ -113,7 +101,7 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
     if isinstance(entry.raw, str):
         text = entry.raw
     if entry.key == f"{part}._target_":
-        fine = text in HYDRAS_OWN or text in SWEEP_PARTS[part]
+        fine = text in HYDRAS_OWN or is_within(text, [SWEEP_PARTS[part]])
     else:
         fine = entry.raw is None or _SEARCH.fullmatch(text) is not None
     can_be_custom = entry.key in _CAN_BE_CUSTOM and is_dotted_path(text)

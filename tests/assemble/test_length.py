@@ -289,7 +289,12 @@ def test_small_sets_see_enough_steps_and_large_ones_are_not_trained_for_ever(
 def test_a_run_of_few_steps_is_noted() -> None:
     typed = (*SYNTHETIC, "data.source.num_samples=100", "data.batch_size=10", "model=mlp")
     steps = proved(*typed, "trainer.max_epochs=2").spec["total_steps"]
-    assert f"only {steps} optimizer steps in all" in told(*typed, "trainer.max_epochs=2")
+    assert f"only {steps} optimizer steps in all, too few for most models; trainer.max_epochs=auto" in told(
+        *typed, "trainer.max_epochs=2"
+    )
+    few = told(*SYNTHETIC, "data.source.num_samples=12", "model=mlp")
+    assert "optimizer steps in all, too few for most models" in few
+    assert "max_epochs=auto" not in few
     assert "in all, too few" not in told(*typed, "trainer.max_epochs=60")
     assert "in all, too few" not in told(*typed, "trainer.max_epochs=2", "trainer.limit_train_batches=3")
 

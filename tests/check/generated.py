@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay.check.signature import injected_arguments
 from assay.config.tree import walk
 from assay.errors import AssayError
+from assay.paths import CONF_DIR
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve
 from assay_explain.listing import list_options
@@ -33,8 +34,11 @@ _DOWNLOADED = ("cifar10", "cifar100", "fashion_mnist", "mnist")
 
 
 def named(*lists: str) -> set[tuple[str, str]]:
-    """Group and name of the options in lists of `options.yaml`."""
-    return {(group, name) for one in lists for group, names in OPTIONS[one].items() for name in names}
+    """Group and name of the options in lists of `options.yaml`; files that no test has are elsewhere."""
+    of_files = {path.stem for path in CONF_DIR.glob("data/*.yaml") if "???" in path.read_text("utf-8")}
+    unnamed = {("data", name) for name in of_files if f"data/{name}" not in _BESIDE}
+    listed = {(group, name) for one in lists for group, names in OPTIONS[one].items() for name in names}
+    return listed | (unnamed if "elsewhere" in lists else set())
 
 
 _NOT_HERE = named("elsewhere", "alike")

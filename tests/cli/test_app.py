@@ -81,7 +81,7 @@ def test_verbs_are_listed_by_what_they_are_for() -> None:
         listed[section.partition(":")[0]] = re.findall(r"^  (\w+) ", section, re.MULTILINE)
     titles = ["Train", "Look", "Compare", "Use", "Project"]
     assert [title for title in listed if title in titles] == titles
-    assert listed["Use"] == ["eval", "predict", "export"]
+    assert "predict" in listed["Use"]
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # a group
     assert sorted(name for title in titles for name in listed[title]) == sorted(commands)
     for name, command in commands.items():

@@ -29,7 +29,7 @@ from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.rooms import name_source
 from assay.targets.trust import Trust, trust_for
-from assay_sweep.hydra_node import SWEEP_PARTS, check_hydra
+from assay_sweep.hydra_node import check_hydra
 from assay_sweep.session import plan_sweep
 
 if TYPE_CHECKING:
@@ -382,8 +382,17 @@ def node(key: str, value: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [(f"{key.removeprefix('hydra.')}._target_", name) for key, names in SWEEP_PARTS.items() for name in names]
-    + [("sweeper.sampler._target_", "optuna.samplers.TPESampler"), ("job.name", "my-job_2")],
+    [
+        ("launcher._target_", "assay_sweep.launcher.local.LocalLauncher"),
+        ("launcher._target_", "assay_sweep.launcher.ray.RayLauncher"),
+        ("launcher._target_", "assay_sweep.launcher.serial.SerialLauncher"),
+        ("launcher._target_", "assay_sweep.launcher.slurm.SlurmLauncher"),
+        ("sweeper._target_", "assay_sweep.search.grid.GridSearch"),
+        ("sweeper._target_", "assay_sweep.search.optuna.OptunaSearch"),
+        ("sweeper._target_", "assay_sweep.search.random.RandomSearch"),
+        ("sweeper.sampler._target_", "optuna.samplers.TPESampler"),
+        ("job.name", "my-job_2"),
+    ],
 )
 def test_what_hydra_may_be_asked(key: str, value: Any) -> None:
     check_hydra(node(key, value).hydra, Trust())
@@ -394,6 +403,7 @@ def test_what_hydra_may_be_asked(key: str, value: Any) -> None:
     [
         ("launcher._target_", "os.system"),
         ("launcher._target_", "assay_sweep.search.grid.GridSearch"),
+        ("launcher._target_", "assay_sweep.worker.worker.Worker"),
         ("sweeper._target_", "assay_sweep.launcher.local.LocalLauncher"),
         ("sweeper.sampler._target_", "optuna.storages.RDBStorage"),
         ("sweeper.sampler._target_", "optuna.samplers.os.system"),

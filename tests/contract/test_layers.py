@@ -69,7 +69,7 @@ def test_only_targets_calls_what_a_config_names() -> None:
         and not isinstance(call.args[0], ast.Constant)
     ]
     assert sorted({*looked_up}) == [
-        *("assay.__init__", "assay.targets.resolve", "assay.targets.trust", "assay_sweep.definition"),
+        *("assay.__init__", "assay.targets.resolve", "assay.targets.trust"),
         "assay_sweep.worker.fork_server",
     ]
 

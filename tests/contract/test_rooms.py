@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from assay.rooms import ROOMS
+from assay.rooms import ROOMS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-SRC = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
 WITHOUT = """
 import contextlib, importlib, json, os, sys
 import lightning.pytorch, pandas, sklearn.datasets, torch, torchmetrics  # once for all rooms
@@ -102,6 +105,13 @@ def test_every_package_is_a_room() -> None:
     assert packages == {"assay", *ROOMS}
 
 
+def test_what_the_pages_name_is_there() -> None:
+    for page in (ROOT / "README.md", *ROOT.glob("docs/*.md")):
+        for name in re.findall(r"`(assay(?:_\w+)?(?:\.\w+)+)", page.read_text(encoding="utf-8")):
+            if name.removeprefix("assay.") not in get_args(Kind):
+                resolve_name(name)
+
+
 MINE = """
 from typing import Annotated
 import typer
@@ -117,7 +127,9 @@ VERBS = {"Look": {"count": count}}
 """
 
 
-def test_a_package_of_others_adds_a_verb_and_help_for_errors(tmp_path: Path) -> None:
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`assay` where a package of others is installed."""
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
     about = tmp_path / "mine-1.0.dist-info"
     about.mkdir()
@@ -135,6 +147,23 @@ def test_a_package_of_others_adds_a_verb_and_help_for_errors(tmp_path: Path) -> 
             check=False,
         )
 
+    return run
+
+
+def test_a_package_of_others_that_cannot_be_loaded_is_left_out_and_named(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("import nowhere_to_be_found\n", encoding="utf-8")
+    listed = run("configs", "logger")
+    assert listed.returncode == 0
+    assert "tensorboard" in listed.stdout
+    assert listed.stderr.startswith("warning: mine 1.0 adds no assay.verbs: ModuleNotFoundError: ")
+    assert listed.stderr.endswith("No module named 'nowhere_to_be_found' (mine.py:1, in <module>)\n")
+
+
+def test_a_package_of_others_adds_a_verb_and_help_for_errors(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     assert "  count      Count the letters of a word." in run("--help").stdout
     assert json.loads(run("count", "seven", "--json").stdout)["letters"] == 5
     assert "ask the package mine" in run("train", "optimizer.lrr=1").stderr

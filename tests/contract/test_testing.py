@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -185,12 +186,22 @@ class Forgiving(Source):
         return super().read()
 
 
+class Opening(Source):
+    """Leaves the refusal of a file that is not there to `open`."""
+
+    def read(self) -> dict[str, Samples]:
+        if self.path == "nowhere":
+            Path(self.path).read_text(encoding="utf-8")
+        return super().read()
+
+
 class Mistyped(Source):
     info = SourceInfo(paths=(SourcePath("file", "a file"),))
 
 
 def test_a_source_that_keeps_its_promises_passes() -> None:
     check_source(Source(), {})
+    check_source(Opening(), {})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import yaml
 
 from assay.assemble.assembly import add_spec, open_data
 from assay.assemble.model import check_declared
+from assay.check.checker import Checker
 from assay.compose.compose import compose, job_config
-from assay.data.core.source_files import SourcePath
 from assay.data.core.source_info import SourceInfo, info_of
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve
@@ -105,11 +106,69 @@ def test_what_a_source_declares_is_known_before_its_class_is_imported(path: Path
     assert {one.argument for one in info_of(target).paths} <= set(inspect.signature(source).parameters)
 
 
-def test_a_custom_source_declares_itself_by_its_attribute_info() -> None:
-    assert info_of(_Pictures()).raw_input == "images"
-    assert info_of(f"{_Pictures.__module__}._Pictures").paths[0].argument == "folder"
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+
+
+def test_of_an_unknown_class_nothing_is_known() -> None:
     assert info_of("nobody.Knows") == info_of(None) == SourceInfo()
 
 
-class _Pictures:
-    info = SourceInfo((SourcePath("folder", "a folder of pictures"),), raw_input="images")
+@pytest.fixture
+def custom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is typed for a custom source, whose module has another name in each test: none has imported it."""
+    module = "".join(filter(str.isalpha, tmp_path.name))
+    write(
+        tmp_path / f"{module}.py",
+        """
+        import numpy as np
+        import torch
+        from assay.data.core.samples import Samples
+        from assay.data.core.source_files import SourcePath
+        from assay.data.core.source_info import SourceInfo
+
+        def _task(source):
+            return "binary" if source["classes"] == 2 else "multiclass"
+
+        class Marks:
+            info = SourceInfo((SourcePath("path", "marks", "file"),), _task)
+
+            def __init__(self, path, classes):
+                self.path, self.classes = path, classes
+                self.task = _task({"classes": classes})
+                self.class_names = tuple(map(str, range(classes)))
+
+            def read(self):
+                marks = torch.from_numpy(np.loadtxt(self.path)).float()
+                return {"all": Samples(marks, torch.arange(len(marks)) % self.classes)}
+        """,
+    )
+    write(
+        tmp_path / "conf/data/marks.yaml",
+        f"""
+        # Marks.
+        defaults: [_loading, _self_]
+        source: {{_target_: {module}.Marks, path: marks.txt, classes: 2}}
+        """,
+    )
+    write(tmp_path / "conf/project.yaml", f"trusted_packages: [{module}]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return ["data=marks", "model=mlp"]
+
+
+def test_files_of_a_custom_source_are_looked_for_before_it_reads(custom: list[str]) -> None:
+    checker = Checker()
+    job = checker.job([*custom, "task=binary"])
+    with pytest.raises(ConfigError, match=r"data\.source\.path: there is no such file: .*marks\.txt"):
+        checker.check(job)
+
+
+def test_a_custom_source_finds_its_task(custom: list[str]) -> None:
+    Path("marks.txt").write_text("1 2\n3 4\n" * 20)
+    checker = Checker()
+    assert checker.job([*custom, "data.source.classes=3"]).choices["loss"] == "cross_entropy"
+    job = checker.job(custom)
+    assert job.choices["loss"] == "bce_with_logits"
+    assert checker.check(job).report.spec["task"] == "binary"

@@ -473,6 +473,8 @@ def test_no_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest
     [
         ({"a": None}, "contains no folder of images"),
         ({"a": 2, "b": 0, "c": 1}, "no image in the folder of class b"),
+        ({"a": 0, "b": 0}, "contains no images"),
+        ({"train/a": 2, "train/b": 2, "test/a": 0}, r"test contains no images"),
         ({"train/a": 2, "train/b": 2, "test/a": 1, "test/x": 1}, "test has a class that training lacks: x"),
         ({"train/a": 2, "test/a": 2, "masks": 0}, "beside train there is masks"),
         ({"train/a": 2, "val/a": 2, "valid/a": 2}, "both val and valid would be the val subset"),

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from assay.check.report import Report
 from assay.compose.compose import loader
 from assay.errors import AssayError, ConfigError
+from assay.paths import CONF_DIR
 from assay_analysis.journal import Journal
 from assay_sweep.definition import SweepDefinition, check_same_loss, find_class, make_part, read_definition
 from assay_sweep.launcher.launcher import Launcher
@@ -101,6 +103,30 @@ def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, na
     with pytest.raises(ConfigError, match="is neither part of assay nor in a trusted package") as error:
         find_class({"_target_": name}, key, base, [])
     assert error.value.key == f"{key}._target_"
+
+
+@pytest.mark.parametrize("part", ["launcher", "sweeper"])
+def test_each_of_assays_options_is_found(part: str) -> None:
+    for path in CONF_DIR.glob(f"hydra/{part}/[!_]*.yaml"):
+        base = Launcher if part == "launcher" else Search
+        assert issubclass(find_class(yaml.safe_load(path.read_text()), f"hydra.{part}", base, []), base)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("local.os.kill", "is not allowed: .* is the module os"),
+        ("local.os", "is the module os"),
+        ("local.LocaLauncher", "has no 'LocaLauncher'"),
+        ("slurm.query_states", "is not a subclass of"),
+        ("slurm.ClusterWorker", "is not allowed: it is"),
+        ("launcher.Launcher", "cannot be made: it lacks"),
+    ],
+)
+def test_what_lies_beside_a_launcher_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        find_class({"_target_": f"assay_sweep.launcher.{name}"}, LAUNCHER, Launcher, [])
+    assert error.value.key == f"{LAUNCHER}._target_"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from assay.targets.trust import KEY
 from assay.task.task import Task
 from assay.task.task_of import task_of
 from assay_sweep.definition import find_class, make_part
-from assay_sweep.hydra_node import SWEEP_PARTS
 from assay_sweep.launcher.launcher import Launcher
 from assay_sweep.search.search import Search
 
@@ -117,7 +116,6 @@ def base_of(slot: str) -> str:
 
 @pytest.mark.parametrize("slot", SLOTS)
 def test_a_class_of_another_kind_or_with_something_abstract(slot: str, package: str) -> None:
-    assert set(INTERFACES) == set(SWEEP_PARTS)
     if slot not in (*_ANY_CALL, "inside"):
         error = refusal(*looked_up(slot, package, "class It: pass"))
         assert "It' is not " in error.message

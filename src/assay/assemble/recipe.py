@@ -239,10 +239,9 @@ def notes_on_length(config: DictConfig) -> list[str]:
     # as of `debug=small`
     is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)
     if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
-        notes.append(
-            f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "
-            "trainer.max_epochs=auto takes as many as suit"
-        )
+        notes.append(f"only {pluralize(total, 'optimizer step')} in all, too few for most models")
+        if "trainer.max_epochs" not in chosen:
+            notes[-1] += "; trainer.max_epochs=auto takes as many as suit"
     return notes
 
 

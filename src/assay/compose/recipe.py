@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -15,7 +16,8 @@ from assay.config.unread_keys import OUR_MODULE, SHARDED
 from assay.data.core.source_info import are_vectors, info_of
 from assay.errors import ConfigError
 from assay.model.hf_folder import read_network_settings
-from assay.targets.trust import ADDRESS, refuse_untyped
+from assay.targets.resolve import resolve
+from assay.targets.trust import ADDRESS, is_within, refuse_untyped
 from assay.task.classification import Binary
 from assay.task.task_of import TASKS
 
@@ -204,7 +206,11 @@ def task_to_choose(
     except (OmegaConfBaseException, AttributeError):
         return []
     if name in ("auto", None):
-        find = info_of(str(source.get("_target_"))).find_task
+        target = str(source.get("_target_"))
+        if is_within(target, person.packages):
+            with suppress(ConfigError):  # which the check reports
+                resolve("data.source", target, person.packages)
+        find = info_of(target).find_task
         name = ""
         if find is not None:
             # before anything is looked at

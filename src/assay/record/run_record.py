@@ -320,10 +320,6 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
             content = read_whole(path, 256 << 20)
             plain = msgspec.json.decode(content)
         except FileNotFoundError as error:
-            if not run_dir.exists():
-                raise AssayError(
-                    f"there is no run directory {run_dir}", hint="assay ls lists runs"
-                ) from error
             raise no_run_error(run_dir, FILE) from error
         except (ValueError, OSError, RecursionError) as error:
             raise AssayError(f"{path} cannot be read: {error}") from error
@@ -378,5 +374,7 @@ def from_json_numbers(value: Any) -> Any:
 
 def no_run_error(path: Path, lacking: str = "config.yaml") -> AssayError:
     """The error for a folder that is not a run directory, though runs may lie in it."""
+    if not path.exists():
+        return AssayError(f"there is no run directory {path}", hint="assay ls lists runs")
     hint = f"assay ls {shlex.quote(str(path))} lists the runs in it"
     return AssayError(f"{path} is not a run directory: it has no {lacking}", hint=hint)

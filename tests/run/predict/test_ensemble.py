@@ -270,5 +270,7 @@ def test_the_threshold_of_two_classes(train: Train, tmp_path: Path) -> None:
 def test_a_folder_without_runs_and_a_bare_model(kinds: Path, tmp_path: Path) -> None:
     assert "holds no run" in typed("predict", tmp_path, "x.csv", code=1).output
     assert "there is no run directory" in typed("predict", tmp_path / "no", "x.csv", code=1).output
+    with pytest.raises(AssayError, match="there is no run directory"):
+        assay.load(tmp_path / "no")
     with pytest.raises(AssayError, match=r"is not a run directory: it has no config\.yaml"):
         assay.load(kinds, raw_input=False)

@@ -107,13 +107,18 @@ class ImageFolder(ImageSource):
         return {subset: subsets[subset] for subset in SUBSETS if subset in subsets}
 
     def _list_subset(self, subset: str, folder: Path) -> list[ImageFile]:
-        if not self._classes:
+        if self._classes:
+            files = self._list_classes(subset, folder)
+        else:
             images, others = list_images(folder)
             self._note_others(others)
-            if not images:
-                message = f"{folder} contains no images"
-                raise self._error(message, f"expected images ({', '.join(IMG_EXTENSIONS)})")
-            return [self._file(path) for path in images]
+            files = [self._file(path) for path in images]
+        if not files:
+            message = f"{folder} contains no images"
+            raise self._error(message, f"expected images ({', '.join(IMG_EXTENSIONS)})")
+        return files
+
+    def _list_classes(self, subset: str, folder: Path) -> list[ImageFile]:
         try:
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
