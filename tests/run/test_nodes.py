@@ -224,19 +224,17 @@ def test_nodes_are_ranks_of_one_machine(
     ],
 )
 def test_two_ranks_share_a_gpu_over_gloo(tmp_path: Path, device: str) -> None:
+    here = ("train", *JOB, "trainer.devices=2", "hydra.run.dir=reference")
     with Forks() as forks:
-        words = ("train", *JOB, "trainer.devices=2", "hydra.run.dir=reference")
-        assert forks.command(*words, cwd=tmp_path, forked_children=2).code == 0
+        assert forks.command(*here, cwd=tmp_path, forked_children=2).code == 0
     words = ("train", *JOB, *size(2), f"device={device}", "hydra.run.dir=run", "trainer.timeout_s=60")
     with launched(2) as processes:
         for rank, fork in enumerate(processes.forks):
             output = Path(f"{rank}.txt")
             fork.start(*words, cwd=tmp_path, module="tests.run.over_gloo", output=output)
         assert not any(processes.wait()), printed(tmp_path)
-    expected, losses = (
-        list(pd.read_csv(tmp_path / name / "metrics.csv")["val/loss"].dropna())
-        for name in ("reference", "run")
-    )
+    frames = [pd.read_csv(tmp_path / name / "metrics.csv") for name in ("reference", "run")]
+    expected, losses = (list(frame["val/loss"].dropna()) for frame in frames)
     assert len(losses) == 3
     assert losses == pytest.approx(expected, rel=1e-3)
 
