@@ -531,15 +531,14 @@ def idle_threads() -> int | None:
     if has_typed_threads():
         return None
     threads = min(torch.get_num_threads(), usable_cores())
-    idle = max(1, idle_cores())
-    if 2 * idle >= threads:
-        return threads
-    note = (
-        f"most cores are busy: {idle} threads instead of {threads}, which may change the last digits; "
-        f"OMP_NUM_THREADS={threads} before the command takes all"
-    )
-    print_and_log([("note", note)])
-    return idle
+    if threads > 1 and 2 * (idle := max(1, idle_cores())) < threads:
+        note = (
+            f"most cores are busy: {idle} threads instead of {threads}, which may change the last digits; "
+            f"OMP_NUM_THREADS={threads} before the command takes all"
+        )
+        print_and_log([("note", note)])
+        return idle
+    return threads
 
 
 @contextmanager
