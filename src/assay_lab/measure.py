@@ -187,21 +187,7 @@ class _EnoughMeasured(Exception):  # noqa: N818 - it is not an error
 
 
 def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer) -> Assembly:
-    """Train a job, which was checked, until the timer has seen enough."""
-    assembly = _train_briefly(job, datamodule, steps)
-    if len(steps.milliseconds) < _FEWEST:
-        raise AssayError(
-            f"the run ends after {assembly.trainer.global_step} steps, of which the first {WARM_UP} are not "
-            "measured",
-            hint="train longer, such as trainer.max_epochs=100, or lower data.batch_size",
-        )
-    return assembly
-
-
-def _train_briefly(
-    job: Job, datamodule: L.LightningDataModule | None, timer: StepTimer
-) -> Assembly:
-    """Train in a folder that is removed, until the timer raises `_EnoughMeasured`."""
+    """Train a job, which was checked, in a folder that is removed, until the timer has seen enough."""
     config = job.to_config()
     if num_local_processes(config) > 1:
         raise ConfigError(
@@ -226,11 +212,11 @@ def _train_briefly(
                 "a module that takes the optimizer's steps itself cannot be measured",
                 key="module",
             )
-        assembly.callbacks.append(timer)
-        if timer.actions is not None:
-            trainer.profiler = timer.actions  # type: ignore[attr-defined]  # a plain attribute
+        assembly.callbacks.append(steps)
+        if steps.actions is not None:
+            trainer.profiler = steps.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
-                timer.actions.time_calls(forward=module.model, loss=module.loss)
+                steps.actions.time_calls(forward=module.model, loss=module.loss)
         # Lightning ignores Ctrl-C once there was one
         with keep_handlers(), suppress(_EnoughMeasured):
             try:
@@ -239,6 +225,11 @@ def _train_briefly(
                 if isinstance(stop.__context__, KeyboardInterrupt):
                     raise KeyboardInterrupt from stop
                 raise
+    if len(steps.milliseconds) < _FEWEST:
+        raise AssayError(
+            f"the run ends after {trainer.global_step} steps, of which the first {WARM_UP} are not measured",
+            hint="train longer, such as trainer.max_epochs=100, or lower data.batch_size",
+        )
     return assembly
 
 
@@ -380,6 +371,9 @@ def _divide(steps: StepTimer) -> list[Part]:
     return sorted(parts, key=lambda part: -part.ms)
 
 
+_OVERHEAD = {"callbacks": "callbacks, most of it to ", "metrics": "tracking the metrics"}
+
+
 def _diagnose(
     parts: Sequence[Part], assembly: Assembly, gpu_waits: float
 ) -> tuple[str, list[str]]:
@@ -403,11 +397,9 @@ def _diagnose(
             f"{waiting:.0%} of a step is waiting for data and preparing it on the device",
             hints,
         )
-    if share["callbacks"] > _MUCH:
-        name = next(part.detail for part in parts if part.name == "callbacks")
-        return f"{share['callbacks']:.0%} of a step goes to callbacks, most of it to {name}", []
-    if share["metrics"] > _MUCH:
-        return f"{share['metrics']:.0%} of a step goes to tracking the metrics", []
+    for part in parts:
+        if part.name in _OVERHEAD and part.share > _MUCH:
+            return f"{part.share:.0%} of a step goes to {_OVERHEAD[part.name]}{part.detail}", []
     hints = []
     if computing < _HALF or gpu_waits > _MUCH:
         batch_size = data.get("batch_size")
