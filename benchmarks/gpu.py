@@ -10,7 +10,8 @@ turns, in a process each. By hand (`by_hand.py`) and assay have the data on the 
 Trainer with a `DataLoader`, as tutorials write it. `cifar10_fast`: seconds of training of the experiment, and
 its accuracy, which means something where the pictures are real. `gpt`: tokens a second, and which share of
 the card's bf16 FLOP that is, at 6 FLOP a parameter and token and 12 a layer, channel, token and token of the
-context (PaLM, appendix B). With `--device cpu` and small sizes all of it runs without a GPU.
+context (PaLM, appendix B). With `--device cpu` and small sizes all of it runs without a GPU,
+the experiment without compilation.
 """
 
 from __future__ import annotations
@@ -143,7 +144,10 @@ def compare_steps(options: argparse.Namespace, model: str) -> None:
 
 def time_cifar10_fast(options: argparse.Namespace) -> None:
     """Print how long the experiment trains."""
-    words = ["experiment=cifar10_fast", f"device={options.device}", *options.overrides]
+    words = ["experiment=cifar10_fast", f"device={options.device}"]
+    if options.device == "cpu":
+        words += ["trainer.compile=false"]
+    words += options.overrides
     if options.pictures:
         words += ["data=image_folder", f"data.source.root={options.pictures.resolve()}"]
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no stubs
 from torch.nn.functional import adaptive_avg_pool2d
 
 from assay.config.serialize import value_of
@@ -67,9 +68,16 @@ def score_baseline(
     if task.has_heads or task.learns_from_inputs or not compared or data.tested != "test":
         return
     start = time.perf_counter()
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    score, points = choose_score(predictions)  # imports what is to be limited
+    with (
+        torch.random.fork_rng(devices=[]),
+        warnings.catch_warnings(),
+        threadpool_limits(
+            1
+        ),  # on a busy machine several wait for each other at each of its small loops
+    ):
         warnings.simplefilter("ignore")  # a baseline may stop before it has converged
-        baseline = _compare(data, requested, predictions)
+        baseline = _compare(data, requested, predictions, score, points)
     record.baseline = {**baseline, "seconds": round(time.perf_counter() - start, 2)}
     needs_advice = baseline["run"] < _PERFECT and baseline["ahead"] != "run"
     if needs_advice:
@@ -81,11 +89,12 @@ def score_baseline(
     log.info("baseline: %s", describe_baseline(record.baseline))
 
 
-def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -> dict[str, Any]:
+def _compare(
+    data: DataModule, requested: str, predictions: StoredPredictions, score: str, points: Score
+) -> dict[str, Any]:
     rows = {name: row for row, name in enumerate(sample_names(data))}
     if len(rows) != len(data.splits.rows["test"]):
         raise ValueError("two test samples have the same name")
-    score, points = choose_score(predictions)
     if predictions.kind == "confusions":
         counts = predictions.outputs.reshape(-1, *[len(predictions.class_names)] * 2)
         majority = np.zeros_like(counts)

@@ -78,6 +78,7 @@ class StepProfile:
         parts: What a step consists of, measured with a timer around each.
         memory: Bytes at the peak by kind, as the check computes them; empty where it cannot.
         peak_memory: Bytes at the peak on a GPU, measured; null on a CPU.
+        gpu_waits: Share of the time in which the GPU computes and copies nothing; null on a CPU.
         bottleneck: One sentence.
         try_next: Overrides that may shorten the step, each of which needs a measurement.
     """
@@ -92,6 +93,7 @@ class StepProfile:
     parts: Sequence[Part]
     memory: Mapping[str, int]
     peak_memory: int | None
+    gpu_waits: float | None
     bottleneck: str
     try_next: Sequence[str]
 
@@ -131,13 +133,15 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
     parts = _divide(timed)
     batch_size = proof.report.batch_size
     step = proof.report.step
-    bottleneck, try_next = _diagnose(parts, assembly)
     memory = {}
     if step is not None:
         memory = asdict(step.memory)
     peak = None
+    waits = None
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
+        waits = _waiting_share(job, assembly.datamodule, steps)
+    bottleneck, try_next = _diagnose(parts, assembly, waits or 0.0)
     return StepProfile(
         overrides=list(job.overrides),
         device=name_device(assembly),
@@ -149,9 +153,20 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
         parts=parts,
         memory=memory,
         peak_memory=peak,
+        gpu_waits=waits,
         bottleneck=bottleneck,
         try_next=try_next,
     )
+
+
+def _waiting_share(job: Job, datamodule: L.LightningDataModule | None, steps: int) -> float:
+    """Share of the time in which a GPU computes and copies nothing."""
+    recorder = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+    timer = StepTimer(steps, recorder=recorder)
+    measure(job, datamodule, timer)
+    recorder.stop()
+    busy: float = sum(event.self_device_time_total for event in recorder.key_averages())
+    return max(0.0, 1 - busy / 1e6 / timer.recorded)
 
 
 def name_device(assembly: Assembly) -> str:
@@ -172,21 +187,7 @@ class _EnoughMeasured(Exception):  # noqa: N818 - it is not an error
 
 
 def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer) -> Assembly:
-    """Train a job, which was checked, until the timer has seen enough."""
-    assembly = _train_briefly(job, datamodule, steps)
-    if len(steps.milliseconds) < _FEWEST:
-        raise AssayError(
-            f"the run ends after {assembly.trainer.global_step} steps, of which the first {WARM_UP} are not "
-            "measured",
-            hint="train longer, such as trainer.max_epochs=100, or lower data.batch_size",
-        )
-    return assembly
-
-
-def _train_briefly(
-    job: Job, datamodule: L.LightningDataModule | None, timer: StepTimer
-) -> Assembly:
-    """Train in a folder that is removed, until the timer raises `_EnoughMeasured`."""
+    """Train a job, which was checked, in a folder that is removed, until the timer has seen enough."""
     config = job.to_config()
     if num_local_processes(config) > 1:
         raise ConfigError(
@@ -211,11 +212,11 @@ def _train_briefly(
                 "a module that takes the optimizer's steps itself cannot be measured",
                 key="module",
             )
-        assembly.callbacks.append(timer)
-        if timer.actions is not None:
-            trainer.profiler = timer.actions  # type: ignore[attr-defined]  # a plain attribute
+        assembly.callbacks.append(steps)
+        if steps.actions is not None:
+            trainer.profiler = steps.actions  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(module, Module) and not config.trainer.get("compile"):
-                timer.actions.time_calls(forward=module.model, loss=module.loss)
+                steps.actions.time_calls(forward=module.model, loss=module.loss)
         # Lightning ignores Ctrl-C once there was one
         with keep_handlers(), suppress(_EnoughMeasured):
             try:
@@ -224,6 +225,11 @@ def _train_briefly(
                 if isinstance(stop.__context__, KeyboardInterrupt):
                     raise KeyboardInterrupt from stop
                 raise
+    if len(steps.milliseconds) < _FEWEST:
+        raise AssayError(
+            f"the run ends after {trainer.global_step} steps, of which the first {WARM_UP} are not measured",
+            hint="train longer, such as trainer.max_epochs=100, or lower data.batch_size",
+        )
     return assembly
 
 
@@ -280,10 +286,16 @@ class StepTimer(Callback):
         steps: To measure at most.
         seconds: After which fewer are enough.
         actions: A profiler whose measurements are added up.
+        recorder: Started after the warm-up; `recorded` is how many seconds of training it has seen.
     """
 
     def __init__(
-        self, steps: int, *, seconds: float = math.inf, actions: _Actions | None = None
+        self,
+        steps: int,
+        *,
+        seconds: float = math.inf,
+        actions: _Actions | None = None,
+        recorder: torch.profiler.profile | None = None,
     ) -> None:
         self.milliseconds: list[float] = []
         self.seconds: dict[str, float] = {}
@@ -291,6 +303,9 @@ class StepTimer(Callback):
         self._steps = steps
         self._enough = 1000 * seconds
         self._last: float | None = None
+        self.recorded = 0.0
+        self._recorder = recorder
+        self._start = 0.0
 
     @override
     def on_train_batch_end(
@@ -304,6 +319,7 @@ class StepTimer(Callback):
         if pl_module.device.type == "cuda":
             torch.cuda.synchronize()
         now = time.perf_counter()
+        self.recorded = now - self._start
         seconds = {}
         if self.actions is not None:
             seconds = self.actions.take()
@@ -311,7 +327,11 @@ class StepTimer(Callback):
             len(self.milliseconds) >= _FEWEST and sum(self.milliseconds) > self._enough
         ):
             raise _EnoughMeasured
-        if self._last is not None and trainer.fit_loop.epoch_loop.total_batch_idx >= WARM_UP:
+        step = trainer.fit_loop.epoch_loop.total_batch_idx
+        if self._recorder is not None and step == WARM_UP - 1:
+            self._recorder.start()
+            self._start = time.perf_counter()
+        if self._last is not None and step >= WARM_UP:
             self.milliseconds.append(1000 * (now - self._last))
             for action, spent in seconds.items():
                 self.seconds[action] = self.seconds.get(action, 0.0) + spent
@@ -351,7 +371,12 @@ def _divide(steps: StepTimer) -> list[Part]:
     return sorted(parts, key=lambda part: -part.ms)
 
 
-def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]]:
+_OVERHEAD = {"callbacks": "callbacks, most of it to ", "metrics": "tracking the metrics"}
+
+
+def _diagnose(
+    parts: Sequence[Part], assembly: Assembly, gpu_waits: float
+) -> tuple[str, list[str]]:
     """What most of a step goes to, in a sentence, and what may shorten it."""
     share = {part.name: part.share for part in parts}
     trainer = assembly.config.trainer
@@ -372,21 +397,20 @@ def _diagnose(parts: Sequence[Part], assembly: Assembly) -> tuple[str, list[str]
             f"{waiting:.0%} of a step is waiting for data and preparing it on the device",
             hints,
         )
-    if share["callbacks"] > _MUCH:
-        name = next(part.detail for part in parts if part.name == "callbacks")
-        return f"{share['callbacks']:.0%} of a step goes to callbacks, most of it to {name}", []
-    if share["metrics"] > _MUCH:
-        return f"{share['metrics']:.0%} of a step goes to tracking the metrics", []
-    if computing < _HALF:
+    for part in parts:
+        if part.name in _OVERHEAD and part.share > _MUCH:
+            return f"{part.share:.0%} of a step goes to {_OVERHEAD[part.name]}{part.detail}", []
+    hints = []
+    if computing < _HALF or gpu_waits > _MUCH:
         batch_size = data.get("batch_size")
-        hints = []
         if isinstance(batch_size, int):
             hints = [f"data.batch_size={4 * batch_size}"]
-        return (
-            f"only {computing:.0%} of a step is the model's own computing: its batches are small",
-            hints,
-        )
-    hints = []
+        most = f"only {computing:.0%} of a step is the model's own computing"
+        if gpu_waits > _MUCH:
+            most = f"the GPU waits for {gpu_waits:.0%} of the time"
+            if not trainer.get("compile"):
+                hints += ["trainer.compile=reduce-overhead"]
+        return f"{most}: its batches are small", hints
     if "16" not in str(trainer.get("precision")):
         hints = ["precision=bf16"]
     if not trainer.get("compile"):
@@ -562,6 +586,8 @@ class Tuner:
                 rates[setting].append(self.measure([*best, *filter(None, [setting])])[1])
             except AssayError as error:
                 notes[setting] = error.message
+            except (torch.OutOfMemoryError, MemoryError):
+                notes[setting] = "out of memory"
             except KeyboardInterrupt:
                 self.stopped = "stopped by Ctrl-C"
         before = rates.pop("")

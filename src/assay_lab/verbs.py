@@ -78,7 +78,8 @@ def _print_profile(document: Document, measured: StepProfile) -> None:
         )
         lines.append(("memory", f"about {format_bytes(sum(measured.memory.values()))}: {kinds}"))
     if measured.peak_memory is not None:
-        lines.append(("peak", f"{format_bytes(measured.peak_memory)} on the GPU"))
+        waits = f"which waits for {measured.gpu_waits:.0%} of the time"
+        lines.append(("peak", f"{format_bytes(measured.peak_memory)} on the GPU, {waits}"))
     print_lines(console, lines)
     table = make_table(("part", "ms", "share"), ("ms", "share"))
     for part in measured.parts:

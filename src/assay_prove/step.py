@@ -24,7 +24,7 @@ from assay.check.report import Memory, Step
 from assay.config.unread_keys import OUR_DATA
 from assay.data.core.batch_order import should_drop_last
 from assay.data.core.normalize import TargetScale
-from assay.data.core.placement import device_memory
+from assay.data.core.placement import device_memory, free_device_memory
 from assay.errors import AssayError, ConfigError, DeviceError, first_line, user_frame
 from assay.task.task_of import task_of
 from assay.torch_internals import (
@@ -245,12 +245,17 @@ def check_capacity(
     else:
         bytes_needed = memory.peak - memory.activations
     needed = bytes_needed * processes
-    if not available or needed <= _NEAR * available:
-        return []
     where = "this machine"
     if device.type != "cpu":
         where = str(device)
     text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
+    if not available or needed <= _NEAR * available:
+        free = free_device_memory(device)
+        if 0 < free < needed:
+            return [
+                f"{text}, of which {format_bytes(free)} are free: other processes hold the rest"
+            ]
+        return []
     if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
     if (

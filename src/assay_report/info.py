@@ -51,15 +51,19 @@ def _gpus() -> dict[str, str]:
         gpus = {}
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
-            capability = f"compute capability {properties.major}.{properties.minor}"
+            free, total = (count / 2**30 for count in torch.cuda.mem_get_info(index))
             gpus[f"cuda:{index}"] = (
-                f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {capability}"
+                f"{properties.name}, {total:.0f} GiB, {free:.0f} GiB free, "
+                f"compute capability {properties.major}.{properties.minor}"
             )
+        bf16 = "emulated, slow"
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            bf16 = "supported"
         return {
             **gpus,
             "CUDA": str(torch.version.cuda),
             "cuDNN": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]  # torch left it untyped
-            "bf16": "supported" if torch.cuda.is_bf16_supported() else "not supported",
+            "bf16": bf16,
         }
     if torch.backends.mps.is_available():
         return {"mps": "Apple GPU through Metal", "bf16": "see precision=bf16"}

@@ -6,12 +6,14 @@ import inspect
 import itertools
 import re
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from omegaconf import DictConfig, OmegaConf, open_dict
 from tests.check.jobs import IRIS, prove, prove_model
 from torch import nn
@@ -189,6 +191,18 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key
             check_capacity(memory, trainer, 64)
         return
     warned = check_capacity(memory, trainer, 64)
+    assert len(warned) == bool(says)
+    assert says in "".join(warned)
+
+
+@pytest.mark.parametrize(("free", "says"), [(3, "3 GiB are free: other processes hold the rest"), (4, "")])
+def test_memory_that_other_processes_hold_is_named(
+    monkeypatch: pytest.MonkeyPatch, free: int, says: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (free * GIB, 10 * GIB))
+    strategy = SingleDeviceStrategy(torch.device("cuda", 0))
+    trainer: Any = SimpleNamespace(strategy=strategy, num_nodes=1, num_devices=1)
+    warned = check_capacity(Memory(GIB, GIB, GIB, GIB), trainer, 64)
     assert len(warned) == bool(says)
     assert says in "".join(warned)
 

@@ -27,7 +27,7 @@ from assay.data.core.batch_order import BatchOrder
 from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import MemoryLoader, StreamLoader, input_of
 from assay.data.core.normalize import Normalize
-from assay.data.core.placement import Placement, Prepared, device_memory, free_memory
+from assay.data.core.placement import Placement, Prepared, device_memory, free_memory, take_rows
 from assay.data.core.samples import Samples
 from assay.data.core.subset import Subset
 from assay.data.core.transforms import Transforms
@@ -241,6 +241,23 @@ ROWS_PLACEMENT = torch.tensor([2, 0])
 
 def some_samples() -> Samples:
     return Samples(torch.arange(12, dtype=torch.uint8).view(4, 3), torch.arange(4))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(torch.arange(60).view(4, 3, 5).to(dtype) for dtype in (torch.uint8, torch.bfloat16, torch.float64)),
+        torch.arange(60).view(4, 15)[:, :7],
+        torch.arange(4),
+    ],
+    ids=lambda values: f"{values.dtype} {tuple(values.shape)}",
+)
+def test_rows_are_taken_as_torch_takes_them(values: Tensor) -> None:
+    rows = torch.tensor([3, 0, 3])
+    taken = take_rows(values, rows)
+    assert torch.equal(taken, values[rows])
+    taken += 1  # it is no view
+    assert torch.equal(taken - 1, values[rows])
 
 
 @pytest.mark.gpu

@@ -18,6 +18,7 @@ from assay.record.provenance import (
     code_patch,
     differences_between,
     git_state,
+    idle_cores,
     machine,
     numeric_environment,
     packages,
@@ -377,6 +378,18 @@ def test_usable_cores_are_those_that_affinity_and_quota_leave(
     monkeypatch.setattr(provenance, "_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     assert usable_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("busy", "idle"),
+    [([100, 3, 1, 4], 3), ([100, 100, 2, 3], 2), ([60, 60, 30, 0], 2), ([99, 100, 100, 100], 0)],
+)
+def test_idle_cores_are_those_of_this_process_that_nothing_uses(
+    busy: list[float], idle: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.cpu_percent", lambda *_, **__: [0.0, 0.0, *busy, 50.0])
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 4, 5})
+    assert idle_cores() == idle
 
 
 def test_of_the_environment_only_what_changes_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

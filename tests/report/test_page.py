@@ -240,12 +240,15 @@ def test_with_cuda(count: int, told: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("torch.cuda.device_count", lambda: count)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda _: card.name)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: card)
-    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (3 * 2**30, card.total_memory))
+    emulates = count == 1
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: not emulates)
     assert info.auto_choice()["chooses"] == "cuda:0 (H200)"
     assert told in info.auto_choice()["why"]
     gpus = info.machine()["gpu"]
     assert [name for name in gpus if name.startswith("cuda:")] == [f"cuda:{index}" for index in range(count)]
-    assert gpus["cuda:0"] == "H200, 141 GiB, compute capability 9.0"
+    assert gpus["cuda:0"] == "H200, 141 GiB, 3 GiB free, compute capability 9.0"
+    assert gpus["bf16"] == ("emulated, slow" if emulates else "supported")
 
 
 def test_auto_is_what_lightning_takes() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from omegaconf import OmegaConf
+from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
     f1_score,
@@ -20,6 +21,7 @@ from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 from tests.conftest import unchanged_process
+from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]  # it has no stubs
 from typer.testing import CliRunner
 
 import assay
@@ -56,6 +58,22 @@ def test_it_is_scikit_learns_on_the_same_rows(tmp_path: Path) -> None:
     own = result.metrics["test/accuracy"]
     assert result.baseline["run"] == pytest.approx(own)
     assert result.baseline["difference"] == pytest.approx(own - accuracy)
+
+
+def test_it_is_fitted_by_one_thread_of_each_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    fit = HistGradientBoostingRegressor.fit
+
+    def watched(*arguments: Any) -> Any:
+        seen.extend(threadpool_info())
+        return fit(*arguments)
+
+    monkeypatch.setattr(HistGradientBoostingRegressor, "fit", watched)
+    with threadpool_limits(2):
+        trained(tmp_path, "data=diabetes", "baseline=gradient_boosting")
+        after = {pool["num_threads"] for pool in threadpool_info()}
+    assert {pool["num_threads"] for pool in seen} == {1}
+    assert 2 in after
 
 
 @pytest.mark.always("overrides0-name0-r2")

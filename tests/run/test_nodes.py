@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import psutil
 import pytest
 from omegaconf import OmegaConf
@@ -212,6 +213,30 @@ def test_nodes_are_ranks_of_one_machine(
             assert processes.wait() == [0, 0], printed(tmp_path)
             assert "resuming from step" in printed(tmp_path)[0]
             assert record(tmp_path)["resumed"][-1]["changed"]["trainer.max_epochs"] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param("ddp_cpu", marks=pytest.mark.long),
+        pytest.param("ddp", marks=pytest.mark.gpu),
+        pytest.param("fsdp2", marks=pytest.mark.gpu),
+    ],
+)
+def test_two_ranks_share_a_gpu_over_gloo(tmp_path: Path, device: str) -> None:
+    here = ("train", *JOB, "trainer.devices=2", "hydra.run.dir=reference")
+    with Forks() as forks:
+        assert forks.command(*here, cwd=tmp_path, forked_children=2).code == 0
+    words = ("train", *JOB, *size(2), f"device={device}", "hydra.run.dir=run", "trainer.timeout_s=60")
+    with launched(2) as processes:
+        for rank, fork in enumerate(processes.forks):
+            output = Path(f"{rank}.txt")
+            fork.start(*words, cwd=tmp_path, module="tests.run.over_gloo", output=output)
+        assert not any(processes.wait()), printed(tmp_path)
+    frames = [pd.read_csv(tmp_path / name / "metrics.csv") for name in ("reference", "run")]
+    expected, losses = (list(frame["val/loss"].dropna()) for frame in frames)
+    assert len(losses) == 3
+    assert losses == pytest.approx(expected, rel=1e-3)
 
 
 BAD: dict[str, tuple[Sequence[str], Sequence[str], str]] = {

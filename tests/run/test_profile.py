@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, final
 
 import pytest
+import torch
 from tests.command import documented
 from torch import nn
 
 from assay.callbacks.non_finite import NonFinite
+from assay.check.checker import Checker
 from assay.data.core.loaders import MemoryLoader
 from assay.loss.cross_entropy import CrossEntropy
 from assay.module import Module
+from assay_lab import measure
+from assay_lab.measure import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +71,54 @@ def test_what_is_slow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert says in found["bottleneck"]
     assert sum(one["share"] for one in found["parts"]) == pytest.approx(1, abs=0.02)
     assert not [*tmp_path.iterdir()]
+
+
+@final
+class HalfBusy:
+    """A profiler of a GPU that computes half of the time."""
+
+    def __init__(self, activities: Any) -> None:
+        assert activities == [torch.profiler.ProfilerActivity.CUDA]
+
+    def start(self) -> None:
+        self.began = time.perf_counter()
+
+    def stop(self) -> None:
+        self.seconds = time.perf_counter() - self.began
+
+    def key_averages(self) -> list[Any]:
+        return [SimpleNamespace(self_device_time_total=250_000 * self.seconds) for _ in range(2)]
+
+
+def test_a_gpu_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.profiler.profile", HalfBusy)
+    monkeypatch.setattr(*SLOW["forward"][:3])
+    checker = Checker()
+    job = checker.job(JOB)
+    waits = measure._waiting_share(job, checker.check(job).datamodule, steps=8)
+    assert waits == pytest.approx(0.5, abs=0.15)
+    parts = [Part(name, 1.0, share) for name, share in zip(PARTS, SHARES, strict=True)]
+    assembly: Any = SimpleNamespace(
+        config=job.to_config(),
+        trainer=SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cuda"))),
+    )
+    text, hints = measure._diagnose(parts, assembly, waits)
+    assert text.startswith("the GPU waits for")
+    assert hints == ["data.batch_size=64", "trainer.compile=reduce-overhead"]
+    assert "own computing" in measure._diagnose(parts, assembly, 0.0)[0]
+
+
+PARTS = ("data", "copy", "forward", "loss", "backward", "optimizer", "metrics", "callbacks", "loop")
+SHARES = (0.0, 0.0, 0.3, 0.1, 0.4, 0.1, 0.0, 0.0, 0.1)
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_profiled(tmp_path: Path) -> None:
+    code, found = documented("profile", *JOB, "device=gpu", "--steps=8", folder=tmp_path)
+    assert code == 0, found
+    assert found["gpu_waits"] > 0.3  # a linear model of four numbers
+    assert "the GPU waits" in found["bottleneck"]
+    assert found["peak_memory"] > 0
 
 
 @pytest.mark.parametrize(

@@ -50,30 +50,43 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("words", "typed", "threads"),
+    ("words", "cores", "threads"),
     [
-        (["data=wine"], None, 1),
-        (["data=wine"], "2", 2),
-        (["data=digits", "model=small_cnn"], None, 2),
-        (["data=wine", "model.hidden=[2000,2000]"], None, 2),
+        (["data=wine"], (None, 0), 1),
+        (["data=wine"], ("4", 0), 4),
+        (["data=digits", "model=small_cnn"], (None, 4), 4),
+        (["data=digits", "model=small_cnn"], (None, 2), 4),
+        (["data=digits", "model=small_cnn"], (None, 0), 1),
+        (["data=digits", "model=small_cnn"], ("4", 0), 4),
+        (["data=wine", "model.hidden=[2000,2000]"], (None, 1), 1),
+        pytest.param(["data=wine", "device=ddp_cpu"], (None, 4), 2, id="one of each rank"),
     ],
 )
-def test_small_steps_take_one_thread(
-    words: list[str], typed: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+def test_small_steps_and_busy_machines_take_few_threads(
+    words: list[str],
+    cores: tuple[str | None, int],
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    typed, idle = cores
+    monkeypatch.setattr("assay.run.execute.idle_cores", lambda: idle)
+    monkeypatch.setattr("assay.run.execute.usable_cores", lambda: 4)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     if typed:
         monkeypatch.setenv("OMP_NUM_THREADS", typed)
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(4)
     try:
         result = train([*JOB, "model=mlp", *words, "trainer.limit_train_batches=1", "baseline=none"])
-        assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
     record = json.loads((result.run_dir / "record.json").read_text(encoding="utf-8"))
     assert record["machine"]["threads"] == threads
+    is_small = words[0] == "data=wine" and len(words) == 1
+    assert ("most cores are busy" in capsys.readouterr().out) == (idle < 2 and not typed and not is_small)
 
 
 def test_a_run_trains_with_what_was_built_and_read_for_its_check() -> None:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from tests.command import documented
 
 from assay.callbacks.non_finite import NonFinite
@@ -49,6 +50,19 @@ def test_ctrl_c_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
     assert found["settings"][0]["samples_per_s"] > 0
     assert len(calls) == 700
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_batch_for_which_there_is_no_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: NonFinite, trainer: Any, *__: Any) -> None:
+        if trainer.datamodule.batch_size == 8:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr(NonFinite, "on_train_batch_end", refuse)
+    monkeypatch.setattr("assay_lab.measure.candidates", lambda *_: [(False, ["data.batch_size=8"])])
+    code, found = documented("tune", *JOB, folder=tmp_path)
+    assert code == 0, found
+    [_, larger] = found["settings"]
+    assert (larger["note"], larger["samples_per_s"]) == ("out of memory", None)
 
 
 @pytest.mark.long

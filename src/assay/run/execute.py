@@ -37,6 +37,7 @@ from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.process import Stopped
+from assay.record.provenance import idle_cores, usable_cores
 from assay.record.run_directory import LOG, hash_files, log_file
 from assay.record.run_record import RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
@@ -509,17 +510,35 @@ _SMALL_STEP = (32e6, 8 << 20)
 
 
 def fit_threads(proof: Proof) -> int | None:
-    """One for small steps, which on a busy machine would wait for the others; else, or where typed, None."""
+    """One of each process for small steps, which on a busy machine would wait for the others; else None."""
     report = proof.report
     trainer = proof.trainer
-    on_cpu = trainer is not None and trainer[0].strategy.root_device.type == "cpu"
-    is_typed = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & {*os.environ}
-    if report.step is None or report.devices > 1 or is_typed or not on_cpu:
+    if report.step is None or trainer is None or trainer[0].strategy.root_device.type != "cpu":
         return None
     flops, size = _SMALL_STEP
-    if report.step.flops < flops and report.step.memory.peak < size:
-        return 1
+    if not has_typed_threads() and report.step.flops < flops and report.step.memory.peak < size:
+        return report.devices // trainer[0].num_nodes
     return None
+
+
+def has_typed_threads() -> bool:
+    """Whether the environment says how many threads to take."""
+    return bool({"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & {*os.environ})
+
+
+def idle_threads() -> int | None:
+    """As many as cores are idle where most are busy, else one a core; where typed, None."""
+    if has_typed_threads():
+        return None
+    threads = min(torch.get_num_threads(), usable_cores())
+    if threads > 1 and 2 * (idle := max(1, idle_cores())) < threads:
+        note = (
+            f"most cores are busy: {idle} threads instead of {threads}, which may change the last digits; "
+            f"OMP_NUM_THREADS={threads} before the command takes all"
+        )
+        print_and_log([("note", note)])
+        return idle
+    return threads
 
 
 @contextmanager

@@ -51,6 +51,7 @@ from assay.rooms import entries, entry, name_source
 from assay.run.execute import (
     execute,
     fit_threads,
+    idle_threads,
     use_threads,
     verify_data_hash,
 )
@@ -250,7 +251,7 @@ def train_job(
     reuse: Reuse | None = None,
 ) -> RunResult:
     """Train, test and record one composed experiment."""
-    with use_threads(fit_threads(proof)):
+    with use_threads(fit_threads(proof) or idle_threads()):
         return run_job(
             *(job.view(), job.overrides, job.choices, proof),
             config_dir=job.config_dir,

@@ -105,11 +105,10 @@ class Placement:
         for here, chosen in zip(rows, there, strict=True):
             width = None if lengths is None else padded_length(int(lengths[here].max()))
             cut = inputs if width is None else inputs[:, :width]
-            taken = (
-                cut.index_select(0, chosen)
-                if is_there
-                else self._gather_on_cpu(cut, here, device)
-            )
+            if is_there:
+                taken = take_rows(cut, chosen)
+            else:
+                taken = self._gather_on_cpu(cut, here, device)
             self._num_taken += len(here)
             pair = taken, targets.index_select(0, chosen)
             yield Prepared(*pair) if is_prepared else pair
@@ -165,6 +164,13 @@ class Placement:
                 ready[place][block] = prepared[place]
         self._inputs, self._targets = ready
         self._is_prepared = True
+
+
+def take_rows(values: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of a tensor: on a CPU by one thread, as torch's wait for each other at each large row."""
+    if values.device.type == "cpu" and values.is_contiguous() and values.dtype != torch.bfloat16:
+        return torch.from_numpy(values.numpy().take(rows.numpy(), axis=0))
+    return values.index_select(0, rows)
 
 
 def padded_length(longest: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 import torch
 
-from assay.data.core.placement import BLOCK_ELEMENTS, free_memory
+from assay.data.core.placement import BLOCK_ELEMENTS, free_memory, take_rows
 from assay.data.core.samples import Samples
 
 if TYPE_CHECKING:
@@ -53,4 +53,4 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
         return
     size = max(1, BLOCK_ELEMENTS // max(1, inputs[0].numel()))
     for chunk in rows.split(size):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        yield inputs.index_select(0, chunk)
+        yield take_rows(inputs, chunk)

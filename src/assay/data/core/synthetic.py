@@ -86,7 +86,7 @@ class Synthetic(Source):
                     sums = torch.einsum("bc,c...->b...", labels.float(), means)
                 else:
                     sums = means[labels]
-                drawn = sums + self._noise * drawn
+                drawn.mul_(self._noise).add_(sums)
             block.copy_(
                 drawn
                 if block.is_floating_point()
