@@ -374,7 +374,7 @@ def from_json_numbers(value: Any) -> Any:
 
 def no_run_error(path: Path, lacking: str = "config.yaml") -> AssayError:
     """The error for a folder that is not a run directory, though runs may lie in it."""
-    if not path.exists():
+    if not path.is_dir():
         return AssayError(f"there is no run directory {path}", hint="assay ls lists runs")
     hint = f"assay ls {shlex.quote(str(path))} lists the runs in it"
     return AssayError(f"{path} is not a run directory: it has no {lacking}", hint=hint)
