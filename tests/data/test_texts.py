@@ -276,6 +276,20 @@ def test_folders_are_subsets(tmp_path: Path, names: tuple[str, str]) -> None:
     assert list(source.read()) == ["all"]
 
 
+@pytest.mark.parametrize("subsets", [(".",), ("train", "test")])
+def test_folders_that_look_like_classes_are_named(tmp_path: Path, subsets: tuple[str, ...]) -> None:
+    for subset in subsets:
+        for name in ("neg", "pos"):
+            path = tmp_path / subset / name
+            path.mkdir(parents=True)
+            for number in range(20):
+                (path / f"{number}.txt").write_text(f"{name} {number} of {subset}\n" * 9, encoding="utf-8")
+    source = TextFiles(tmp_path, context_length=16)
+    source.read()
+    (note,) = (note for note in source.notes if "neg, pos" in note)
+    assert "data=text_table" in note
+
+
 def test_what_is_left_out_is_said(folder: Path) -> None:
     (folder / "empty.txt").touch()
     (folder / "latin.txt").write_bytes("für".encode("latin-1"))

@@ -15,10 +15,16 @@ from typing_extensions import override
 
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
-from assay.data.core.source_files import SUBSETS, check_path, find_subset_folders, note_bad
+from assay.data.core.source_files import (
+    SUBSET_WORDS,
+    SUBSETS,
+    check_path,
+    find_subset_folders,
+    note_bad,
+)
 from assay.data.text.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError, check_numbers
-from assay.quoting import pluralize
+from assay.quoting import join_first, pluralize
 from assay.task.language_modelling import encode_run_lengths
 
 if TYPE_CHECKING:
@@ -229,7 +235,7 @@ class TextFiles(Source):
         how = ""
         if len(subsets) > 1:
             how = f" (split by {self._split_method(texts)})"
-        self.notes = (*notes, f"characters of text: {sizes}{how}")
+        self.notes = (*notes, f"characters of text: {sizes}{how}", *self._note_folders(texts))
         if self.fitted is None and self._tokens == "bpe":
             learned = [text.text for text in subsets["train"]]
             self.fitted = Tokenizer.train(learned, kind="bpe", vocab_size=self._vocab_size)
@@ -237,6 +243,20 @@ class TextFiles(Source):
         return {
             subset: self._samples(subset, some, codec, digest) for subset, some in subsets.items()
         }
+
+    def _note_folders(self, texts: Sequence[Text]) -> list[str]:
+        """Name folders that look like classes, as of images."""
+        parents = [Path(text.name).parent for text in texts]
+        names = sorted({parent.name for parent in parents})
+        is_alike = len({len(parent.parts) for parent in parents}) == 1
+        if self._root is None or not is_alike or not 1 < len(names) < len(texts) / _FEW_FILES:
+            return []
+        if any(name.casefold() in SUBSET_WORDS for name in names):
+            return []
+        return [
+            f"folders are not classes here: {join_first(names)}; each next token is predicted. To classify "
+            "texts, write them into a table with a column of classes: data=text_table"
+        ]
 
     @property
     def _where(self) -> str:
