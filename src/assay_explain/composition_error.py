@@ -72,8 +72,9 @@ _RENAMED = {
     "hydra.launcher.n_jobs": "hydra.launcher.jobs_at_once",
     "hydra.sweeper.n_jobs": "hydra.launcher.jobs_at_once",
     "hydra.sweeper.n_trials": "hydra.sweeper.num_trials",
+    "run_dir": "hydra.run.dir",
 }
-"""Keys of Hydra's plugins, and those that mean the same."""
+"""Keys of Hydra's plugins and of records, and those that mean the same."""
 _NO_OPTION = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )

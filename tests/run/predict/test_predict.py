@@ -249,7 +249,7 @@ NOT_FOR = "unsupported input: expected"
             "a.csv:size;rooms\n1;2\n",
             "the table has no columns 'code', 'district', 'garden', 'since'",
         ),
-        ("kind_run", "a.csv:", "cannot be read: No columns to parse"),
+        ("kind_run", "a.csv:", "is empty"),
         ("kind_run", "a.csv:HEADER\n", "it has no rows"),
         ("kind_run", "a.parquet:PAR1", "cannot be read: "),
         ("kind_run", "a.png:", f"{NOT_FOR} CSV, JSONL, Parquet, Feather or Excel files"),

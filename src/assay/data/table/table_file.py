@@ -522,6 +522,8 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
             f"{key} is not text in {encoding}: {error.reason}",
             hint=f"save it as UTF-8, or {option}cp1252 (of Windows), or {option}utf-16",
         ) from error
+    except pd.errors.EmptyDataError as error:
+        raise DataError(f"{key} is empty", hint="give a table with samples") from error
     except (*_FAILURES, ImportError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         hint = "repair or convert it"
