@@ -124,7 +124,7 @@ def cache(
     document: Document,
     action: Annotated[Literal["ls", "clear"], typer.Argument(help="List, or remove all.")] = "ls",
 ) -> None:
-    """List or remove the decoded pictures that jobs share, and environments of runs.
+    """List or remove decoded pictures and environments that runs share.
 
     They lie in the user's folder for caches or in that of ASSAY_CACHE, and take at most ASSAY_CACHE_GB (20)
     gigabytes.

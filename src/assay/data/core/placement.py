@@ -166,9 +166,14 @@ class Placement:
         self._is_prepared = True
 
 
+_LARGE_ROW = 1 << 15
+"""Elements, from which `index_select` divides each row between threads (torch 2.11)."""
+
+
 def take_rows(values: Tensor, rows: Tensor) -> Tensor:
-    """Some rows of a tensor: on a CPU by one thread, as torch's wait for each other at each large row."""
-    if values.device.type == "cpu" and values.is_contiguous() and values.dtype != torch.bfloat16:
+    """Some rows of a tensor: on a CPU large ones by one thread, as torch's wait for each other at each."""
+    is_plain = values.device.type == "cpu" and values.dtype != torch.bfloat16
+    if is_plain and values.is_contiguous() and values[:1].numel() >= _LARGE_ROW:
         return torch.from_numpy(values.numpy().take(rows.numpy(), axis=0))
     return values.index_select(0, rows)
 
