@@ -190,7 +190,7 @@ class Cache:
         folder: Where they lie.
         num_bytes: Of all pictures.
         files: One for each folder of images; of `clear`, what was removed.
-        environments: Bytes of each environment that `assay reproduce RUN --environment` has built, by its folder.
+        environments: Bytes of each environment that `assay reproduce` has built, by its folder.
     """
 
     folder: Path

@@ -252,7 +252,8 @@ def some_samples() -> Samples:
     ],
     ids=lambda values: f"{values.dtype} {tuple(values.shape)}",
 )
-def test_rows_are_taken_as_torch_takes_them(values: Tensor) -> None:
+def test_rows_are_taken_as_torch_takes_them(values: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.data.core.placement._LARGE_ROW", 1)
     rows = torch.tensor([3, 0, 3])
     taken = take_rows(values, rows)
     assert torch.equal(taken, values[rows])
