@@ -26,12 +26,12 @@ TRAIN = """
 import os, sys
 import assay.cli.train as verb
 from assay.cli.app import main
-take_world = verb.take_world
+take_world = verb._take_world
 def begin():  # once the command runs: what is imported before it would be imported in another way
     from assay.loop.epoch_loop import EpochLoop
     EpochLoop.run = lambda *_: os._exit(7)
     return take_world()
-verb.take_world = begin
+verb._take_world = begin
 sys.argv = ["assay", "train", *sys.argv[1:]]
 main()
 """
