@@ -69,13 +69,8 @@ def score_baseline(
         return
     start = time.perf_counter()
     score, points = choose_score(predictions)  # imports what is to be limited
-    with (
-        torch.random.fork_rng(devices=[]),
-        warnings.catch_warnings(),
-        threadpool_limits(
-            1
-        ),  # on a busy machine several wait for each other at each of its small loops
-    ):
+    # on a busy machine several threads wait for each other at each of its small loops
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # a baseline may stop before it has converged
         baseline = _compare(data, requested, predictions, score, points)
     record.baseline = {**baseline, "seconds": round(time.perf_counter() - start, 2)}

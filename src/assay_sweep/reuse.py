@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.assemble.assembly import Assembly
+    from assay.record.run_record import Outcome
     from assay_sweep.job_spec import JobSpec
 
 _FINGERPRINT = re.compile(rb'"fingerprint": "([0-9a-f]{64})"')
 _NOT_READ = ("data", "spec", *NOT_IDENTITY)
 _CLAIMS = ".claims"
-"""A file of the folder of runs, one byte of which is locked for each job that a sweep trains now."""
+"""A file of the folder of runs, of which a sweep locks one byte for each job that it trains now."""
 _PAUSE = 50.0
 """Times as long as a search for runs takes, until the next one."""
 
@@ -58,15 +59,15 @@ class KnownRuns:
     """
 
     def __init__(self, directory: Path, *, reuse: bool) -> None:
-        self._directory = directory
+        self._root = _root_of(directory)
         self._reuse = reuse
         self._runs: dict[str, list[Path]] = {}
         self._next_search = 0.0
+        self._awaited: set[str] = set()
         self._claims = -1
-        root = _root_of(directory)
-        if reuse and fcntl is not None and root.is_dir():
+        if reuse and fcntl is not None and self._root.is_dir():
             with suppress(OSError):  # nobody can write there
-                self._claims = open_append(root / _CLAIMS, readable=True)
+                self._claims = open_append(self._root / _CLAIMS, readable=True)
 
     def find(self, job_spec: JobSpec, fingerprint: str) -> list[str]:
         """Directories of runs that a job may be, also of those that have begun since the last call."""
@@ -74,25 +75,39 @@ class KnownRuns:
             return []
         start = time.monotonic()
         if start >= self._next_search:
-            self._runs = find_finished(self._directory)
+            self._runs = find_finished(self._root)
             end = time.monotonic()
             self._next_search = end + _PAUSE * (end - start)
         return [str(path) for path in self._runs.get(fingerprint, ())]
 
     def claim(self, job_spec: JobSpec, fingerprint: str) -> bool:
         """Have other sweeps wait for a job of this one; return False where another one trains it."""
-        return not _may_be_reused(job_spec) or self._lock(fingerprint, "LOCK_EX", "LOCK_NB")
+        if self._claims < 0 or not _may_be_reused(job_spec):
+            return True
+        try:
+            fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(fingerprint))
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # a file system without locks
+            pass
+        return True
 
     def reclaim(self, job_spec: JobSpec, fingerprint: str) -> bool:
         """Claim a job that another sweep has trained, and see at the next call of `find` what it has left."""
         claimed = self.claim(job_spec, fingerprint)
         if claimed:
             self._next_search = 0.0
+            self._awaited.add(fingerprint)
         return claimed
 
-    def release(self, fingerprint: str) -> None:
-        """Let other sweeps have a job."""
-        self._lock(fingerprint, "LOCK_UN")
+    def release(self, fingerprint: str, outcome: Outcome) -> None:
+        """Let other sweeps have a job that has ended."""
+        trained = outcome.status == "finished" and not outcome.reused_from
+        if trained and fingerprint in self._awaited:
+            self.close()  # what keeps this job from being the other's holds for all
+        if self._claims >= 0:
+            with suppress(OSError):  # a file system without locks
+                fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _place(fingerprint))
 
     def close(self) -> None:
         """Release all jobs, and claim none from here on."""
@@ -100,42 +115,29 @@ class KnownRuns:
             os.close(self._claims)
         self._claims = -1
 
-    def _lock(self, fingerprint: str, *operations: str) -> bool:
-        if self._claims < 0:
-            return True
-        operation = sum(getattr(fcntl, name) for name in operations)
-        try:
-            fcntl.lockf(self._claims, operation, 1, int(fingerprint[:15], 16))
-        except (BlockingIOError, PermissionError):
-            return False
-        except OSError:  # a file system without locks
-            pass
-        return True
+
+def _place(fingerprint: str) -> int:
+    return int(fingerprint[:15], 16)
 
 
 def _may_be_reused(job_spec: JobSpec) -> bool:
     """Whether a job may be a finished run; a trial has to report, and what a GPU or ranks compute differs."""
-    return job_spec.trial is None and (job_spec.gpus, job_spec.nodes, job_spec.processes) == (
-        0,
-        1,
-        1,
-    )
+    processes = job_spec.nodes * job_spec.processes
+    return job_spec.trial is None and not job_spec.gpus and processes == 1
 
 
-def _root_of(run_dir: str | Path) -> Path:
+def _root_of(run_dir: Path) -> Path:
     """The folder that holds the runs where a run is to be written."""
-    path = Path(run_dir)
-    if path.is_absolute():
+    if run_dir.is_absolute():
         return Path("outputs")
-    return Path(path.parts[0])
+    return Path(run_dir.parts[0])
 
 
-def find_finished(run_dir: str | Path) -> dict[str, list[Path]]:
-    """Runs by the fingerprint of their job, in the folder that a run is to be written in.
+def find_finished(root: Path) -> dict[str, list[Path]]:
+    """Runs below a folder by the fingerprint of their job.
 
     Their records are searched, not parsed: thousands take a fraction of a second.
     """
-    root = _root_of(run_dir)
     found: dict[str, list[Path]] = {}
     if root.is_dir():
         for path in find_runs(root):
@@ -148,7 +150,9 @@ def find_finished(run_dir: str | Path) -> dict[str, list[Path]]:
 def offer(record: RunRecord, assembly: Assembly, *, take: bool) -> Path | None:
     """Name the finished run that a job equals, and take it where that was asked for."""
     run_dir = Path(assembly.config.run_dir)
-    same, doubts = find_same(record, assembly, find_finished(run_dir).get(record.fingerprint, ()))
+    same, doubts = find_same(
+        record, assembly, find_finished(_root_of(run_dir)).get(record.fingerprint, ())
+    )
     line = ""
     if same is None and take:
         line = "no finished run has this config: training"

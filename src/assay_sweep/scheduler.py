@@ -68,10 +68,8 @@ class Scheduler:
         self._running: dict[int, Job] = {}
         self._specs: dict[str, dict[str, Any]] = {}
         self._halted = False
-        self._waiting: list[
-            tuple[JobRecord, Job, JobSpec]
-        ] = []  # for another sweep that trains the same
-        self._waited: set[int] = set()
+        # for another sweep that trains the same
+        self._waiting: list[tuple[JobRecord, Job, JobSpec]] = []
         self._known = KnownRuns(self._directory, reuse=sweep.reuse)
 
     def queue(self, job_record: JobRecord, job: Job, report: Report) -> None:
@@ -109,13 +107,13 @@ class Scheduler:
             self._held = None
             if held is None:
                 return
-            with self._failing_alone(held[0]):
-                if not self._launcher.has_room(held[2]):
+            job_record, job, job_spec = held
+            with self._failing_alone(job_record):
+                if not self._launcher.has_room(job_spec):
                     self._held = held
                     return
-                job_record, job, job_spec = held
                 if self._known.claim(job_spec, job.fingerprint):
-                    self._start(*held)
+                    self._start(job_record, job, job_spec)
                 else:
                     self._waiting.append(held)
                     message = f"job {job_record.number} waits: another sweep trains the same job"
@@ -123,9 +121,8 @@ class Scheduler:
 
     def _stop_waiting(self) -> tuple[JobRecord, Job, JobSpec] | None:
         """Take a job that another sweep has trained meanwhile, or has given up."""
-        for place, (job_record, job, job_spec) in enumerate(self._waiting):
+        for place, (_, job, job_spec) in enumerate(self._waiting):
             if self._known.reclaim(job_spec, job.fingerprint):
-                self._waited.add(job_record.number)
                 return self._waiting.pop(place)
         return None
 
@@ -212,8 +209,6 @@ class Scheduler:
     def _settle(self, number: int, outcome: Outcome) -> None:
         job = self._running.pop(number)
         outcome = self._unless_stopped(outcome)
-        if number in self._waited and outcome.status == "finished" and not outcome.reused_from:
-            self._known.close()  # what keeps this job from being the other's holds for all
         job_record = self._journal.jobs[number]
         again = outcome.status == "failed" and self._policy.should_retry(
             outcome, len(job_record.failures)
@@ -226,8 +221,8 @@ class Scheduler:
         """Record how an attempt ended, and report it to the search and the progress display."""
         self._journal.end(number, outcome, final=not again)
         job_record = self._journal.jobs[number]
-        if job_record.fingerprint:
-            self._known.release(job_record.fingerprint)
+        if job_record.fingerprint:  # else it could not be composed
+            self._known.release(job_record.fingerprint, outcome)
         if not again and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
         self._watcher.show_end(job_record, outcome, again=again)

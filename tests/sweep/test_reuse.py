@@ -522,19 +522,25 @@ def in_process(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+@contextmanager
+def claimed_elsewhere(*fingerprints: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that claims jobs, as the sweep that trains them."""
+    with in_process(HOLDER, *fingerprints) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "holds\n"
+        yield holder
+
+
+def wait_until(holds: Callable[[], bool], act: Callable[[], object] = bool) -> None:
     while not holds():
         time.sleep(0.02)
+    act()
 
 
 def when(holds: Callable[[], bool], act: Callable[[], object]) -> threading.Thread:
     """Act beside the test's own sweep, once something holds."""
 
-    def look() -> None:
-        wait_until(holds)
-        act()
-
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=wait_until, args=(holds, act), daemon=True)
     thread.start()
     return thread
 
@@ -566,6 +572,14 @@ def test_a_sweep_waits_for_a_job_that_another_one_trains(capsys: pytest.CaptureF
 
 
 @pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What sweeps print beside their jobs."""
+    texts: list[str] = []
+    monkeypatch.setattr(SweepProgress, "print_message", lambda _, text: texts.append(text))
+    return texts
+
+
+@pytest.fixture
 def fingerprints() -> list[str]:
     """Those of the jobs `seed=1,2`, which have been trained by a sweep that is gone."""
     start_sweep([*SWEEP, "hydra.sweep.dir=outputs/gone", "seed=1,2"])
@@ -574,14 +588,8 @@ def fingerprints() -> list[str]:
     return [record.fingerprint for record in records]
 
 
-def test_a_job_whose_other_sweep_was_killed_is_trained(
-    fingerprints: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(SweepProgress, "print_message", lambda _, text: told.append(text))
-    with in_process(HOLDER, *fingerprints) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+def test_a_job_whose_other_sweep_was_killed_is_trained(fingerprints: list[str], told: list[str]) -> None:
+    with claimed_elsewhere(*fingerprints) as holder:
         when(lambda: len(told) == 2, holder.kill)
         result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
     assert [job.status for job in result.jobs] == ["finished", "finished"]
@@ -590,13 +598,9 @@ def test_a_job_whose_other_sweep_was_killed_is_trained(
 
 
 def test_a_sweep_that_waits_is_interrupted_at_once_and_resumes(
-    fingerprints: list[str], monkeypatch: pytest.MonkeyPatch
+    fingerprints: list[str], told: list[str]
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(SweepProgress, "print_message", lambda _, text: told.append(text))
-    with in_process(HOLDER, fingerprints[0]) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with claimed_elsewhere(fingerprints[0]):
         reached = when(lambda: len(ended("outputs/a")) == 1, lambda: os.kill(os.getpid(), signal.SIGINT))
         result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
         reached.join()
@@ -610,15 +614,10 @@ def test_a_sweep_that_waits_is_interrupted_at_once_and_resumes(
 
 
 def test_a_sweep_that_cannot_take_what_it_waited_for_waits_no_more(
-    fingerprints: list[str], monkeypatch: pytest.MonkeyPatch
+    fingerprints: list[str], told: list[str]
 ) -> None:
     """Such as one whose code is in no repository: it would wait for each job and then train it."""
-    told: list[str] = []
-    monkeypatch.setattr(SweepProgress, "print_message", lambda _, text: told.append(text))
-    with in_process(HOLDER, fingerprints[0]) as first, in_process(HOLDER, fingerprints[1]) as second:
-        for holder in (first, second):
-            assert holder.stdout is not None
-            holder.stdout.readline()
+    with claimed_elsewhere(fingerprints[0]) as first, claimed_elsewhere(fingerprints[1]) as second:
         when(lambda: len(told) == 2, first.kill)
         result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
         assert second.poll() is None

@@ -249,9 +249,9 @@ class TextFiles(Source):
         parents = [Path(text.name).parent for text in texts]
         names = sorted({parent.name for parent in parents})
         is_alike = len({len(parent.parts) for parent in parents}) == 1
-        if self._root is None or not is_alike or not 1 < len(names) < len(texts) / _FEW_FILES:
-            return []
-        if any(name.casefold() in SUBSET_WORDS for name in names):
+        are_subsets = any(name.casefold() in SUBSET_WORDS for name in names)
+        are_many = 1 < len(names) < len(texts) / _FEW_FILES
+        if self._root is None or are_subsets or not (is_alike and are_many):
             return []
         return [
             f"folders are not classes here: {join_first(names)}; each next token is predicted. To classify "
