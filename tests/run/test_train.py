@@ -54,15 +54,16 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [
         (["data=wine"], (None, 0), 1),
         (["data=wine"], ("4", 0), 4),
-        (["data=digits", "model=small_cnn"], (None, 4), 4),
-        (["data=digits", "model=small_cnn"], (None, 2), 4),
-        (["data=digits", "model=small_cnn"], (None, 0), 1),
-        (["data=digits", "model=small_cnn"], ("4", 0), 4),
-        (["data=wine", "model.hidden=[2000,2000]"], (None, 1), 1),
+        (["data=wine", "model.hidden=[1500,1500]"], (None, 4), 2),
+        (["data=wine", "model.hidden=[2000,2000]"], (None, 4), 4),
+        (["data=wine", "model.hidden=[2000,2000]"], (None, 3), 4),
+        (["data=wine", "model.hidden=[2000,2000]"], (None, 2), 2),
+        (["data=wine", "model.hidden=[2000,2000]"], (None, 0), 1),
+        (["data=wine", "model.hidden=[2000,2000]"], ("4", 0), 4),
         pytest.param(["data=wine", "device=ddp_cpu"], (None, 4), 2, id="one of each rank"),
     ],
 )
-def test_small_steps_and_busy_machines_take_few_threads(
+def test_threads_follow_the_work_of_a_step_and_the_idle_cores(
     words: list[str],
     cores: tuple[str | None, int],
     threads: int,
@@ -85,8 +86,8 @@ def test_small_steps_and_busy_machines_take_few_threads(
         torch.set_num_threads(before)
     record = json.loads((result.run_dir / "record.json").read_text(encoding="utf-8"))
     assert record["machine"]["threads"] == threads
-    is_small = words[0] == "data=wine" and len(words) == 1
-    assert ("most cores are busy" in capsys.readouterr().out) == (idle < 2 and not typed and not is_small)
+    is_large = len(words) > 1 and typed is None
+    assert ("most cores are busy" in capsys.readouterr().out) == (is_large and idle <= 2)
 
 
 def test_a_run_trains_with_what_was_built_and_read_for_its_check() -> None:

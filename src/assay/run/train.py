@@ -49,9 +49,8 @@ from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
 from assay.rooms import entries, entry, name_source
 from assay.run.execute import (
+    choose_threads,
     execute,
-    fit_threads,
-    idle_threads,
     use_threads,
     verify_data_hash,
 )
@@ -251,7 +250,7 @@ def train_job(
     reuse: Reuse | None = None,
 ) -> RunResult:
     """Train, test and record one composed experiment."""
-    with use_threads(fit_threads(proof) or idle_threads()):
+    with use_threads(choose_threads(proof)):
         return run_job(
             *(job.view(), job.overrides, job.choices, proof),
             config_dir=job.config_dir,
