@@ -358,3 +358,33 @@ def test_a_file_that_grows_while_it_is_read_is_named(
     with pytest.raises(DataError, match=r"rows\.csv was written to while it was read") as refused:
         read_table(str(path))
     assert refused.value.hint == "train on a copy of it"
+
+
+@pytest.mark.parametrize("blank", [" ", "   ", "\t", "\u00a0"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl", "xlsx"])
+def test_white_space_alone_is_an_empty_cell(tmp_path: Path, suffix: str, blank: str) -> None:
+    """As programs pad columns of fixed width: total charges of a customer who has paid nothing yet."""
+    cells = {
+        "amount": ["29.85", "", "108.15", "1840.75", "9"],
+        "count": ["1", "2", "", "4", "5"],
+        "code": ["01", "02", "03", "", "05"],
+        "flag": ["True", "False", "True", "False", ""],
+        "name": ["a", "", "b", "a", "b"],
+        "day": ["2024-01-01", "2024-01-02", "", "2024-01-04", "2024-01-05"],
+    }
+    frames = []
+    for name, value in (("empty", ""), ("blank", blank)):
+        path = tmp_path / f"{name}.{suffix}"
+        table = pd.DataFrame(cells).replace("", value)
+        match suffix:
+            case "csv":
+                table.to_csv(path, index=False)
+            case "parquet":
+                table.to_parquet(path)
+            case "jsonl":
+                table.to_json(path, orient="records", lines=True)
+            case _:
+                table.to_excel(path, index=False)
+        frames.append(read_table(str(path)))
+    pd.testing.assert_frame_equal(*frames, check_dtype=False)
+    assert frames[1].isna().sum().tolist() == [1] * len(cells)

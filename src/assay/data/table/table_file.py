@@ -282,7 +282,7 @@ def _read_kept(
 
 
 def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
-    """Bring columns to the dtypes that follow from their values, without typed `na_values` and empty texts.
+    """Bring columns to the dtypes that follow from their values, without typed `na_values` and blank texts.
 
     Numbers are numpy's, or Int64, UInt64 and boolean beside gaps; texts, dates and durations pandas' own.
     Integers that floats of 64 bits would merge become texts.
@@ -299,7 +299,9 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
             column = raw
         else:
             column = _settle(raw)
-        absent = numbers if is_number(column) else [*texts, *numbers]
+        absent = numbers
+        if not is_number(column) and not is_nested(column):
+            absent = [*texts, *numbers, *_blanks(column)]
         if absent and not is_nested(column) and (missing := is_among(column, absent)).any():
             column = column.mask(missing)
         if raw.dtype == object:
@@ -308,6 +310,11 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
             column = column.mask(column.isin(_as_dates(texts, column.dt.tz)))
         columns[name] = column
     return pd.DataFrame(columns, index=frame.index, copy=False)
+
+
+def _blanks(column: Values) -> list[str]:
+    """The texts of a column that are white space alone, which programs write for what is missing."""
+    return [text for text in column.unique() if isinstance(text, str) and text.isspace()]
 
 
 def _as_dates(texts: Strings, zone: Any) -> Values:
@@ -575,6 +582,10 @@ def _read_csv(
     with _explain_widths(path, key, options):
         frame: Frame = pd.read_csv(path, **forms)
     _read_integers(frame, path, forms)
+    for name in frame.columns.difference(list(texts)):
+        column = frame[name]
+        if is_text(column) and (blanks := _blanks(column)):
+            frame[name] = parse_texts(column.mask(column.isin(blanks)), options["decimal"])
     # so pandas reads missing fields
     if columns is None and len(frame) and frame.iloc[:, -1].isna().any():
         _check_widths(path, key, options)
