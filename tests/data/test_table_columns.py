@@ -1134,3 +1134,34 @@ def test_an_empty_column_does_not_name_images(tmp_path: Path) -> None:
     source.read()
     (note,) = [note for note in source.notes if note.startswith("left out of the features")]
     assert note == "left out of the features: photo (no value in any row)"
+
+
+def test_months_around_the_turn_of_a_year_are_not_missing() -> None:
+    months = np.resize(["Nov-15", "Dec-15", "Jan-16"], 60)
+    table = pd.DataFrame({"month": months, "size": np.arange(60) / 7, "y": ["a", "b"] * 30})
+    chosen = choose_features(table, ColumnOptions(["y"]), "rows.csv")
+    assert chosen.forms == {"month": "%b-%y"}
+    assert not any("possible codes" in note for note in chosen.notes)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "mark", ["X", 1, True, pd.Timestamp("2020-03-01"), "The customer has asked for a reminder by letter."]
+)
+def test_a_mark_in_some_rows_is_a_feature(tmp_path: Path, ending: str, mark: object) -> None:
+    """Rows without the one value say something as well; only where almost none lacks it do they not."""
+    rows = 60
+    marked = pd.Series([mark if row % 3 else None for row in range(rows)])
+    almost = pd.Series([mark if row % 10 else None for row in range(rows)])
+    table = pd.DataFrame({"marked": marked, "almost": almost, "size": range(rows), "y": ["a", "b"] * 30})
+    path = tmp_path / f"rows.{ending}"
+    getattr(table, f"to_{ending}")(path, index=False)
+    source = Table(str(path), "y")
+    samples = source.read()["all"]
+    (left_out,) = [note for note in source.notes if note.startswith("left out of the features")]
+    assert "almost (one value in 54 rows, none in the others)" in left_out
+    encoder: Any = samples.encoder
+    encoder.fit(samples.raw, np.arange(rows))
+    inputs = in_columns(encoder, encoder.transform(samples.raw)).numpy()
+    encoded = pd.DataFrame(inputs, columns=encoder.feature_names).filter(regex="^marked").drop_duplicates()
+    assert encoded.index.tolist() == [0, 1]

@@ -28,7 +28,7 @@ MISSING_WORDS = WORDS.union(
     ["?", "-", ".", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "MISSING"]
 )
 """Words for a missing value among numbers and dates."""
-_MARKED = 10
+MARKED = 10
 """Training rows that lack a number or a date, from which on that is a feature of its own."""
 FEW = 10
 """Different values that are never too many for categories."""
@@ -190,7 +190,7 @@ def measure(numbers: Floats, fill: float, *, impute: bool) -> dict[str, Any]:
     return {
         "fill": fill if impute else None,
         "gaps": num_missing > 0,
-        "marks_gaps": impute and num_missing >= _MARKED,
+        "marks_gaps": impute and num_missing >= MARKED,
         "span": span,
     }
 

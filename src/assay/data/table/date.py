@@ -175,6 +175,10 @@ class Date(Column):
         return pd.to_datetime(days, unit="D")
 
 
+_FAR = pd.Timedelta(days=5 * 365)
+"""From all others: the first month of a year is far from the last two of the year before it."""
+
+
 def find_stand_in(column: Values, dates: Values) -> str:
     """A first or last day of a year, such as 9999-12-31, farther from all other dates than these lie apart.
 
@@ -185,7 +189,7 @@ def find_stand_in(column: Values, dates: Values) -> str:
         others = present[present != end]
         if len(present) - len(others) <= 2 or others.nunique() < 2:
             continue
-        is_far = abs(others - end).min() > others.max() - others.min()
+        is_far = abs(others - end).min() > max(others.max() - others.min(), _FAR)
         if is_far and (end.month, end.day) in ((1, 1), (12, 31)):
             return str(column.astype(str)[dates == end].iloc[0])
     return ""

@@ -14,6 +14,7 @@ from assay.data.core.source_files import SUBSET_WORDS
 from assay.data.table.category import share_ngrams
 from assay.data.table.column import (
     FEW,
+    MARKED,
     MISSING_WORDS,
     check_columns,
     has_few,
@@ -319,11 +320,18 @@ def _are_numbered(texts: list[str]) -> bool:
 
 def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
     left_out: dict[str, str] = {}
-    for name, (kind, why) in chosen.kinds.items():
+    for name, (kind, why) in [*chosen.kinds.items()]:
         if name in asked.keep or kind == "nested" or name in chosen.ngrams:
             continue
-        if len(frame) > 1 and has_few(frame[name], 1) and frame[name].notna().any():
+        present = frame[name].notna().sum()
+        if len(frame) > 1 and present and has_few(frame[name], 1):
+            if len(frame) - present >= MARKED:  # where it has none is learned from
+                chosen.categories.append(name)
+                del chosen.kinds[name]
+                continue
             left_out[name] = "one value in all rows"
+            if present < len(frame):
+                left_out[name] = f"one value in {present:,} rows, none in the others"
         elif why and kind not in FORMED:
             left_out[name] = why
     if left_out:
