@@ -1062,7 +1062,7 @@ def test_ids_that_come_again_are_categories(tmp_path: Path, make: Callable[[int]
         assert [column.name for column in encoder_of(Table(str(path), "y", **options)).columns] == ["x"]
 
 
-@pytest.mark.parametrize("word", ["?", "-", ".", "unknown", "Missing", "NA", "n/a"])
+@pytest.mark.parametrize("word", ["?", " ?", "-", ".", "unknown", "Missing", "NA ", "n/a"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
 def test_well_known_words_among_numbers_are_missing_values(tmp_path: Path, word: str, suffix: str) -> None:
     draw = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.core.normalize import Normalize
 from assay.data.core.transforms import Transforms
 from assay.data.table.category import Category, Text
-from assay.data.table.column import MISSING_WORDS, judge_rows
+from assay.data.table.column import judge_rows
 from assay.data.table.date import Date
 from assay.data.table.number import Number, missing_numbers
 from assay.data.table.table_encoder import TableEncoder
@@ -232,7 +232,9 @@ def text_codes(column: Category, na_values: Sequence[str] = ()) -> dict[str, int
         filled = MISSING
     else:
         filled = column.codes.get(str(column.fill), unknown_code(column))
-    known = dict.fromkeys(("", *MISSING_WORDS, *na_values), filled) | column.codes
+    words = sorted(column.missing_words)
+    padded = [form.format(word) for word in words for form in (" {}", "{} ")]
+    known = dict.fromkeys((*words, *padded, *na_values), filled) | column.codes
     # A column of integers with a gap is one of floats in pandas.
     return {
         f"{text}.0": code for text, code in known.items() if text.lstrip("-").isdigit()

@@ -28,6 +28,8 @@ MISSING_WORDS = WORDS.union(
     ["?", "-", ".", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "MISSING"]
 )
 """Words for a missing value among numbers and dates."""
+BLANK = frozenset([""])
+"""A cell of white space alone, which programs pad columns with; stripped."""
 MARKED = 10
 """Training rows that lack a number or a date, from which on that is a feature of its own."""
 FEW = 10
@@ -93,7 +95,7 @@ class Column(ABC):
     @property
     def missing_words(self) -> frozenset[str]:
         """Texts that stand for a missing value."""
-        return MISSING_WORDS
+        return MISSING_WORDS | BLANK
 
     @abstractmethod
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
@@ -202,7 +204,7 @@ def judge_rows(frame: Frame, columns: Sequence[Column], *, decimal: str = ".") -
     for learned in columns:
         cells = frame[learned.name].reset_index(drop=True)
         if is_text(cells):
-            cells = cells.mask(is_among(cells, learned.missing_words))
+            cells = cells.mask(are_words(cells, learned.missing_words))
         values, missing = learned.read(cells, judged, decimal)
         if learned.fill is None:
             noun = "text" if learned.kind in ("text", "ngrams") else "value"
@@ -294,6 +296,14 @@ def is_among(column: Values, values: Collection[Any]) -> Values:
     if pd.Series(column.unique()).isin(values).any():
         return column.isin(values)
     return pd.Series(False, column.index)
+
+
+def are_words(column: Values, words: Collection[str]) -> Values:
+    """Which texts are one of some words, also with white space around it."""
+    spelled = [
+        text for text in column.unique() if isinstance(text, str) and text.strip() in words
+    ]
+    return column.isin(spelled) if spelled else pd.Series(False, column.index)
 
 
 def has_few(values: Values, most: int = FEW) -> bool:

@@ -16,6 +16,7 @@ from assay.data.table.column import (
     FEW,
     MARKED,
     MISSING_WORDS,
+    are_words,
     check_columns,
     has_few,
     is_category,
@@ -135,7 +136,7 @@ def choose_features(
     formed = [name for name, (kind, _) in chosen.kinds.items() if kind in FORMED]
     for name in formed:
         if is_text(frame[name]):
-            words = frame[name].isin(MISSING_WORDS)
+            words = are_words(frame[name], MISSING_WORDS)
             frame = frame.assign(**{name: frame[name].mask(words)})
     _find_texts(frame, options, chosen)
     if options.features is None:

@@ -24,7 +24,9 @@ from assay.config.did_you_mean import did_you_mean
 from assay.data.core.source_files import TABLE_FILE, SourcePath, check_path
 from assay.data.table.category import as_integers, category_texts
 from assay.data.table.column import (
+    BLANK,
     MISSING_WORDS,
+    are_words,
     check_trained_columns,
     is_among,
     is_category,
@@ -299,22 +301,17 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
             column = raw
         else:
             column = _settle(raw)
-        absent = numbers
-        if not is_number(column) and not is_nested(column):
-            absent = [*texts, *numbers, *_blanks(column)]
-        if absent and not is_nested(column) and (missing := is_among(column, absent)).any():
-            column = column.mask(missing)
+        absent = numbers if is_number(column) else [*texts, *numbers]
+        if absent and not is_nested(column):
+            missing = is_among(column, absent) | are_words(column, BLANK)
+            if missing.any():
+                column = column.mask(missing)
         if raw.dtype == object:
             column = _settle(column)
         if column.dtype.kind == "M" and len(texts) > 1:
             column = column.mask(column.isin(_as_dates(texts, column.dt.tz)))
         columns[name] = column
     return pd.DataFrame(columns, index=frame.index, copy=False)
-
-
-def _blanks(column: Values) -> list[str]:
-    """The texts of a column that are white space alone, which programs write for what is missing."""
-    return [text for text in column.unique() if isinstance(text, str) and text.isspace()]
 
 
 def _as_dates(texts: Strings, zone: Any) -> Values:
@@ -444,7 +441,7 @@ def _find_words(
     words: dict[str, Values] = {}
     numeric = set[str]()
     for name, column in frame.items():
-        if not is_text(column) or not (found := is_among(column, MISSING_WORDS)).any():
+        if not is_text(column) or not (found := are_words(column, MISSING_WORDS)).any():
             continue
         words[str(name)] = column[found]
         rest = parsed = column.mask(found)
@@ -584,8 +581,8 @@ def _read_csv(
     _read_integers(frame, path, forms)
     for name in frame.columns.difference(list(texts)):
         column = frame[name]
-        if is_text(column) and (blanks := _blanks(column)):
-            frame[name] = parse_texts(column.mask(column.isin(blanks)), options["decimal"])
+        if is_text(column) and (blank := are_words(column, BLANK)).any():
+            frame[name] = parse_texts(column.mask(blank), options["decimal"])
     # so pandas reads missing fields
     if columns is None and len(frame) and frame.iloc[:, -1].isna().any():
         _check_widths(path, key, options)
