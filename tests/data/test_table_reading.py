@@ -386,5 +386,6 @@ def test_white_space_alone_is_an_empty_cell(tmp_path: Path, suffix: str, blank: 
             case _:
                 table.to_excel(path, index=False)
         frames.append(read_table(str(path)))
-    pd.testing.assert_frame_equal(*frames, check_dtype=False)
-    assert frames[1].isna().sum().tolist() == [1] * len(cells)
+    empty, blanks = frames
+    pd.testing.assert_frame_equal(empty, blanks, check_dtype=False)
+    assert blanks.isna().sum().tolist() == [1] * len(cells)

@@ -327,7 +327,7 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
         present = frame[name].notna().sum()
         if len(frame) > 1 and present and has_few(frame[name], 1):
             if len(frame) - present >= MARKED:  # where it has none is learned from
-                chosen.categories.append(name)
+                chosen.categories = [*chosen.categories, name]
                 del chosen.kinds[name]
                 continue
             left_out[name] = "one value in all rows"
