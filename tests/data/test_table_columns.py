@@ -387,6 +387,7 @@ def test_categories_that_differ_only_in_spelling_are_told(tmp_path: Path) -> Non
         ([1_000_000, 52, 60, 41], "1000000, 10 times"),
         ([-1, 34, 51, 28, 60], "-1, 8 times"),
         ([-9.0, 3.5, 5.25, 28, 60], "-9, 8 times"),
+        ([-200, 1.5, -0.5, 7.25, 3], "-200, 8 times"),
         ([-1, 0, 1], ""),
         ([-1, -2, 34, 51, 28, 60], ""),
         ([-1.5, 34, 51, 28, 60], ""),
@@ -1165,3 +1166,23 @@ def test_a_mark_in_some_rows_is_a_feature(tmp_path: Path, ending: str, mark: obj
     inputs = in_columns(encoder, encoder.transform(samples.raw)).numpy()
     encoded = pd.DataFrame(inputs, columns=encoder.feature_names).filter(regex="^marked").drop_duplicates()
     assert encoded.index.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_told"),
+    [
+        ([f"{feet}'{inches}\"" for feet in (4, 5, 6) for inches in range(12)], True),
+        ([f"{hours}h {minutes}m" for hours in range(4) for minutes in range(0, 60, 5)], True),
+        ([f"{low}-{low + 4}" for low in range(600, 800, 5)], True),
+        ([f"B{number:02}" for number in range(40)], False),
+        ([f"{number:04}" for number in range(40)], False),
+        (["1 shared bath", "2 baths", "1.5 baths"], False),  # few
+    ],
+)
+def test_measures_that_are_taken_as_categories_are_told(texts: list[str], is_told: bool) -> None:
+    rows = 600
+    table = pd.DataFrame({"x": np.arange(rows) / 7, "size": np.resize(texts, rows), "y": ["a", "b"] * 300})
+    for typed in ([], ["size"]):
+        chosen = choose_features(table, ColumnOptions(["y"], categories=typed), "rows.csv")
+        (*_, told) = ["", *(note for note in chosen.notes if "begin with numbers" in note)]
+        assert (f"size such as {texts[0]!r}" in told) == (is_told and not typed)

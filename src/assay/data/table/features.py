@@ -66,6 +66,7 @@ _FEW_ROWS = 5
 _SHARE_OF_RARE = 0.1
 """Of the rows that have such a text, above which n-grams tell more; below, each text has its code."""
 _CODE_NAME = re.compile(r"(?i:(^|[_\W])(code|zip|postcode|plz)$)|[a-z]Code$")
+_MEASURE = re.compile(r"[<>~≤≥]?\s*[-+]?\d+([.,]\d+)?\s*[^\d\s.,]")
 _SAMPLE = 1000
 _NAMED = 10
 """Words in a sentence."""
@@ -411,6 +412,14 @@ def _add_notes(
         chosen.notes.append(
             f"numbers beside words are taken as categories: {found}; where the words mean missing: {option}"
         )
+    typed = (*asked.categories, *asked.keep)
+    untyped = {name: column for name, column in distinct.items() if name not in typed}
+    if begun := [name for name, column in untyped.items() if _begin_with_numbers(column)]:
+        examples = join_first([_show_example(frame[name]) for name in begun])
+        chosen.notes.append(
+            f"texts that begin with numbers are taken as categories: {examples}; written in one unit, they "
+            "would be numbers"
+        )
     codes = {name: find_sentinel(frame[name]) for name in numeric}
     codes |= {
         name: find_stand_in(frame[name], column)
@@ -452,6 +461,12 @@ def _words_beside_numbers(column: Values) -> list[str]:
     if len(words) < numbers == len(different) - len(words):
         return words
     return []
+
+
+def _begin_with_numbers(column: Values) -> bool:
+    """Whether a category holds many measures, such as 5'11" or 3h 20m, rather than codes."""
+    texts = [str(value).strip() for value in column.dropna()]
+    return len(texts) > FEW and most_are(_MEASURE.match, texts)
 
 
 def _has_zeros(column: Values) -> bool:

@@ -40,7 +40,7 @@ ROWS_OF_LEVEL = 100
 _PRECISE = 1e-4
 """Of a deviation, which rounding to 32 bits may cost at most."""
 _SENTINEL = re.compile(
-    r"-?9{2,}(\.9+)?|-[1-9]|-?1?0{4,}|-?\d(\.\d+)?e\+\d+|3276[78]|-3276[78]|65535|-?214748364[78]"
+    r"-?9{2,}(\.9+)?|-[1-9]0*|-?1?0{4,}|-?\d(\.\d+)?e\+\d+|3276[78]|-3276[78]|65535|-?214748364[78]"
 )
 _SEVERAL = 4
 """Other values beside -1 from which on it may stand for a missing one; signs of -1, 0 and 1 do not."""
@@ -328,7 +328,7 @@ _CURRENCY = "|".join(map(re.escape, sorted(_CURRENCIES, key=len, reverse=True)))
 _AMOUNT = re.compile(
     rf"(?P<open>\()?\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[-+−]?)"
     r"(?P<number>(\d[\d.,'’\s]*|[.,]\d+)(e[-+]?\d+)?)\s*(?P<scale>(?-i:[kKMB])(?![a-zµ]))?\s*"
-    rf"(?P<after>{_CURRENCY}|%|‰|°|[a-zµ]{{2,3}}|[glmsh]|°[cf]|[cmk]?m[²³])?\s*(?P<close>\))?",
+    rf"(?P<after>{_CURRENCY}|%|‰|°|[a-zµ]{{2,}}(/[a-zµ]+)?|[glmsh]|°[cf]|[cmk]?m[²³])?\s*(?P<close>\))?",
     re.I,
 )
 _NUMBERS = {
@@ -342,6 +342,8 @@ _NUMBERS = {
 }
 """How a number is written, with signs of thousands or without, for each decimal sign."""
 _SCALES = {"k": "e3", "K": "e3", "M": "e6", "B": "e9"}
+_LONGEST_ABBREVIATION = 3
+"""Of units that differ in their case, or end in s."""
 _SHARES = ("%", "‰")
 _CODE = re.compile(r"0\d+|\d{16,}")
 _MOST_NAMED = 10
@@ -360,6 +362,8 @@ def split_amount(text: str) -> tuple[str, str] | None:
         return None
     before = (match["before"] or "").upper()
     after = match["after"] or ""
+    if len(after) > _LONGEST_ABBREVIATION and after.upper() not in _CURRENCIES:
+        after = after.lower().removesuffix("s")  # 1 year, 2 Years
     unit = _CURRENCIES.get(before) or _CURRENCIES.get(after.upper(), after)
     if before and after and _CURRENCIES.get(after.upper()) != unit:
         return None
