@@ -161,6 +161,21 @@ def test_a_package_of_others_that_cannot_be_loaded_is_left_out_and_named(
     assert listed.stderr.endswith("No module named 'nowhere_to_be_found' (mine.py:1, in <module>)\n")
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("NoSuchType", "NameError: name 'NoSuchType' is not defined"), ("dict", "RuntimeError: ")],
+)
+def test_a_verb_of_others_that_cannot_be_a_command_is_left_out_and_named(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, kind: str, message: str
+) -> None:
+    lines = ["from __future__ import annotations", MINE.replace("Annotated[str,", f"Annotated[{kind},")]
+    (tmp_path / "mine.py").write_text("\n".join(lines), encoding="utf-8")
+    listed = run("configs", "logger")
+    assert listed.returncode == 0
+    assert "tensorboard" in listed.stdout
+    assert listed.stderr.startswith(f"warning: mine adds no verb count: {message}")
+
+
 def test_a_package_of_others_adds_a_verb_and_help_for_errors(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

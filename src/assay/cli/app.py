@@ -16,9 +16,10 @@ from typing_extensions import override
 
 from assay.cli.train import resume, train
 from assay.cli.verb import Problem, overrides_help, print_problem, verb
+from assay.errors import describe_error
 from assay.process import COLLECT
-from assay.rooms import entries, entry
-from assay.terminal import make_printable
+from assay.rooms import ROOMS, entries, entry
+from assay.terminal import make_printable, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +45,24 @@ def _gather_verbs() -> dict[str, dict[str, Callable[..., None]]]:
     added: list[Verbs] = entries("verbs")
     for verbs in (VERBS, *added):
         for title, named in verbs.items():
-            gathered.setdefault(title, {}).update(named)
+            usable = {name: one for name, one in named.items() if _is_command(name, one)}
+            gathered.setdefault(title, {}).update(usable)
     return {title: named for title, named in gathered.items() if named}
+
+
+def _is_command(name: str, function: Callable[..., None]) -> bool:
+    """Whether a verb can be a command; of one that another package adds, a warning says why not."""
+    if function.__module__.partition(".")[0] in ("assay", *ROOMS):
+        return True
+    alone = typer.Typer()
+    try:
+        alone.command(name)(verb(function))
+        typer.main.get_command(alone)
+    except Exception as error:  # whatever the annotations of others raise
+        where = f"{function.__module__} adds no verb {name}"
+        sys.stderr.write(printable(f"warning: {where}: {describe_error(error)}\n"))
+        return False
+    return True
 
 
 _GROUPS = _gather_verbs()
