@@ -1186,3 +1186,17 @@ def test_measures_that_are_taken_as_categories_are_told(texts: list[str], is_tol
         chosen = choose_features(table, ColumnOptions(["y"], categories=typed), "rows.csv")
         (*_, told) = ["", *(note for note in chosen.notes if "begin with numbers" in note)]
         assert (f"size such as {texts[0]!r}" in told) == (is_told and not typed)
+
+
+@pytest.mark.parametrize("texts", [["Yes", "yes", "No"], ["a ", "a", "b"], ["Über", "über", "unter"]])
+def test_classes_that_differ_only_in_case_or_spaces_are_refused(tmp_path: Path, texts: list[str]) -> None:
+    table = pd.DataFrame({"x": np.arange(60) / 7, "churn": np.resize(texts, 60)})
+    path = tmp_path / "rows.csv"
+    table.to_csv(path, index=False)
+    said = f"data.source.target=churn: .* only in case or spaces: '{texts[0]}', '{texts[1]}'"
+    with pytest.raises(DataError, match=said) as caught:
+        Table(str(path), "churn").read()
+    assert "data.source.task=multiclass takes them" in caught.value.hint
+    source = Table(str(path), "churn", task="multiclass")
+    source.read()
+    assert source.class_names == tuple(sorted(texts))

@@ -213,6 +213,11 @@ def task_of_columns(frame: Frame, targets: Strings) -> tuple[str, str]:
     notes = "; ".join(note for _, note in judged if note)
     num_classes = 0
     if len(targets) == 1 and not real:
+        if notes:  # on their spelling
+            raise DataError(
+                f"data.source.target={targets[0]}: {notes}",
+                hint="write them in one way; data.source.task=multiclass takes them as they are",
+            )
         num_classes = int(frame[targets[0]].nunique())
     return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes
 
