@@ -1200,3 +1200,37 @@ def test_classes_that_differ_only_in_case_or_spaces_are_refused(tmp_path: Path, 
     source = Table(str(path), "churn", task="multiclass")
     source.read()
     assert source.class_names == tuple(sorted(texts))
+
+
+@pytest.mark.parametrize(
+    "values", [[f"C{n * 7}" for n in range(60)], [f"the {n}th remark of some length" for n in range(60)]]
+)
+def test_ids_and_texts_with_gaps_say_whether_a_row_has_one(tmp_path: Path, values: list[str]) -> None:
+    """The cabin of a passenger: which one says nothing of others, that there is one does."""
+    table = pd.DataFrame({"size": np.arange(60) / 7, "cabin": values, "y": ["a", "b"] * 30})
+    table.loc[table.index % 3 > 0, "cabin"] = None
+    path = tmp_path / "rows.csv"
+    table.to_csv(path, index=False)
+    source = Table(str(path), "y")
+    samples = source.read()["all"]
+    (left_out,) = [note for note in source.notes if note.startswith("left out of the features: cabin")]
+    assert "whether a row has one is a feature" in left_out
+    encoder: Any = samples.encoder
+    encoder.fit(samples.raw, np.arange(30))
+    new = pd.DataFrame({"size": [1.0, 1.0, 1.0], "cabin": [values[3], "never seen", None]})
+    judged = judge_rows(new, encoder.columns)
+    assert not judged.warnings
+    codes = in_columns(encoder, encoder.encode(judged.frame))[:, -2:].tolist()
+    assert codes == [[0, 1], [0, 1], [1, 0]]
+
+
+def test_texts_of_few_words_become_as_many_numbers_as_they_hold() -> None:
+    """Directions beyond these are noise of 1e-40, which scaled to a deviation of 1 is infinite."""
+    draw = np.random.default_rng(0)
+    words = ["Bonn", "Essen", "Köln", "Trier", "Süd", "West", "Ufer"]
+    texts = pd.Series([" ".join(draw.choice(words, 4)) for _ in range(400)], name="where")
+    encoder = TableEncoder(impute=True, ngrams=["where"])
+    encoder.fit(texts.to_frame(), np.arange(280))
+    inputs = encoder.transform(texts.to_frame())
+    assert 2 <= inputs.shape[1] <= len(words)
+    assert inputs.std(0).min() > 1e-3

@@ -214,6 +214,11 @@ class Original:
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Array]:
     """`numbers`, float64 `[B, N]`, and `categories`, text `[B, C]`."""
+    if encoded := [column.name for column in columns if isinstance(column, Text)]:
+        raise AssayError(
+            f"the n-grams of the column {encoded[0]!r} cannot be part of an ONNX file",
+            hint="--format safetensors keeps the weights alone; or train without the column",
+        )
     judged = judge_rows(frame, columns).frame
     numbers: list[Any] = []
     texts: list[Any] = []
@@ -353,11 +358,6 @@ class Encode(nn.Module):
 
     def __init__(self, columns: Sequence[Column], na_values: Sequence[str] = ()) -> None:
         super().__init__()
-        if texts := [column.name for column in columns if isinstance(column, Text)]:
-            raise AssayError(
-                f"the n-grams of the column {texts[0]!r} cannot be part of an ONNX file",
-                hint="--format safetensors keeps the weights alone; or train without the column",
-            )
         self.numbers = tuple(column for column in columns if not isinstance(column, Category))
         self.categories = tuple(column for column in columns if isinstance(column, Category))
         fill = [value for column in self.numbers for value in column.fills]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Train, Trained
 
-COLUMNS = ("amount", "count", "flag", "town", "grade", "since", "empty")
+COLUMNS = ("amount", "count", "flag", "town", "grade", "since", "empty", "badge")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,7 @@ def fraud(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "grade": draw.choice(["1", "2", "10"], 900),
             "since": pd.Timestamp("2001-02-03") + pd.to_timedelta(draw.integers(0, 3000, 900), unit="D"),
             "empty": np.nan,
+            "badge": [f"K{17 * row}x" if row % 3 == 0 else "" for row in range(900)],
         }
     )
     risk = frame["amount"] - 40 + 8 * (frame["town"] == "Süd") + 4 * frame["flag"]
@@ -125,10 +126,13 @@ CELLS = {
     ),
     "count": st.one_of(st.just(""), st.integers(1_699_900_000, 1_700_100_000).map(str)),
     "flag": st.sampled_from(["True", "False"]),
-    "town": st.sampled_from(["Nord", "Süd", "West", "?", "", "Mars", "nord", "NA", "-999", "-", "missing"]),
+    "town": st.sampled_from(
+        ["Nord", "Süd", "West", "?", "", "Mars", "nord", "NA", "-999", "-", "missing", " ", " ?"]
+    ),
     "grade": st.sampled_from(["1", "2", "10", "", "3", "-999"]),
     "since": st.one_of(st.just(""), st.dates().map(str)),
     "empty": st.one_of(st.just(""), st.integers(-2, 2).map(str)),
+    "badge": st.sampled_from(["", "K17x", "new", "12", "NA", " "]),
 }
 
 
@@ -178,7 +182,7 @@ def test_a_file_that_forgets_the_missing_codes_is_not_kept(
 
 
 def test_rows_without_a_value_where_none_was_learned(train: Train, fraud: Path, tmp_path: Path) -> None:
-    frame = pd.read_csv(fraud).drop(columns="empty")
+    frame = pd.read_csv(fraud).drop(columns=["empty", "badge"])
     frame = frame[(frame["amount"] != -999) & (frame["town"] != "?")]
     frame.to_csv(tmp_path / "whole.csv", index=False)
     served = serve(
@@ -314,7 +318,7 @@ def test_one_file_holds_all_runs_of_a_folder(folds: Path) -> None:
     np.testing.assert_array_equal(said["prediction"], expected[:, 1] >= np.float32(0.2))
     assert about["outputs"] == ["probabilities", "prediction"]
     assert (about["threshold"]["value"], about["run"]["members"]) == (0.2, ["0", "1"])
-    starts = {one.preprocess.encoder.columns[-2].start for one in members}  # type: ignore[union-attr]
+    starts = {one.preprocess.encoder.columns[-3].start for one in members}  # type: ignore[union-attr]
     towns = [one.preprocess.encoder.columns[3].codes for one in members]  # type: ignore[union-attr]
     assert len(starts) == 2
     assert ("Ost" in towns[0]) != ("Ost" in towns[1])
@@ -335,3 +339,17 @@ def test_pictures_of_several_runs(train: Train, tmp_path: Path) -> None:
     found = assay.load(tmp_path / "runs", map_location="cpu")(pictures)
     np.testing.assert_allclose(said["probabilities"], found.probabilities, atol=1e-5)
     np.testing.assert_array_equal(said["prediction"], found.indices)
+
+
+def test_ngrams_are_refused(train: Train, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    towns = ["Köln", "Bonn", "Essen", "Ulm", "Trier"]
+    texts = [" ".join(draw.choice([*towns, "Süd", "West", "am Rhein"], 4)) for _ in range(400)]
+    table = pd.DataFrame({"where": texts, "y": [text[0] for text in texts]})
+    table.to_csv(tmp_path / "towns.csv", index=False)
+    words = ("data=table", f"data.source.path={tmp_path / 'towns.csv'}", "data.source.target=y")
+    run = train(*words, "model=mlp", "trainer.max_epochs=1", "baseline=none", "callbacks=[checkpoint]")
+    with pytest.raises(AssayError, match="n-grams of the column 'where' cannot be part of") as caught:
+        export(run.run_dir, "onnx")
+    assert "--format safetensors" in caught.value.hint
+    assert export(run.run_dir, "safetensors").path.is_file()

@@ -145,6 +145,7 @@ class TableShards(ShardSource):
                 max_categories=_MOST_CATEGORIES,
                 forms=self._features.forms,
                 ngrams=self._features.ngrams,
+                marks=self._features.marks,
             )
             encoder.target_forms = self._target_forms
         else:

@@ -31,7 +31,7 @@ class Category(Column):
     """Codes of texts; one that training lacks counts with the rarest ones, or is none of the codes.
 
     Attributes:
-        codes: Of each text of the training rows.
+        codes: Of each text of the training rows; of no text, only whether there is one counts.
         other: The code of the rarest ones; None: each has its own.
     """
 
@@ -76,7 +76,7 @@ class Category(Column):
     @property
     def width(self) -> int:
         """How many codes there are."""
-        return max(self.codes.values(), default=0) + 1
+        return max([*self.codes.values(), self.other or 0]) + 1
 
     @property
     @override
@@ -104,7 +104,8 @@ class Category(Column):
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
         missing = cells.isna().to_numpy()
-        if self.codes.keys() >= {*category_texts(pd.Series(cells.dropna().unique()))}:
+        is_mark = not any(self.codes)  # of whether there is a value
+        if is_mark or self.codes.keys() >= {*category_texts(pd.Series(cells.dropna().unique()))}:
             return cells, missing
         places, distinct = distinct_texts(cells)
         unknown = np.array([*(text not in self.codes for text in distinct), False])[places]
@@ -254,6 +255,8 @@ _MOST_TEXTS = 10_000
 _MOST_LOOKED_AT = 1000
 _EXPLAINED = 0.1
 """Least share of the variance that the numbers keep; of random ids they keep next to nothing."""
+_LEAST_SIZE = 1e-4
+"""Of a direction beside the largest: of texts that hold few words, the others are noise."""
 _AT_ONCE = 20_000
 
 
@@ -276,7 +279,9 @@ def learn_ngrams(texts: Sequence[str]) -> str:
     directions.fit(weighting.fit_transform(counts))
     if not directions.explained_variance_ratio_.sum() >= _EXPLAINED:
         return ""
-    learned = np.vstack([weighting.idf_, directions.components_]).astype("<f4")
+    sizes = directions.singular_values_
+    components = directions.components_[sizes > _LEAST_SIZE * sizes[0]]
+    learned = np.vstack([weighting.idf_, components]).astype("<f4")
     return base64.b64encode(learned.tobytes()).decode("ascii")
 
 

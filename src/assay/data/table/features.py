@@ -98,6 +98,8 @@ class Features:
     forms: dict[str, str] = field(default_factory=dict)
     ngrams: list[str] = field(default_factory=list)
     """Texts that are encoded by their character n-grams."""
+    marks: list[str] = field(default_factory=list)
+    """Ids and texts of which only whether a row has one is a feature."""
     categories: Strings = ()
     """Columns to be read as categories, whatever they hold."""
     notes: list[str] = field(default_factory=list)
@@ -336,6 +338,9 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
                 left_out[name] = f"one value in {present:,} rows, none in the others"
         elif why and kind not in FORMED:
             left_out[name] = why
+            if min(present, len(frame) - present) >= MARKED:
+                left_out[name] = f"{why}; whether a row has one is a feature"
+                chosen.marks.append(name)
     if left_out:
         reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         keep = ""
@@ -347,7 +352,9 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
             option = format_override("data.source.image", images[0])
             keep += f"; to learn from the images that are named there: data=image_table {option}"
         chosen.notes.append(f"left out of the features: {reasons}{keep}")
-        chosen.names = [name for name in chosen.names if name not in left_out]
+        chosen.names = [
+            name for name in chosen.names if name not in left_out or name in chosen.marks
+        ]
 
 
 def _note_forms(

@@ -51,11 +51,13 @@ class TableEncoder:
         *,
         forms: Mapping[str, str] | None = None,
         ngrams: Strings = (),
+        marks: Strings = (),
     ) -> None:
         self._impute = impute
         self._max_categories = max_categories
         self._forms = forms or {}
         self._ngrams = ngrams
+        self._marks = marks
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
         self.target_forms: dict[str, str] = {}
@@ -77,6 +79,8 @@ class TableEncoder:
 
     def _learn(self, cells: Values) -> Column:
         name = str(cells.name)
+        if name in self._marks:
+            return Category(name, "", bool(cells.isna().any()), codes={"": 0}, other=1)
         form = self._forms.get(name, "")
         if is_amount(form) or (not form and is_number(cells)):
             return Number.learn(cells, form, impute=self._impute)

@@ -195,7 +195,11 @@ class TableSource(Source):
         chosen = choose_features(frame, options, path, [] if problem is None else [problem])
         self.notes += chosen.notes
         encoder = TableEncoder(
-            self._impute, self._max_categories, forms=chosen.forms, ngrams=chosen.ngrams
+            self._impute,
+            self._max_categories,
+            forms=chosen.forms,
+            ngrams=chosen.ngrams,
+            marks=chosen.marks,
         )
         if is_csv(path):
             dialect = resolve_options(path, self.file_options)
