@@ -81,6 +81,8 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
 
 _FEW = 4
 _MANY = 16
+_MOST_VALUES = 1 << 26
+"""Of a random batch, which otherwise takes more memory than the step for large pictures."""
 _VIEWS = "augment=two_views"
 _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
@@ -160,9 +162,11 @@ def try_parts(
 
 def _smoke_batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
     spec = config.spec
+    shape = spec.get("train_shape") or spec.input_shape
+    rows = max(2, min(rows, _MOST_VALUES // math.prod(shape)))
     if rows == spec.num_outputs:
         rows += 1  # else a transposed shape would pass for the right one
-    return random_batch(config, rows, spec.get("train_shape") or spec.input_shape)
+    return random_batch(config, rows, shape)
 
 
 def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -6,9 +6,9 @@ import codecs
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -18,6 +18,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 
 from assay.data.core.source_files import read_inputs
 from assay.data.image.image_source import list_images
+from assay.data.image.image_table import ImageTable
 from assay.data.table.column import is_number
 from assay.data.table.table_file import find_options, table_chunks
 from assay.data.text.tokenizer import TextEncoder
@@ -130,6 +131,8 @@ def _read_file(
             raise AssayError(f"unsupported input: expected {_describe_inputs(preprocess)}")
         if form == "table":
             read = _read_table(preprocess, path, size, keep)
+        elif form == "names":
+            read = _read_named(preprocess, path, size)
         else:
             read = _read_array(preprocess, path, size)
         for block in read:
@@ -195,6 +198,8 @@ def _input_form(preprocess: Preprocess, file: str) -> str:
         return "array"
     if preprocess.takes_pictures and not name.endswith(_TABLES):
         return "picture"
+    if isinstance(preprocess.source, ImageTable):
+        return "names"
     return ""
 
 
@@ -228,6 +233,13 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
             sizes = preprocess.sizes(readable) if has_masks and readable else ()
             none = [""] * len(done)
             yield Block(pictures, [None] * len(done), errors, none, samples, sizes=sizes)
+
+
+def _read_named(preprocess: Preprocess, table: Path, size: int) -> Iterator[Block]:
+    """Pictures that a table names, with the numbers of its rows."""
+    rows = count()
+    for block in _read_pictures(preprocess, iter(preprocess.source.paths_in(table)), size):
+        yield replace(block, rows=[next(rows) for _ in block.inputs])
 
 
 def _decode_pictures(

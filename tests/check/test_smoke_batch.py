@@ -178,3 +178,16 @@ def test_leaves_no_trace() -> None:
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
     assert not [metric for metric in metrics["eval"].values() if metric.update_called]
+
+
+def test_a_batch_of_large_pictures_is_small() -> None:
+    seen: list[int] = []
+
+    def augment(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(inputs.numel())
+        return inputs, targets
+
+    config = job(shape=[3, 4000, 4000])
+    attempt(config, augment=augment)
+    assert seen
+    assert max(seen) <= 2 * 3 * 4000 * 4000
