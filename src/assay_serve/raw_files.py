@@ -23,7 +23,7 @@ from assay.data.table.column import is_number
 from assay.data.table.table_file import find_options, table_chunks
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, ConfigError
-from assay.quoting import pluralize
+from assay.quoting import join_first, pluralize
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -98,10 +98,9 @@ def _blocks(
     files = list[str]()
     none = _no_samples(preprocess)
     for path in paths:
+        below, note = ([str(path)], "")
         if path.is_dir():
             below, note = _files_below(preprocess, path)
-        else:
-            below, note = ([str(path)], "")
         files += below
         yield Block([], [], [], [], none, note)
         if not below:
@@ -152,10 +151,9 @@ def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
         (parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != "."
     )
     paths = [os.path.join(parent, name) for parent, name in walk]  # noqa: PTH118 - text, see above
+    suffixes: tuple[str, ...] = _ARRAYS
     if preprocess.encoder is not None:
         suffixes = _TABLES
-    else:
-        suffixes = _ARRAYS
     if isinstance(preprocess.encoder, TextEncoder):
         suffixes += (".txt",)
     files = sorted(
@@ -221,10 +219,9 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
             ]
             pictures, decoded, errors = zip(*done, strict=True)
             good = [sample for sample in decoded if sample is not None]
+            samples = _no_samples(preprocess)
             if good:
                 samples = torch.cat(good)
-            else:
-                samples = _no_samples(preprocess)
             readable = [
                 Path(path)
                 for path, sample in zip(pictures, decoded, strict=True)
@@ -272,19 +269,15 @@ def _read_table(
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
     note: str | None = None
     # Of texts, which may be long, as many as the model takes at a time.
-    if isinstance(encoder, TextEncoder):
-        rows = size
-    else:
+    rows = size
+    if not isinstance(encoder, TextEncoder):
         rows = max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, keep, **options):
         if note is None:
             unused = [str(name) for name in chunk if name not in used]
-            more = ""
-            if len(unused) > _NAMED:
-                more = ", …"
             note = ""
             if unused:
-                note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}"
+                note = f"{path}: the model does not use {join_first(unused, _NAMED)}"
             if unused and not keep:
                 note += "; --keep NAME copies such a column to the output"
         samples, errors, odd = preprocess.encoded(chunk, options["decimal"])

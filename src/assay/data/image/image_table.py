@@ -97,7 +97,7 @@ class ImageTable(ImageSource):
                 f"image={image!r}: expected a column other than the target, {target}"
             )
         self._column = image
-        self._suffixes = ["", *IMG_EXTENSIONS, *map(str.upper, IMG_EXTENSIONS)]
+        self._suffixes: list[str] = ["", *IMG_EXTENSIONS, *map(str.upper, IMG_EXTENSIONS)]
         self._table = TableSource(
             path,
             test_path,
