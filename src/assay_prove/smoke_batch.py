@@ -17,6 +17,7 @@ from torch import nn
 from assay.check.values import MICRO_BATCH, WHOLE_BATCH
 from assay.config.tree import walk
 from assay.data.core.normalize import input_dtype
+from assay.data.core.placement import free_memory
 from assay.errors import (
     AssayError,
     ConfigError,
@@ -81,6 +82,9 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
 
 _FEW = 4
 _MANY = 16
+_MOST_VALUES = 1 << 26
+_COPIES = 5
+"""Numbers of a random batch, which would take more memory than a step, and what becomes of each."""
 _VIEWS = "augment=two_views"
 _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
@@ -160,9 +164,17 @@ def try_parts(
 
 def _smoke_batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
     spec = config.spec
+    shape = spec.get("train_shape") or spec.input_shape
+    rows = max(2, min(rows, _MOST_VALUES // math.prod(shape)))
+    if 4 * rows * math.prod(shape) * _COPIES > free_memory():
+        raise ConfigError(
+            f"there is no memory to train on samples as large as {list(shape)}",
+            key="data",
+            hint="scale or crop them: data.source.image_size=[224,224], data/transform=random_crop",
+        )
     if rows == spec.num_outputs:
         rows += 1  # else a transposed shape would pass for the right one
-    return random_batch(config, rows, spec.get("train_shape") or spec.input_shape)
+    return random_batch(config, rows, shape)
 
 
 def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -619,7 +619,11 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
 
 def _evaluation_batch(config: DictConfig, batch: Batch) -> Batch:
     """A batch with samples as they are evaluated, which training may cut or enlarge."""
-    return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
+    shape = config.spec.input_shape
+    targets = batch.targets
+    if len(targets) > 2:  # masks, as high and wide as their pictures
+        targets = (*targets[:-2], *shape[-2:])
+    return replace(batch, inputs=(batch.inputs[0], *shape), targets=targets)
 
 
 def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:

@@ -6,9 +6,9 @@ import codecs
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -18,11 +18,12 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 
 from assay.data.core.source_files import read_inputs
 from assay.data.image.image_source import list_images
+from assay.data.image.image_table import ImageTable
 from assay.data.table.column import is_number
 from assay.data.table.table_file import find_options, table_chunks
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, ConfigError
-from assay.quoting import pluralize
+from assay.quoting import join_first, pluralize
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -97,10 +98,9 @@ def _blocks(
     files = list[str]()
     none = _no_samples(preprocess)
     for path in paths:
+        below, note = ([str(path)], "")
         if path.is_dir():
             below, note = _files_below(preprocess, path)
-        else:
-            below, note = ([str(path)], "")
         files += below
         yield Block([], [], [], [], none, note)
         if not below:
@@ -130,6 +130,8 @@ def _read_file(
             raise AssayError(f"unsupported input: expected {_describe_inputs(preprocess)}")
         if form == "table":
             read = _read_table(preprocess, path, size, keep)
+        elif form == "names":
+            read = _read_named(preprocess, path, size)
         else:
             read = _read_array(preprocess, path, size)
         for block in read:
@@ -149,10 +151,9 @@ def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
         (parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != "."
     )
     paths = [os.path.join(parent, name) for parent, name in walk]  # noqa: PTH118 - text, see above
+    suffixes: tuple[str, ...] = _ARRAYS
     if preprocess.encoder is not None:
         suffixes = _TABLES
-    else:
-        suffixes = _ARRAYS
     if isinstance(preprocess.encoder, TextEncoder):
         suffixes += (".txt",)
     files = sorted(
@@ -195,6 +196,8 @@ def _input_form(preprocess: Preprocess, file: str) -> str:
         return "array"
     if preprocess.takes_pictures and not name.endswith(_TABLES):
         return "picture"
+    if isinstance(preprocess.source, ImageTable):
+        return "names"
     return ""
 
 
@@ -216,10 +219,9 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
             ]
             pictures, decoded, errors = zip(*done, strict=True)
             good = [sample for sample in decoded if sample is not None]
+            samples = _no_samples(preprocess)
             if good:
                 samples = torch.cat(good)
-            else:
-                samples = _no_samples(preprocess)
             readable = [
                 Path(path)
                 for path, sample in zip(pictures, decoded, strict=True)
@@ -228,6 +230,13 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
             sizes = preprocess.sizes(readable) if has_masks and readable else ()
             none = [""] * len(done)
             yield Block(pictures, [None] * len(done), errors, none, samples, sizes=sizes)
+
+
+def _read_named(preprocess: Preprocess, table: Path, size: int) -> Iterator[Block]:
+    """Pictures that a table names, with the numbers of its rows."""
+    rows = count()
+    for block in _read_pictures(preprocess, iter(preprocess.source.paths_in(table)), size):
+        yield replace(block, rows=[next(rows) for _ in block.inputs])
 
 
 def _decode_pictures(
@@ -260,19 +269,15 @@ def _read_table(
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
     note: str | None = None
     # Of texts, which may be long, as many as the model takes at a time.
-    if isinstance(encoder, TextEncoder):
-        rows = size
-    else:
+    rows = size
+    if not isinstance(encoder, TextEncoder):
         rows = max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, keep, **options):
         if note is None:
             unused = [str(name) for name in chunk if name not in used]
-            more = ""
-            if len(unused) > _NAMED:
-                more = ", …"
             note = ""
             if unused:
-                note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}"
+                note = f"{path}: the model does not use {join_first(unused, _NAMED)}"
             if unused and not keep:
                 note += "; --keep NAME copies such a column to the output"
         samples, errors, odd = preprocess.encoded(chunk, options["decimal"])

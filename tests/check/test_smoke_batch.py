@@ -178,3 +178,24 @@ def test_leaves_no_trace() -> None:
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
     assert not [metric for metric in metrics["eval"].values() if metric.update_called]
+
+
+def test_a_batch_of_large_pictures_is_small() -> None:
+    seen: list[int] = []
+
+    def augment(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(inputs.numel())
+        return inputs, targets
+
+    config = job(shape=[3, 2000, 4000])
+    attempt(config, augment=augment)
+    assert seen
+    assert max(seen) <= 1 << 26
+
+
+def test_samples_that_memory_has_no_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay_prove.smoke_batch.free_memory", lambda: 1_000_000)
+    attempt(job(shape=IMAGE))
+    with pytest.raises(ConfigError, match=r"samples as large as \[3, 300, 300\]") as caught:
+        attempt(job(shape=[3, 300, 300]))
+    assert "data/transform=random_crop" in caught.value.hint

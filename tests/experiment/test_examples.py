@@ -35,6 +35,8 @@ WITHOUT_A_SCORE = {
     "data.split.folds=5 'fold=range(5)' hydra.sweep.dir=runs/ill",  # tests/run/test_evaluate_members.py
     "train device=gpu precision=bf16 trainer.compile=true",  # needs a GPU
     "train device=gpu data.batch_size=512 trainer.micro_batch=auto",  # the same
+    "train data=segmentation_folder data.source.root=scans data.source.image_size=null "
+    "data/transform=random_crop data.eval_batch_size=1",  # tests/training/test_masks.py
     "train experiment=digits_segmentation",  # tests/experiment/test_scores.py, as the next four
     "train experiment=digits_autoencoder",
     "train experiment=digits_simclr",

@@ -270,7 +270,7 @@ def test_says_what_is_wrong_of_timm(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(ValueError, match=r"takes images \[C,H,W\], the data has \[13\]"):
         Timm("resnet10t", [13], 2)
     torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
-    with pytest.raises(ValueError, match=r"do not fit: .*Missing key"):
+    with pytest.raises(ValueError, match=r"do not fit: missing .* more, unexpected a;"):
         Timm("resnet10t", [3, 32, 32], 2, weights=str(tmp_path / "a.pth"))
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ModuleNotFoundError):
@@ -344,14 +344,14 @@ def test_anything_else_that_does_not_fit_is_named(tmp_path: Path) -> None:
     state = network().state_dict()
     path = tmp_path / "weights.pt"
     without = {key: value for key, value in state.items() if key != "1.running_mean"}
-    with pytest.raises(ValueError, match=r"do not fit: .*Missing key.*\"1\.running_mean\".*;"):
+    with pytest.raises(ValueError, match=r"do not fit: missing 1\.running_mean;"):
         load_pretrained_weights(network(), save(path, without))
     without = {key: value for key, value in state.items() if not key.startswith("3.")}
-    with pytest.raises(ValueError, match=r"Missing key.*\"3\.weight\", \"3\.bias\""):
+    with pytest.raises(ValueError, match=r"missing 3\.bias, 3\.weight;"):
         load_pretrained_weights(network(), save(path, without))
-    with pytest.raises(ValueError, match=r"Unexpected key.*\"9\.weight\""):
+    with pytest.raises(ValueError, match=r"do not fit: unexpected 9\.weight;"):
         load_pretrained_weights(network(), save(path, {**state, "9.weight": torch.ones(1)}))
-    with pytest.raises(ValueError, match=r"size mismatch for 0\.weight.*0\.bias"):
+    with pytest.raises(ValueError, match=r"fit: of another shape 0\.bias, 0\.weight and \d more;"):
         load_pretrained_weights(network(width=8), str(save(path, state)))
 
 
@@ -369,8 +369,9 @@ def test_runs_no_code_of_the_file(tmp_path: Path) -> None:
     path = save(
         tmp_path / "weights.pt", {"state_dict": network().state_dict(), "x": Hostile(tmp_path / "hit")}
     )
-    with pytest.raises(ValueError, match="no weights that can be read safely"):
+    with pytest.raises(ValueError, match="no weights that can be read safely") as caught:
         load_pretrained_weights(network(), path)
+    assert "set to `False`" not in str(caught.value)
     assert not (tmp_path / "hit").exists()
 
 
@@ -395,7 +396,7 @@ def test_on_the_meta_device_the_names_are_judged_all_the_same(tmp_path: Path) ->
     path = save(tmp_path / "weights.pt", network().state_dict())
     with torch.device("meta"):
         load_pretrained_weights(network(), path)
-        with pytest.raises(ValueError, match="size mismatch"):
+        with pytest.raises(ValueError, match=r"of another shape 0\.bias"):
             load_pretrained_weights(network(width=8), path)
 
 

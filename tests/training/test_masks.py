@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from tests.command import typed
 
 import assay
 from assay.data.image.digits_segmentation import DigitsSegmentation
+from assay.run.saved_config import read_config
 from assay_serve.predict import predict
 
 if TYPE_CHECKING:
@@ -56,6 +58,21 @@ def test_pictures_of_any_size_get_masks_of_their_size(run: Trained, root: Path, 
         drawn = np.asarray(Image.open(tmp_path / mask))
         assert drawn.shape == sizes[path.rpartition("/")[2].partition(".")[0]]
         np.testing.assert_array_equal(drawn, predictor(path).mask)
+
+
+def test_crops_are_trained_on_and_whole_pictures_are_scored(root: Path, tmp_path: Path) -> None:
+    typed(
+        *("train", "data=segmentation_folder", f"data.source.root={root}", "data.source.image_size=null"),
+        *("data/transform=random_crop", "data.transform.crop_size=[16,24]", "data.eval_batch_size=1"),
+        *("data.num_workers=0", "model.widths=[4,8]", "trainer.max_epochs=1", "device=cpu", "baseline=none"),
+        *("callbacks=[checkpoint]", f"hydra.run.dir={tmp_path}/run"),
+    )
+    spec = read_config(tmp_path / "run").spec
+    assert (list(spec.train_shape), list(spec.input_shape)) == ([3, 16, 24], [3, 40, 40])
+    stored = pd.read_parquet(tmp_path / "run/predictions.parquet")
+    assert len(stored) == SIZES["test"]
+    predictor = assay.load(tmp_path / "run", map_location="cpu")
+    assert predictor(root / "test/images/00.png").mask.shape == (40, 40)
 
 
 @pytest.mark.long

@@ -49,20 +49,15 @@ def to_training_dtype(samples: Tensor, name: str) -> Tensor:
         if is_float:
             return samples
         return samples.float()
+    low, high = (0.0, 0.0)
     if samples.numel():
         low, high = (float(samples.min()), float(samples.max()))
-    else:
-        low, high = (0.0, 0.0)
     if trained_on == torch.uint8 and is_float and low >= 0 and high <= 1:
         return samples
     if not is_float and not trained_on.is_floating_point:
+        least, most = (0, 1)
         if trained_on != torch.bool:
             limits = torch.iinfo(trained_on)
-        else:
-            limits = None
-        if limits is None:
-            least, most = (0, 1)
-        else:
             least, most = (limits.min, limits.max)
         if least <= low and high <= most:
             return samples.to(trained_on)
@@ -134,22 +129,14 @@ class Preprocess(nn.Module):
             self._decoding = _MODE_OF[raw_shape[0]], None, None
         self.takes_pictures = self._decoding is not None
         self.takes_arrays = raw_input == "arrays"
+        self.array_names: Sequence[str] = ("inputs",)
         if self.takes_arrays:
             self.array_names = source.input_names
-        else:
-            self.array_names = ("inputs",)
+        self.file_options = {"separator": AUTO, "decimal": "."}
+        self.targets: tuple[str, ...] = ()
         if raw_input == "table":
-            table = source
-        else:
-            table = None
-        if table is None:
-            self.file_options = {"separator": AUTO, "decimal": "."}
-        else:
-            self.file_options = table.file_options
-        if table is not None:
-            self.targets = tuple(table.targets)
-        else:
-            self.targets = ()
+            self.file_options = source.file_options
+            self.targets = tuple(source.targets)
         self._here: Tensor
         # moves along with the model
         self.register_buffer("_here", torch.empty(0), persistent=False)
@@ -307,10 +294,8 @@ class Preprocess(nn.Module):
             tensor = as_tensor(array if array.flags.writeable else array.copy(), "the input")
         single = self.is_single(tensor.ndim)
         if single:
-            batch = tensor[None]
-        else:
-            batch = tensor
-        return self.source.in_layout(batch) if self.takes_arrays else batch, single
+            tensor = tensor[None]
+        return self.source.in_layout(tensor) if self.takes_arrays else tensor, single
 
     def is_single(self, ndim: int) -> bool:
         """Whether an array of so many dimensions is one sample."""

@@ -149,10 +149,18 @@ def load_pretrained_weights(
     filled._metadata = getattr(state, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
     try:
         network.load_state_dict(filled)
-    except RuntimeError as error:
+    except RuntimeError:
         lora = any(".parametrizations." in key for key in entries.keys() - state.keys())
+        unlike = {
+            "missing": state.keys() - filled.keys(),
+            "unexpected": filled.keys() - state.keys(),
+            "of another shape": differing - skipped,
+        }
+        listed = [
+            f"{kind} {join_first(sorted(keys), 2)}" for kind, keys in unlike.items() if keys
+        ]
         raise ValueError(
-            f"the weights in {weights} do not fit: {' '.join(str(error).split()):.500}; "
+            f"the weights in {weights} do not fit: {', '.join(listed)}; "
             + (
                 "they were trained with finetune=lora: "
                 f"`assay export {weights} --format safetensors` merges them"
@@ -228,8 +236,8 @@ def _read_state_dict(path: Path) -> Mapping[str, Any]:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
             raise ValueError(
-                f"{path} holds no weights that can be read safely: {first_line(error)}; save them again as "
-                f"torch.save(model.state_dict(), path)"
+                f"{path} holds no weights that can be read safely: {first_line(error).partition('. ')[0]}; "
+                "save them again as torch.save(model.state_dict(), path)"
             ) from error
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]

@@ -124,7 +124,9 @@ def note_bad(
     listed = [f"{join_first(alike)} ({why})" for why, alike in names.items()]
     message = f"{where}: {len(bad)} of {pluralize(total, kind)} cannot be used: {join_first(listed, 10)}"
     most = {"error": 0, "auto": max(20, total) // 20, "skip": total}[on_bad]
-    if len(bad) > min(most, total - 1):
+    if len(bad) == total:
+        raise DataError(message, hint=mend)
+    if len(bad) > most:
         raise DataError(message, hint=f"{mend}, or leave them out: data.source.on_bad=skip")
     return f"{message}; left out because of data.source.on_bad={on_bad}"
 

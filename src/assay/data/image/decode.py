@@ -84,12 +84,8 @@ def as_tensor(image: Image.Image, mode: str, size: Size, max_value: int | None) 
     name, _ = MODES[mode]
     plain = turn_upright(_to_convertible(image, max_value))
     # torchvision's pil_to_tensor takes twice as long, as much as decoding a small image does.
-    pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
-    if pixels.ndim == 2:
-        decoded = pixels[None]
-    else:
-        decoded = pixels.permute(2, 0, 1)
-    return _resize(decoded, size)
+    pixels = np.atleast_3d(np.array(plain if plain.mode == name else plain.convert(name)))
+    return _resize(torch.from_numpy(pixels).permute(2, 0, 1), size)
 
 
 def _resize(image: Tensor, size: Size) -> Tensor:

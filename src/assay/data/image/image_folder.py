@@ -74,11 +74,9 @@ class ImageFolder(ImageSource):
     ) -> None:
         super().__init__(root, image_size, mode, in_memory, on_bad, max_value=max_value)
         self._classes = classes
-        self.task: str
+        self.task: str = Reconstruction.name
         if classes:
             self.task = Multiclass.name
-        else:
-            self.task = Reconstruction.name
 
     @override
     def _list(self) -> dict[str, list[ImageFile]]:

@@ -228,10 +228,9 @@ class ImageSource(DecodedImages):
         for subset, some in listed.items():
             chosen = [file for file in some if file.name not in problems]
             block = slice(start, start + len(chosen))
+            some_images = None
             if images is not None:
                 some_images = images[block]
-            else:
-                some_images = None
             subsets[subset] = self._subset(subset, chosen, looks[block], some_images, read_input)
             start += len(chosen)
         return subsets
@@ -253,14 +252,10 @@ class ImageSource(DecodedImages):
         reader = partial(_read_sample, files, read_input, self._target_reader())
         lazy = LazyDataset(len(files), reader)
         # Some images of each size, where there are several.
-        if self.image_size:
-            sizes = {}
-        else:
-            sizes = {look.size: position for position, look in enumerate(looks)}
-        if len(sizes) > 1:
+        unlike: tuple[int, ...] = ()
+        sizes = {look.size: position for position, look in enumerate(looks)}
+        if not self.image_size and len(sizes) > 1:
             unlike = tuple(sizes.values())[:PEEK]
-        else:
-            unlike = ()
         return Samples(lazy, targets, identity, names, hashes=hashes, unlike=unlike)
 
     @property

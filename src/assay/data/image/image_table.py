@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
 from assay.data.image.image_source import ImageFile, ImageSource
 from assay.data.table.category import Text
-from assay.data.table.table_file import AUTO
+from assay.data.table.table_file import AUTO, find_options, table_chunks
 from assay.data.table.table_source import TableSource, column_options
 from assay.quoting import join_first
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.core.samples import Samples
+
+
+_ROWS = 1 << 15
 
 
 @final
@@ -94,6 +97,7 @@ class ImageTable(ImageSource):
                 f"image={image!r}: expected a column other than the target, {target}"
             )
         self._column = image
+        self._suffixes: list[str] = ["", *IMG_EXTENSIONS, *map(str.upper, IMG_EXTENSIONS)]
         self._table = TableSource(
             path,
             test_path,
@@ -140,20 +144,29 @@ class ImageTable(ImageSource):
             for name in tables[0].split_values
         }
         self._unusable = {}
-        suffixes = ["", *IMG_EXTENSIONS, *map(str.upper, IMG_EXTENSIONS)]
         rows = count()
         return {
-            subset: self._find_images(table.inputs[self._column].astype(str), rows, suffixes)
+            subset: self._find_images(table.inputs[self._column].astype(str), rows)
             for subset, table in subsets.items()
         }
 
-    def _find_images(
-        self, names: Iterable[str], rows: Iterator[int], suffixes: list[str]
-    ) -> list[ImageFile]:
+    def paths_in(self, table: Path) -> list[str]:
+        """What the rows of another table name: paths below its folder, or below `root`."""
+        options = find_options(table, self._table.file_options)
+        chunks = table_chunks(table, self._table.text_encoder, _ROWS, **options)
+        names = [name for chunk in chunks for name in chunk[self._column].astype(str)]
+        return [
+            self._find(table.parent, name)
+            or self._find(self._root, name)
+            or str(table.parent / name)
+            for name in names
+        ]
+
+    def _find_images(self, names: Iterable[str], rows: Iterator[int]) -> list[ImageFile]:
         """The images that exist, each with its row among all tables."""
         files = []
         for name, row in zip(names, rows, strict=False):
-            if path := self._find(name, suffixes):
+            if path := self._find(self._root, name):
                 files.append(ImageFile(name, path, row))
             else:
                 self._unusable[name] = "no such file"
@@ -165,12 +178,12 @@ class ImageTable(ImageSource):
             raise self._error(message, "data.source.root=FOLDER, which the names are relative to")
         return files
 
-    def _find(self, name: str, suffixes: list[str]) -> str:
+    def _find(self, root: Path, name: str) -> str:
         """The path of a named image, empty where there is none; the suffix that fits comes first then."""
-        path = str(self._root / name.strip().replace("\\", "/"))
-        for place, suffix in enumerate(suffixes):
+        path = str(root / name.strip().replace("\\", "/"))
+        for place, suffix in enumerate(self._suffixes):
             if Path(path + suffix).is_file():
-                suffixes.insert(0, suffixes.pop(place))
+                self._suffixes.insert(0, self._suffixes.pop(place))
                 return path + suffix
         return ""
 
