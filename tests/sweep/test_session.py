@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay_sweep.summary import SweepResult
 
 
-QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
+QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]", "baseline=none"]
 HERE = ["hydra/launcher=serial", "hydra.sweep.dir=sweep"]
 
 
@@ -174,8 +174,7 @@ def test_a_sweep_goes_on_from_anywhere(sweep: Path, tmp_path: Path, monkeypatch:
 
 TYPED = (
     *("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1", "data.split.folds=3"),
-    "callbacks=[]",
-    *("hydra/launcher=serial", "hydra.sweep.dir=sweep"),
+    *("callbacks=[]", "baseline=none", "hydra/launcher=serial", "hydra.sweep.dir=sweep"),
 )
 
 
