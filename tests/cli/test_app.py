@@ -176,11 +176,6 @@ def test_cfg_prints_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_cfg_of_a_sweep_is_every_job() -> None:
-    result = typed("train", "-m", "--cfg", "seed=1,2,3")
-    assert [OmegaConf.create(job).seed for job in result.stdout.split("---\n")] == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("value", "read"),
     [

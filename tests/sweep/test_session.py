@@ -106,7 +106,7 @@ def test_many_jobs_side_by_side_are_what_each_is_alone(device: str) -> None:
         assert outcome.metrics == alone.outcome.metrics
 
 
-@pytest.mark.always("optimizer.lr=0.1,fast", "hydra.launcher._target_=os.system")
+@pytest.mark.always("hydra.launcher._target_=os.system")  # tests/check/broken tries a value
 @pytest.mark.parametrize(
     "last",
     [

@@ -138,7 +138,7 @@ class WithoutCopies(L.Callback):
         pl_module.uses_cuda_graphs = False
 
 
-@pytest.mark.always("small_cnn-True", "small_cnn-False")
+@pytest.mark.always("small_cnn-True")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # as above
 @pytest.mark.parametrize("copies", [True, False])
 @pytest.mark.parametrize(
