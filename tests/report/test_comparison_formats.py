@@ -28,8 +28,6 @@ from assay_report.comparison_formats import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay_analysis.comparison import Comparison
-
 
 TEXTS: Final = (
     "\x1b]0;owned\x07",

@@ -178,10 +178,7 @@ TYPED = (
 )
 
 
-def test_folds_are_one_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_folds_are_one_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = tmp_path / "sweep"
     start_sweep([*TYPED, "fold=0,1"])
     said = capsys.readouterr().out
