@@ -23,5 +23,5 @@ def main() -> None:
         fit(*arguments, **keywords)
 
     Trainer.fit = fit_once_told  # type: ignore[method-assign]  # only here it waits
-    provenance.assay_commit = lambda: "0123456789ab"
+    provenance.assay_commit = lambda: "0123456789ab"  # type: ignore[assignment]  # only here it counts as committed
     start_sweep([*sys.argv[1:], "hydra.sweep.dir=outputs/other", "seed=1,2"])
