@@ -37,6 +37,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # whose workers have it from the fi
     os.environ["ASSAY_CACHE"] = _CACHE.name
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process would compile torch's Python again
 sys.dont_write_bytecode = False
+gc.disable()  # until the tests run: what is collected stays, and each search would look at all of it again
 hypothesis.settings.load_profile("ci")  # a busy machine is not a failure, and each run tries the same
 DEFAULTS = {
     "device": "cpu",
@@ -48,13 +49,13 @@ ALWAYS = ("checkpoint", "batch_norm", "last_checkpoint", "lr_monitor", "non_fini
 """The callbacks that every run has unless told otherwise; without them a run is over sooner."""
 
 LONGEST = (
-    *("contract/test_agents.py", "sweep/test_poison.py", "sweep/test_killed_sweeps.py"),
-    *("run/test_evaluate.py", "sweep/test_tries.py", "sweep/worker/test_worker.py", "sweep/test_session.py"),
+    *("sweep/test_reuse.py", "sweep/test_tries.py", "sweep/test_killed_sweeps.py", "sweep/test_session.py"),
+    *("run/test_evaluate.py", "sweep/worker/test_worker.py", "sweep/test_poison.py"),
     *("data/test_table_formats.py", "training/test_callbacks.py", "training/test_trainer.py"),
     *("sweep/launcher/test_local.py", "contract/test_scores.py", "run/export/test_export.py"),
     *("training/test_killed_runs.py", "training/test_killed_ranks.py", "experiment/test_small_jobs.py"),
     *("check/hostile/test_hostile.py", "sweep/test_full_disk.py", "sweep/test_code_changes.py"),
-    "sweep/test_reuse.py",
+    "contract/test_agents.py",
 )
 """Test files that are begun first: with one of these as the last, all other workers would wait for it."""
 
@@ -99,6 +100,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Fork a process that has all the imports before a test can start a thread."""
+    gc.enable()
     if not session.config.option.collectonly:
         warm_process.start()
 

@@ -51,7 +51,7 @@ class Ending(Callback):
 """
 """In the jobs' own project."""
 _WORDS = """
-    data=digits model=mlp model.hidden=[8] optimizer=sgd device=cpu callbacks=[last_checkpoint,non_finite]
+    data=digits model=mlp model.hidden=[8] baseline=none device=cpu callbacks=[last_checkpoint,non_finite]
     trainer.limit_train_batches=6 trainer.limit_val_batches=1 trainer.limit_test_batches=1
     +callbacks.ending._target_=ending.Ending
 """

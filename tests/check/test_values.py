@@ -36,8 +36,6 @@ from assay_prove.fit import check_checkpoint_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omegaconf import DictConfig
-
 
 VALUES = yaml.safe_load((Path(__file__).parent / "values.yaml").read_text(encoding="utf-8"))
 """By key: values that pass, and those that are refused with a hint."""

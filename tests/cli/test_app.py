@@ -94,11 +94,6 @@ def test_version() -> None:
     assert head == f"assay {importlib.metadata.version('assay')} (commit {assay_commit()})\n"
 
 
-def test_debug_lets_an_error_through() -> None:
-    result = typed("train", "--debug", "seed=x")
-    assert isinstance(result.exception, AssayError)
-
-
 def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     text = "# @package _global_\n# Mine.\nseed: x\noptimizer:\n  lr: 7\n"
@@ -150,7 +145,8 @@ def test_a_mistyped_option_is_exit_code_2(
     assert [path.name for path in tmp_path.iterdir()] == ["file.txt"]
 
 
-def test_hydra_full_error_is_debug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_and_hydra_full_error_let_an_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(typed("train", "--debug", "seed=x").exception, AssayError)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     assert isinstance(typed("check", "modl=mlp").exception, ConfigError)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
@@ -174,11 +170,6 @@ def test_cfg_prints_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
     assert OmegaConf.select(config, "optimizer.lr") == 0.25
     assert "hydra" not in config
     assert not list(tmp_path.iterdir())
-
-
-def test_cfg_of_a_sweep_is_every_job() -> None:
-    result = typed("train", "-m", "--cfg", "seed=1,2,3")
-    assert [OmegaConf.create(job).seed for job in result.stdout.split("---\n")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

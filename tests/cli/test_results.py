@@ -221,6 +221,8 @@ def test_beside_the_run_by_default(run_dir: Path) -> None:
     assert "inputs: float32 [batch, 1, 8, 8]" in lines[2]
     assert "360 test samples, largest difference " in lines[5]
     assert said.stderr == ""
+    _, document = documented("export", run_dir)
+    assert not problems_of(document)
 
 
 def test_without_the_extra(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

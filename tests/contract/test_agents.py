@@ -38,10 +38,8 @@ def lines() -> list[Line]:
 LINES = lines()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fill(path: Path) -> Path:
     """The folder that the page is about: the wine data of scikit-learn as a table."""
-    path = tmp_path_factory.mktemp("agents")
     wine = load_wine(as_frame=True)
     table = wine.frame.drop(columns="target").assign(kind=[wine.target_names[one] for one in wine.target])
     table.to_csv(path / "wine.csv", index=False)
@@ -50,36 +48,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-TRIED = next(line for line in LINES if line.typed.startswith("assay try "))
-"""Trains until it has a verdict."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("agents"))
 
 
-MEASURES = re.compile(r"assay (tune|profile) ")
-"""Verbs that take seconds; tests/run tries them."""
+SLOW = re.compile(r"assay (tune|profile|export|try) |.*tries/base")
+"""What takes seconds; tests/run, tests/cli and tests/sweep try these verbs in every run."""
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param(line, marks=[pytest.mark.long] * bool(MEASURES.match(line.typed)))
-        for line in LINES
-        if line != TRIED
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("line", [line for line in LINES if not SLOW.match(line.typed)], ids=str)
 def test_works_as_it_stands(line: Line, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     check(line)
 
 
 @pytest.mark.long
-def test_a_change_is_tried_as_it_stands(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy(folder / "wine.csv", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    check(next(line for line in LINES if "hydra.sweep.dir=tries/base" in line.typed))
-    check(TRIED)
+def test_the_whole_page_works_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fill(tmp_path))
+    for line in LINES:
+        check(line)
 
 
 def check(line: Line) -> None:

@@ -105,6 +105,7 @@ def test_a_document_has_what_is_told_on_the_terminal(
     Path("rows.csv").write_text(f"x,y,kind\n{rows}", encoding="utf-8")
     table = [
         *("data=table", "data.source.path=rows.csv", "data.source.target=kind", "model=linear", "device=cpu"),
+        "baseline=none",
     ]
     done = CliRunner().invoke(app, [*verb.split(), *table, *more, "--json"])
     document = json.loads(done.stdout)

@@ -231,6 +231,7 @@ class _Impatient(Callback):
             torch.nonzero(targets)
 
 
+@pytest.mark.always("cpu-item", "cpu-tolist", "cpu-mask")
 @pytest.mark.parametrize("how", ["item", "tolist", "mask", "nonzero"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_step_that_waits_is_seen(

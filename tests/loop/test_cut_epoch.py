@@ -297,6 +297,7 @@ class Validated(Line):
 
 def test_workers_of_a_fork_server_take_a_method_of_the_datamodule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # theirs is this process's
+    multiprocessing.set_forkserver_preload(["lightning.pytorch"])  # once, and not in each worker
     data = Collating()
     seed_loaders(data, 0)
     with silence_lightning():

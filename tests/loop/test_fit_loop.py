@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from contextlib import chdir
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Snapshots, outcome
 
@@ -171,12 +168,6 @@ def test_interrupted_again_and_again(train: Train, tmp_path: Path, monkeypatch: 
         assert ends == ["failed", "failed"]
         assert resume(run_dir, [trusted, "callbacks.stopping.count=null"]).status == "finished"
     assert outcome(run_dir) == whole
-
-
-def command(*words: str, cwd: Path, **environment: str) -> None:
-    full = [*ASSAY, *words]
-    known = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", **environment}
-    subprocess.run(full, cwd=cwd, env=known, capture_output=True, check=False, timeout=300)
 
 
 ANYWHERE = (

@@ -28,8 +28,6 @@ from assay_report.comparison_formats import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay_analysis.comparison import Comparison
-
 
 TEXTS: Final = (
     "\x1b]0;owned\x07",
@@ -151,18 +149,6 @@ def test_hostile_text_is_printed_as_text(tmp_path: Path) -> None:
         assert r"\x1b]0;owned" in text
         assert "[red]x[/red]" in text
     assert len(table.rows) == len(TEXTS)
-
-
-def test_the_best_run_is_of_the_best_configuration(tmp_path: Path) -> None:
-    scores = {"0.1": (0.0, 1.0), "0.2": (0.4, 0.45)}
-    for lr, both in scores.items():
-        for seed, score in enumerate(both):
-            make_run(
-                tmp_path / f"{lr}-{seed}", f"optimizer.lr={lr}", f"seed={seed}", metrics={"val/loss": score}
-            )
-    best = compare(read_runs([tmp_path])).best_run
-    assert best is not None
-    assert best.path == tmp_path / "0.2-0", "not that of the one lucky seed"
 
 
 def test_every_digit_comes_back(tmp_path: Path) -> None:

@@ -86,6 +86,8 @@ def test_a_band_reaches_from_the_lowest_seed_to_the_highest(trained_sweep: Path)
     np.testing.assert_allclose(line.low, values.min(axis=0))
     np.testing.assert_allclose(line.high, values.max(axis=0))
     assert "band" in figures[1].caption
+    figures, notes = parameter_figures(rows, contents.objectives[0])
+    assert ([figure.name for figure in figures], notes) == (["slice_1"], [])
 
 
 def test_a_run_that_diverged_does_not_flatten_all_others(sweep: Path) -> None:
@@ -149,13 +151,6 @@ def test_a_folder_that_is_a_link_shows_nothing_of_elsewhere(linked: str, sweep: 
     html = render(sweep_page(contents, sweep))
     assert "hunter2" not in html
     assert len(contents.runs) == 6
-
-
-def test_of_a_real_sweep(trained_sweep: Path) -> None:
-    found = read_contents([trained_sweep])
-    figures, notes = parameter_figures(found.comparison.rows, found.objectives[0])
-    assert [figure.name for figure in figures] == ["slice_1"]
-    assert notes == []
 
 
 def table(page: Page, name: str) -> Table:

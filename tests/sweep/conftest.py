@@ -31,7 +31,7 @@ PROJECT = Path(__file__).parent / "project"
 TINY = (
     *("data=digits", "model=mlp", "model.hidden=[8]", "optimizer=sgd", "device=cpu", "trainer.max_epochs=1"),
     *("trainer.limit_train_batches=6", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
-    "callbacks=[last_checkpoint,non_finite,poison]",
+    *("callbacks=[last_checkpoint,non_finite,poison]", "baseline=none"),
 )
 
 

@@ -152,17 +152,30 @@ def try_code(forks: Forks, *words: str, children: int) -> tuple[int, dict[str, A
     return ended.code, json.loads(printed.strip().splitlines()[-1]), printed
 
 
-def test_a_better_commit_is_kept_and_a_broken_one_fails(project: Path) -> None:
+def check_records(folder: Path, side: str, commit: str, count: int) -> None:
+    """The runs of a side are of its code as it is committed, and leave the test subset sealed."""
+    records = [RunRecord.load(path.parent) for path in (folder / side).rglob("record.json")]
+    assert len(records) == count
+    assert {(record.git or {})["commit"] for record in records} == {commit}
+    assert not any((record.git or {})["dirty"] for record in records)
+    assert not any(name.startswith("test/") for record in records for name in record.metrics)
+
+
+def train_reference(forks: Forks, project: Path) -> None:
+    reference = ("train", "-m", *JOB, "seed=1,2", HERE, "hydra.sweep.dir=runs/base")
+    assert forks.command(*reference, cwd=project).code == 0, Path("output.txt").read_text()
+    Path("output.txt").unlink()
+
+
+def test_a_commit_that_is_no_better_is_discarded_and_a_broken_one_fails(project: Path) -> None:
     """From what a person types to the verdict; what is not committed is broken, and counts for nothing."""
     commit("broken", {"lab/net.py": "import torhc\n"})
     run_git("diff", "main", "broken", "--output=broken.patch")
+    same = commit("same", {"lab/net.py": f"{NET}# as before\n"})
     with Forks() as forks:
-        reference = ("train", "-m", *JOB, "seed=1,2", HERE, "hydra.sweep.dir=runs/base")
-        assert forks.command(*reference, cwd=project).code == 0, Path("output.txt").read_text()
+        train_reference(forks, project)
         Path("lab/net.py").write_text("what is this\n", encoding="utf-8")
-        Path("output.txt").unlink()
         before = what_is_there(project)
-
         code, found, printed = try_code(forks, "--code", "broken.patch", children=1)
         assert (code, found["decision"], found["decisions"]) == (1, "failed", {"failed": 1})
         assert "torhc" in found["reason"] == found["error"]["message"]
@@ -170,27 +183,41 @@ def test_a_better_commit_is_kept_and_a_broken_one_fails(project: Path) -> None:
         assert "Traceback" not in printed
         assert what_is_there(project) == before
         assert journal()[-1]["decision"] == "failed"
-        assert run_git("for-each-ref", "refs/assay") == ""
 
-        code, found, _ = try_code(forks, "--code", "better", children=6)
-    assert (code, found["decision"], found["fresh"]["word"]) == (0, "kept", "better"), found
-    better, main = run_git("rev-parse", "better"), run_git("rev-parse", "main")
-    assert (found["code"], found["against_code"]) == (better, main)
+        code, found, _ = try_code(forks, "--code", "same", children=2)
+    assert (code, found["decision"], found["fresh"]) == (0, "discarded", None), found
+    main = run_git("rev-parse", "main")
+    assert (found["code"], found["against_code"]) == (same, main)
     assert "1 uncommitted file" in found["notes"][0]
+    assert found["paired"]["pairs"] == 2
+    assert run_git("for-each-ref", "refs/assay") == ""
+    check_records(Path("runs/base-tries/2"), "paired", same, 2)
+    check_records(Path("runs/base-tries/2"), "paired-reference", main, 2)
+    assert what_is_there(project) == before
+    assert (len(worktrees()), leftovers()) == (1, [])
+
+
+def check_kept(found: dict[str, Any], number: int) -> None:
+    """What a person finds of the commit `better`, once it was kept."""
+    better = run_git("rev-parse", "better")
+    assert (found["decision"], found["fresh"]["word"], found["code"]) == ("kept", "better", better), found
     assert (found["paired"]["pairs"], found["fresh"]["pairs"]) == (2, 10)
     assert journal()[-1]["code"] == better
     assert run_git("rev-parse", f"refs/assay/{better}") == better
-    assert found["next"] == [f"assay try --code REF --against runs/base-tries/2/fresh@{better[:12]}"]
-    for side, of_side in (("fresh", better), ("fresh-reference", main)):
-        records = [
-            RunRecord.load(path.parent) for path in Path("runs/base-tries/2", side).rglob("record.json")
-        ]
-        assert len(records) == 10
-        assert {(record.git or {})["commit"] for record in records} == {of_side}
-        assert not any((record.git or {})["dirty"] for record in records)
-        assert not any(name.startswith("test/") for record in records for name in record.metrics)
-    assert what_is_there(project) == before
+    place = f"runs/base-tries/{number}/fresh@{better[:12]}"
+    assert found["next"] == [f"assay try --code REF --against {place}"]
     assert (len(worktrees()), leftovers()) == (1, [])
+
+
+@pytest.mark.long
+def test_a_better_commit_is_kept(project: Path) -> None:
+    with Forks() as forks:
+        train_reference(forks, project)
+        code, found, _ = try_code(forks, "--code", "better", children=6)
+    assert code == 0
+    check_kept(found, 1)
+    for side, commit in (("fresh", "better"), ("fresh-reference", "main")):
+        check_records(Path("runs/base-tries/1"), side, run_git("rev-parse", commit), 10)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -300,17 +327,34 @@ def test_without_a_repository_or_a_commit_what_to_type_is_said(
         find_change("better", "HEAD")
 
 
-def answer_with(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
+def answer_with(monkeypatch: pytest.MonkeyPatch, better: float = 0.0, **changed: Any) -> None:
     """Each side says that its runs have finished: those of the change with other values in their records."""
 
     def ask(self: Worktree, question: dict[str, Any], config_dir: Path | None) -> list[str]:
         del config_dir
-        (place,) = (word.partition("=")[2].strip("\"'") for word in question["words"] if "sweep.dir" in word)
-        run = Path(place) / "0"
-        write_run(run, self.commit, **(changed if self.root.name == "change" else {}))
-        return [str(run)]
+        words = dict(word.split("=", 1) for word in question["words"] if "=" in word)
+        is_change, answers = self.root.name == "change", []
+        for seed in map(int, words["seed"].split(",")):
+            run = Path(words["hydra.sweep.dir"].strip("\"'")) / str(seed)
+            scores = {"val/accuracy": 0.5 + seed / 100 + is_change * better * (1 + seed / 100)}
+            fields = {"seed": seed, "metrics": {"val/loss": 0.5, **scores}}
+            write_run(run, self.commit, **fields, **(changed if is_change else {}))
+            answers.append(str(run))
+        return answers
 
     monkeypatch.setattr(Worktree, "ask", ask)
+
+
+def test_a_commit_that_is_better_on_fresh_seeds_is_kept(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in (1, 2):
+        write_run(project / "runs/base" / str(seed), run_git("rev-parse", "main"), seed=seed)
+    answer_with(monkeypatch, better=0.3)
+    words = ("--code", "better", "--against", "runs/base", "--metric", "val/accuracy")
+    code, found = documented("try", *words)
+    assert code == 0
+    check_kept(found, 1)
 
 
 @pytest.mark.parametrize(
@@ -392,6 +436,7 @@ def one_night(night: int, seeds: int, fresh: int = 10) -> np.ndarray:
     return kept
 
 
+@pytest.mark.always("3")
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_of_200_changes_of_code_the_real_ones_are_kept(seeds: int) -> None:
     kept = np.sum([one_night(night, seeds) for night in range(10)], axis=0)

@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from contextlib import chdir, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from tests.command import documented, typed
+from tests.forks import Forks
 
 import assay
 from assay.errors import ConfigError, is_users_own
@@ -88,39 +90,6 @@ def contents(run_dir: Path) -> dict[str, bytes]:
     return {name: (run_dir / name).read_bytes() for name in names if (run_dir / name).exists()}
 
 
-def test_train_names_a_finished_run_and_takes_it_when_told_to() -> None:
-    first, said = train()
-    assert "reuse" not in said
-    taken, said = train("--reuse", run="outputs/second")
-    assert taken == first, said
-    assert not Path("outputs/second").exists()
-    assert f"{first} is this run, finished: nothing is trained" in said.replace("\n", " ")
-    assert "test" in said
-    second, said = train(run="outputs/second")
-    assert second == Path("outputs/second")
-    assert f"{first} is this run, finished: add --reuse to take it" in said
-    assert contents(first) == contents(second)
-    one, other = RunRecord.load(first), RunRecord.load(second)
-    assert (one.metrics, one.weights_sha256) == (other.metrics, other.weights_sha256)
-
-
-def test_a_program_reads_which_run_was_taken() -> None:
-    first, _ = train()
-    code, document = documented("train", *QUICK, "--reuse", "hydra.run.dir=outputs/second")
-    assert code == 0
-    assert document["run_dir"] == document["reused_from"] == str(first)
-    assert document["metrics"] == RunRecord.load(first).metrics
-
-
-def test_a_changed_byte_of_data_is_named_and_trained() -> None:
-    first, _ = train()
-    Path("rows.csv").write_text(TABLE.replace("0.5", "0.6", 1), encoding="utf-8")
-    run, said = train("--reuse", run="outputs/second")
-    assert run == Path("outputs/second")
-    said = " ".join(said.split())
-    assert f"{first} has this config, but is not taken for this run: data: its SHA-256 differs" in said
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
     """Record and parts of a job that is about to be trained again, and its finished run."""
@@ -138,6 +107,62 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
         train()
     entries.cache_clear()
     return found[0], found[1], folder / "outputs" / "first"
+
+
+@pytest.fixture
+def finished(asked: tuple[Any, Any, Path], tmp_path: Path) -> Path:
+    """A copy of that run."""
+    return Path(shutil.copytree(asked[2], tmp_path / "copy"))
+
+
+@pytest.fixture
+def first(asked: tuple[Any, Any, Path]) -> Path:
+    """A copy of that run in the project."""
+    return Path(shutil.copytree(asked[2], "outputs/first"))
+
+
+@pytest.fixture(scope="module")
+def two_seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished sweep of `seed=1,2`."""
+    folder = tmp_path_factory.mktemp("two seeds")
+    (folder / "rows.csv").write_text(TABLE, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, chdir(folder):
+        patch.setattr(provenance, "assay_commit", lambda: "0123456789ab")
+        start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
+    return folder / "outputs" / "a"
+
+
+@pytest.fixture
+def swept(two_seeds: Path) -> Path:
+    """A copy of that sweep in the project."""
+    return Path(shutil.copytree(two_seeds, "outputs/a"))
+
+
+def test_train_names_a_finished_run_and_takes_it_when_told_to(first: Path) -> None:
+    taken, said = train("--reuse", run="outputs/second")
+    assert taken == first, said
+    assert not Path("outputs/second").exists()
+    assert f"{first} is this run, finished: nothing is trained" in said.replace("\n", " ")
+    assert "test" in said
+    code, document = documented("train", *QUICK, "--reuse", "hydra.run.dir=outputs/second")
+    assert code == 0
+    assert document["run_dir"] == document["reused_from"] == str(first)
+    assert document["metrics"] == RunRecord.load(first).metrics
+    second, said = train(run="outputs/second")
+    assert second == Path("outputs/second")
+    assert f"{first} is this run, finished: add --reuse to take it" in said
+    assert contents(first) == contents(second)
+    one, other = RunRecord.load(first), RunRecord.load(second)
+    assert (one.metrics, one.weights_sha256) == (other.metrics, other.weights_sha256)
+    assert "reuse" not in train("seed=8", run="outputs/third")[1]
+
+
+def test_a_changed_byte_of_data_is_named_and_trained(first: Path) -> None:
+    Path("rows.csv").write_text(TABLE.replace("0.5", "0.6", 1), encoding="utf-8")
+    run, said = train("--reuse", run="outputs/second")
+    assert run == Path("outputs/second")
+    said = " ".join(said.split())
+    assert f"{first} has this config, but is not taken for this run: data: its SHA-256 differs" in said
 
 
 def _differ(field: str, name: str, value: Any) -> Callable[[Path], None]:
@@ -193,73 +218,74 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("reason", CHANGES)
-def test_what_differs_is_named(reason: str, asked: tuple[Any, Any, Path], tmp_path: Path) -> None:
-    record, assembly, finished = asked
-    run_dir = Path(shutil.copytree(finished, tmp_path / "copy"))
-    record.data_sha256 = RunRecord.load(finished).data_sha256
-    assert reuse.find_same(record, assembly, [run_dir]) == (run_dir, []), "the control"
-    CHANGES[reason](run_dir)
-    found, doubts = reuse.find_same(record, assembly, [run_dir])
-    assert found == run_dir
+def test_what_differs_is_named(reason: str, asked: tuple[Any, Any, Path], finished: Path) -> None:
+    record, assembly, original = asked
+    record.data_sha256 = RunRecord.load(original).data_sha256
+    assert reuse.find_same(record, assembly, [finished]) == (finished, []), "the control"
+    CHANGES[reason](finished)
+    found, doubts = reuse.find_same(record, assembly, [finished])
+    assert found == finished
     assert len(doubts) == 1
     assert reason in doubts[0]
 
 
-@pytest.mark.parametrize("status", ["failed", "interrupted", "pruned", "running"])
-def test_a_run_that_has_not_finished_is_not_taken(
-    status: str, asked: tuple[Any, Any, Path], tmp_path: Path
-) -> None:
-    record, assembly, finished = asked
-    run_dir = Path(shutil.copytree(finished, tmp_path / "copy"))
-    change_record(run_dir, status=status)
-    assert reuse.find_same(record, assembly, [run_dir]) == (None, [])
-
-
-def test_a_run_that_cannot_be_read_is_not_taken(asked: tuple[Any, Any, Path], tmp_path: Path) -> None:
-    record, assembly, finished = asked
-    run_dir = Path(shutil.copytree(finished, tmp_path / "copy"))
-    (run_dir / "config.yaml").write_text("a: [", encoding="utf-8")
-    assert reuse.find_same(record, assembly, [run_dir]) == (None, [])
+def _break_record(run_dir: Path) -> None:
     (run_dir / "record.json").write_text("{", encoding="utf-8")
-    assert reuse.find_same(record, assembly, [run_dir, tmp_path / "gone"]) == (None, [])
 
 
-def test_variables_that_libraries_set_for_themselves_may_differ(
-    asked: tuple[Any, Any, Path], tmp_path: Path
+def _break_config(run_dir: Path) -> None:
+    (run_dir / "config.yaml").write_text("a: [", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(partial(change_record, status=one) for one in ("failed", "interrupted", "pruned", "running")),
+        *(_break_record, _break_config, shutil.rmtree),
+    ],
+)
+def test_a_run_that_has_not_finished_or_cannot_be_read_is_not_taken(
+    change: Callable[[Path], None], asked: tuple[Any, Any, Path], finished: Path
 ) -> None:
-    record, assembly, finished = asked
-    run_dir = Path(shutil.copytree(finished, tmp_path / "copy"))
-    there = RunRecord.load(run_dir).machine["environment"]
-    others = {"TORCHINDUCTOR_CACHE_DIR": "/elsewhere", "PYTORCH_NVML_BASED_CUDA_CHECK": "0"}
-    _differ("machine", "environment", there | others)(run_dir)
-    assert reuse.find_same(record, assembly, [run_dir]) == (run_dir, [])
+    change(finished)
+    assert reuse.find_same(*asked[:2], [finished]) == (None, [])
 
 
-def test_a_package_that_computes_nothing_may_differ(asked: tuple[Any, Any, Path], tmp_path: Path) -> None:
-    record, assembly, finished = asked
-    run_dir = Path(shutil.copytree(finished, tmp_path / "copy"))
-    _differ("packages", "mkdocs-material", "0.1")(run_dir)
-    assert reuse.find_same(record, assembly, [run_dir]) == (run_dir, [])
+@pytest.mark.parametrize(
+    ("field", "name", "value"),
+    [
+        ("packages", "mkdocs-material", "0.1"),  # computes nothing
+        # libraries set these for themselves
+        ("environment", "TORCHINDUCTOR_CACHE_DIR", "/elsewhere"),
+        ("environment", "PYTORCH_NVML_BASED_CUDA_CHECK", "0"),
+    ],
+)
+def test_what_changes_no_number_may_differ(
+    field: str, name: str, value: str, asked: tuple[Any, Any, Path], finished: Path
+) -> None:
+    if field == "environment":
+        there = RunRecord.load(finished).machine["environment"]
+        _differ("machine", "environment", there | {name: value})(finished)
+    else:
+        _differ(field, name, value)(finished)
+    assert reuse.find_same(*asked[:2], [finished]) == (finished, [])
 
 
 def test_an_exact_run_is_found_beside_others(asked: tuple[Any, Any, Path], tmp_path: Path) -> None:
-    record, assembly, finished = asked
-    copies = [Path(shutil.copytree(finished, tmp_path / name)) for name in "abc"]
+    copies = [Path(shutil.copytree(asked[2], tmp_path / name)) for name in "abc"]
     _damage(copies[0])
     change_record(copies[2], machine={})
-    assert reuse.find_same(record, assembly, copies) == (copies[1], [])
+    assert reuse.find_same(*asked[:2], copies) == (copies[1], [])
 
 
 @pytest.mark.parametrize("word", ["seed=7", "trainer.max_steps=3", "optimizer.lr=0.02"])
-def test_another_config_is_another_run(word: str, project: Path, asked: tuple[Any, Any, Path]) -> None:
-    shutil.copytree(asked[2], project / "outputs" / "first")
+def test_another_config_is_another_run(word: str, first: Path) -> None:
     run, said = train("--reuse", word, run="outputs/second")
     assert run == Path("outputs/second")
     assert "no finished run has this config: training" in said
 
 
-def test_other_threads_are_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, _ = train()
+def test_other_threads_are_not_exact(first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     # what is typed is not chosen by the size of a step
     monkeypatch.setenv("OMP_NUM_THREADS", str(before + 1))
@@ -357,33 +383,40 @@ def test_own_code_under_git_is_the_same_until_a_line_changes(lab: str) -> None:
     assert train_own("--reuse", run="outputs/third")[0] == run
 
 
-def test_own_code_that_git_ignores_is_never_the_same(lab: str) -> None:
+def _ignored_by_git(lab: str) -> None:
     Path(lab, "loose.py").write_text("WIDTH = 3\n", encoding="utf-8")
     Path(lab, "__init__.py").write_text("from . import loose\n", encoding="utf-8")
-    train_own()
-    run, said = train_own("--reuse", run="outputs/second")
-    assert run == Path("outputs/second")
-    assert f"code: {lab}/loose.py is not recorded" in said
 
 
-def test_own_code_beside_the_repository_is_never_the_same(lab: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _beside_the_repository(lab: str) -> None:
     elsewhere = Path("../elsewhere").resolve()
     elsewhere.mkdir()
     (elsewhere / f"{lab}_more.py").write_text("", encoding="utf-8")
-    monkeypatch.syspath_prepend(str(elsewhere))
-    Path(lab, "__init__.py").write_text(f"import {lab}_more\n", encoding="utf-8")
-    train_own()
-    run, said = train_own("--reuse", run="outputs/second")
-    assert run == Path("outputs/second")
-    assert f"elsewhere/{lab}_more.py is not recorded" in said
+    init = f"import sys\nsys.path.append({str(elsewhere)!r})\nimport {lab}_more\n"
+    Path(lab, "__init__.py").write_text(init, encoding="utf-8")
 
 
-def test_own_code_outside_of_a_repository_is_never_the_same(lab: str) -> None:
+def _without_a_repository(lab: str) -> None:
     shutil.rmtree(".git")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_ignored_by_git, "code: {lab}/loose.py is not recorded"),
+        (_beside_the_repository, "elsewhere/{lab}_more.py is not recorded"),
+        (_without_a_repository, "is in no repository"),
+    ],
+)
+def test_own_code_that_is_not_recorded_is_never_the_same(
+    change: Callable[[str], None], reason: str, lab: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    change(lab)
     train_own()
     run, said = train_own("--reuse", run="outputs/second")
     assert run == Path("outputs/second")
-    assert "is in no repository" in said
+    assert reason.format(lab=lab) in said
 
 
 # -- sweeps ------------------------------------------------------------------------------------------------
@@ -394,16 +427,16 @@ def events(sweep: Path) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["event"] == "end"]
 
 
-def test_a_sweep_takes_what_has_finished_and_trains_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
-    capsys.readouterr()
+def test_a_sweep_takes_what_has_finished_and_trains_the_rest(
+    swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/b", "seed=2,3", "tags=[b]", "name=other"])
     assert result.exit_code == 0
     ends = events(Path("outputs/b"))
     assert [event["reused_from"] for event in ends] == ["outputs/a/1", ""]
     assert "reused from outputs/a/1" in capsys.readouterr().out
     assert "outputs/a/1" in Path("outputs/b/results.csv").read_text(encoding="utf-8")
-    original, copied = RunRecord.load(Path("outputs/a/1")), RunRecord.load(Path("outputs/b/0"))
+    original, copied = RunRecord.load(swept / "1"), RunRecord.load(Path("outputs/b/0"))
     assert (copied.reused_from, copied.run_id, copied.name, copied.tags) == (
         "outputs/a/1",
         "0",
@@ -412,13 +445,12 @@ def test_a_sweep_takes_what_has_finished_and_trains_the_rest(capsys: pytest.Capt
     )
     assert "seed=2" in copied.overrides
     assert copied.metrics == original.metrics
-    assert contents(Path("outputs/b/0")) == contents(Path("outputs/a/1"))
+    assert contents(Path("outputs/b/0")) == contents(swept / "1")
     assert not list(Path("outputs/b").glob(".*.tmp"))
 
 
-def test_a_reused_job_is_what_it_is_when_it_is_trained() -> None:
+def test_a_reused_job_is_what_it_is_when_it_is_trained_and_whole_without_its_original(swept: Path) -> None:
     """The control: the same sweep without reuse gives the same files and tables."""
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
     start_sweep([*SWEEP, "hydra.sweep.dir=outputs/b", "seed=1,2"])
     start_sweep([*SWEEP, "hydra.sweep.dir=outputs/c", "seed=1,2", "hydra.sweeper.reuse=false"])
     assert [event["reused_from"] for event in events(Path("outputs/c"))] == ["", ""]
@@ -430,38 +462,24 @@ def test_a_reused_job_is_what_it_is_when_it_is_trained() -> None:
     groups = [Path("outputs", sweep, "groups.csv").read_bytes() for sweep in "bc"]
     assert groups[0] == groups[1]
 
-
-def test_a_copy_is_whole_without_its_original() -> None:
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
-    scores = RunRecord.load(Path("outputs/a/0")).metrics
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/b", "seed=1,2"])
-    shutil.rmtree("outputs/a")
+    moved = swept.rename("elsewhere")
+    files = {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()}
     typed("report", "outputs/b")
     typed("eval", "outputs/b")
-    typed("reproduce", "outputs/b/0")
     typed("best", "outputs/b")
-    _, document = documented("eval", "outputs/b/0", "split=test")
-    assert document
-    assert RunRecord.load(Path("outputs/b/0")).metrics == scores
+    typed("reproduce", "outputs/b/0")
+    assert documented("eval", "outputs/b/0", "split=test")[1]
     typed("resume", "outputs/b/1", "trainer.max_epochs=3")
     assert RunRecord.load(Path("outputs/b/1")).status == "finished"
+    assert files == {path: path.read_bytes() for path in files}, "resuming a copy leaves the original"
 
 
-def test_resuming_a_copy_leaves_the_original_as_it_was() -> None:
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
-    files = {path: path.read_bytes() for path in sorted(Path("outputs/a/0").rglob("*")) if path.is_file()}
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/b", "seed=1,2"])
-    typed("resume", "outputs/b/0", "trainer.max_epochs=3")
-    assert files == {path: path.read_bytes() for path in files}
-
-
-def test_a_run_whose_directory_has_gone_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
+def test_a_run_whose_directory_has_gone_is_trained(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = reuse.find_same
 
     def find_and_lose(*arguments: Any) -> Any:
         found = find(*arguments)
-        shutil.rmtree("outputs/a")
+        shutil.rmtree(swept)
         return found
 
     monkeypatch.setattr(reuse, "find_same", find_and_lose)
@@ -473,32 +491,6 @@ def test_a_run_whose_directory_has_gone_is_trained(monkeypatch: pytest.MonkeyPat
 
 # -- two sweeps at once ------------------------------------------------------------------------------------
 
-OTHER = """
-import sys
-import time
-from pathlib import Path
-
-import torch
-from lightning import Trainer
-
-from assay.record import provenance
-from assay_sweep.session import start_sweep
-
-fit = Trainer.fit
-
-
-def fit_once_told(*arguments, **keywords):
-    Path("fits").touch()
-    while not Path("go").exists():
-        time.sleep(0.02)
-    fit(*arguments, **keywords)
-
-
-Trainer.fit = fit_once_told
-provenance.assay_commit = lambda: "0123456789ab"
-torch.set_num_threads(int(sys.argv[1]))
-start_sweep([*sys.argv[2:], "hydra.sweep.dir=outputs/other", "seed=1,2"])
-"""
 HOLDER = """
 import fcntl
 import sys
@@ -513,22 +505,18 @@ time.sleep(600)
 
 
 @contextmanager
-def in_process(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@contextmanager
 def claimed_elsewhere(*fingerprints: str) -> Iterator[subprocess.Popen[str]]:
     """Another process that claims jobs, as the sweep that trains them."""
-    with in_process(HOLDER, *fingerprints) as holder:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, *fingerprints], stdout=subprocess.PIPE, text=True
+    )
+    try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holds\n"
         yield holder
+    finally:
+        holder.kill()
+        holder.communicate()
 
 
 def wait_until(holds: Callable[[], bool], act: Callable[[], object] = bool) -> None:
@@ -553,12 +541,12 @@ def ended(sweep: str) -> list[dict[str, Any]]:
 
 def test_a_sweep_waits_for_a_job_that_another_one_trains(capsys: pytest.CaptureFixture[str]) -> None:
     """It trains what is left meanwhile, and takes the job of the other sweep, which is not in its list."""
-    with in_process(OTHER, str(torch.get_num_threads()), *SWEEP) as other:
+    with Forks() as forks:
+        forks.start(*SWEEP, cwd=Path.cwd(), module="tests.sweep.waiting_sweep")
         wait_until(Path("fits").exists)
         when(lambda: len(ended("outputs/a")) == 1, Path("go").touch)
         result = start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,3"])
-        other.communicate(timeout=120)
-        assert other.returncode == 0
+        assert forks.wait().code == 0
     assert result.exit_code == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "job 0 waits: another sweep trains the same job" in said
@@ -580,12 +568,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def fingerprints() -> list[str]:
-    """Those of the jobs `seed=1,2`, which have been trained by a sweep that is gone."""
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/gone", "seed=1,2"])
-    records = [RunRecord.load(Path("outputs/gone", number)) for number in "01"]
-    shutil.rmtree("outputs/gone")
-    return [record.fingerprint for record in records]
+def fingerprints(two_seeds: Path) -> list[str]:
+    """Those of the jobs `seed=1,2`; none has been trained here."""
+    Path("outputs").mkdir()
+    return [RunRecord.load(two_seeds / number).fingerprint for number in "01"]
 
 
 def test_a_job_whose_other_sweep_was_killed_is_trained(fingerprints: list[str], told: list[str]) -> None:
@@ -637,8 +623,7 @@ def test_the_option_is_for_one_run_in_one_process(words: tuple[str, ...]) -> Non
     assert "--reuse" in result.output
 
 
-def test_an_interrupted_sweep_ends_with_what_it_has_reused() -> None:
-    start_sweep([*SWEEP, "hydra.sweep.dir=outputs/a", "seed=1,2"])
+def test_an_interrupted_sweep_ends_with_what_it_has_reused(swept: Path) -> None:
     start_sweep([*SWEEP, "hydra.sweep.dir=outputs/b", "seed=1,2"])
     table = Path("outputs/b/results.csv").read_bytes()
     journal = Path("outputs/b/journal.jsonl")
@@ -659,8 +644,7 @@ def test_a_trial_that_a_pruner_watches_is_trained() -> None:
     assert [event["reused_from"] for event in events(Path("outputs/c"))] != [""]
 
 
-def test_python_takes_a_finished_run_as_the_command_does() -> None:
-    first, _ = train()
+def test_python_takes_a_finished_run_as_the_command_does(first: Path) -> None:
     result = assay.train([*QUICK, "hydra.run.dir=outputs/second"], reuse=True)
     assert (result.run_dir, result.reused_from) == (first, str(first))
     assert result.module is None

@@ -24,7 +24,6 @@ CHEAP = (
     *("trainer.max_epochs=8", "trainer.limit_train_batches=5", "trainer.limit_test_batches=0"),
     "optimizer.lr=tag(log, interval(1e-4, 10))",
 )
-LONG = pytest.mark.long
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +58,7 @@ def trials_of(sweep: str) -> list[optuna.trial.FrozenTrial]:
     return optuna.load_study(study_name="sweep", storage=open_storage(f"{sweep}/study.log")).trials
 
 
-@LONG
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_pruning_takes_fewer_steps_to_the_same_best(fork_server: ForkServer) -> None:
     trials = 20

@@ -138,7 +138,7 @@ class WithoutCopies(L.Callback):
         pl_module.uses_cuda_graphs = False
 
 
-@pytest.mark.always("small_cnn-True", "small_cnn-False")
+@pytest.mark.always("small_cnn-True")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # as above
 @pytest.mark.parametrize("copies", [True, False])
 @pytest.mark.parametrize(
@@ -217,10 +217,6 @@ SCHEDULES: dict[str, tuple[list[str], Callable[[Times], Numbers]]] = {
     ),
     "onecycle": ([], lambda at: onecycle(at.step, at.total)),
 }
-
-
-def test_every_option_is_trained() -> None:
-    assert {option.name for option in list_options("scheduler")} == {*SCHEDULES, "plateau"}
 
 
 ACCUMULATED = ("cosine", "exponential", "onecycle", "warmup_cosine")
@@ -344,11 +340,6 @@ TINY = ("data=digits", "model=linear", "trainer.limit_train_batches=8", "schedul
 no_gpu = pytest.mark.skipif(GPU or MPS, reason="this machine has a GPU")
 
 
-def test_every_option_is_tried() -> None:
-    tried = "cpu auto gpu mps ddp ddp_cpu fsdp2"  # the last two in tests/run/test_ranks.py, tests/device
-    assert {option.name for option in list_options("device")} == {*tried.split()}
-
-
 @pytest.mark.parametrize(
     ("device", "kind"),
     [
@@ -388,10 +379,6 @@ DTYPES = {
     "bf16_true": (torch.bfloat16, torch.bfloat16, "highest"),
     "fp64": (torch.float64, torch.float64, "highest"),
 }
-
-
-def test_every_option_is_tried_of_precisions() -> None:
-    assert {option.name for option in list_options("precision")} == {*DTYPES, "fp16"}
 
 
 @pytest.mark.always("bf16")
@@ -442,9 +429,18 @@ def test_no_decay_decays_only_the_matrices(train: Train) -> None:
 DEBUGGED = ("data=digits", "model=mlp")
 
 
-def test_every_option_is_tried_of_debugging() -> None:
-    tried = ["one_batch", "overfit", "profiler", "anomaly", "small"]
-    assert {option.name for option in list_options("debug")} == {*tried}
+@pytest.mark.parametrize(
+    ("group", "tried"),
+    [
+        ("scheduler", {*SCHEDULES, "plateau"}),
+        ("precision", {*DTYPES, "fp16"}),
+        # the last two in tests/run/test_ranks.py, tests/device
+        ("device", {"cpu", "auto", "gpu", "mps", "ddp", "ddp_cpu", "fsdp2"}),
+        ("debug", {"one_batch", "overfit", "profiler", "anomaly", "small"}),
+    ],
+)
+def test_every_option_is_tried(group: str, tried: set[str]) -> None:
+    assert {option.name for option in list_options(group)} == tried
 
 
 def test_one_batch(train: Train) -> None:

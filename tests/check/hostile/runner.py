@@ -66,7 +66,8 @@ def innocent(folder: Path) -> None:
         AssertionError: They are refused by themselves, and so would be whatever stands beside them.
     """
     fill(folder, run_directory(call("torch.nn.Sequential", call("torch.nn.Flatten")), "!pickle"))
-    honest: tuple[tuple[str, ...], ...] = (QUICK, (*QUICK, "-m", "seed=1,2", "hydra.sweep.dir=sweep"))
+    sweep = ("-m", "seed=1,2", "hydra.sweep.dir=sweep", "hydra/launcher=serial", "baseline=none")
+    honest: tuple[tuple[str, ...], ...] = (QUICK, (*QUICK, *sweep))
     typed: tuple[tuple[str, ...], ...] = (
         ("optimizr=sgd",),
         ("optimizer.lr=x",),
@@ -75,6 +76,7 @@ def innocent(folder: Path) -> None:
         ("data=arrays", "data.source.root=evil.pkl"),
         ("augment=teacher", "augment.model.run=nowhere"),
     )
+    importlib.import_module("assay_sweep.launcher.local")  # starts another process, which takes seconds
     with chdir(folder):
         for words in honest:
             code, said = run(Case("innocent", words))

@@ -181,6 +181,7 @@ def test_a_job_has_ended_when_it_was_started(make_job_spec: MakeJobSpec) -> None
     assert outcome.reason.startswith("ValueError: this is poison (")
 
 
+@pytest.mark.always("exception", "non_finite")
 @pytest.mark.parametrize("ending", ["finish", "exception", "connection", "non_finite"])
 def test_this_process_keeps_the_promises_of_a_launcher(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -113,7 +113,6 @@ def test_a_job_has_the_variables_of_its_place(
     assert outcome.status == "interrupted", "it was to stop before it began"
 
 
-@pytest.mark.long
 def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
     job_specs = [make_job_spec("callbacks.poison.kind=hang", number=number) for number in (0, 1)]
     for job_spec in job_specs:
@@ -130,7 +129,6 @@ def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobS
         next_end(launcher)
 
 
-@pytest.mark.long
 def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
     job_spec = make_job_spec(*ENDLESS)
     launcher.start(job_spec)
@@ -161,7 +159,6 @@ def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
     cluster.cancel(held, force=True)
 
 
-@pytest.mark.long
 def test_a_trial_is_pruned(project: Path, shared: RayLauncher, fork_server: ForkServer) -> None:
     shared.close()  # its places hold the cluster's cores, and these jobs would wait for them
     result = start_sweep(
