@@ -20,6 +20,7 @@ from assay.check.checker import Checker
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
 from assay.run import execute
+from assay.run.execute import fit_threads
 from assay.run.result import print_run
 from assay.run.train import run_job, train
 from assay.task.task_of import task_of
@@ -59,7 +60,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (["data=digits", "model=small_cnn"], (None, 0), 1),
         (["data=digits", "model=small_cnn"], ("4", 0), 4),
         (["data=wine", "model.hidden=[2000,2000]"], (None, 1), 1),
-        pytest.param(["data=wine", "device=ddp_cpu"], (None, 4), 2, id="one of each rank"),
+        pytest.param(
+            ["data=wine", "device=ddp_cpu"], (None, 4), 2, id="one of each rank", marks=pytest.mark.long
+        ),
     ],
 )
 def test_small_steps_and_busy_machines_take_few_threads(
@@ -87,6 +90,13 @@ def test_small_steps_and_busy_machines_take_few_threads(
     assert record["machine"]["threads"] == threads
     is_small = words[0] == "data=wine" and len(words) == 1
     assert ("most cores are busy" in capsys.readouterr().out) == (idle < 2 and not typed and not is_small)
+
+
+def test_small_steps_take_a_thread_of_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    checker = Checker()
+    assert fit_threads(checker.check(checker.job([*JOB, "device=ddp_cpu"]))) == 2
 
 
 def test_a_run_trains_with_what_was_built_and_read_for_its_check() -> None:
