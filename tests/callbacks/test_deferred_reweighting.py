@@ -97,12 +97,7 @@ def test_weights_are_the_papers(counts: list[int], beta: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "first"),
-    [
-        ({"start_fraction": 0.5}, 2),
-        ({"start_fraction": 0.0}, 0),
-        ({}, 3),
-    ],
+    ("start", "first"), [({"start_fraction": 0.5}, 2), ({"start_fraction": 0.0}, 0), ({}, 3)]
 )
 def test_weights_begin_at_the_start_and_none_before(start: dict[str, Any], first: int) -> None:
     loss = fit(DeferredReweighting(COUNTS, **start, beta=0.99), max_epochs=4)
