@@ -64,12 +64,7 @@ def test_resnet_for_small_images_is_the_cifar_variant() -> None:
 
 @pytest.mark.parametrize(
     ("side", "small_images", "kernel", "stride"),
-    [
-        (64, "auto", 3, 1),
-        (65, "auto", 7, 2),
-        (224, True, 3, 1),
-        (32, False, 7, 2),
-    ],
+    [(64, "auto", 3, 1), (65, "auto", 7, 2), (224, True, 3, 1), (32, False, 7, 2)],
 )
 def test_when_a_resnet_has_the_small_stem(side: int, small_images: bool, kernel: int, stride: int) -> None:
     model = Torchvision("resnet18", [1, side, 200], 2, small_images=small_images)
@@ -161,6 +156,14 @@ def test_every_classification_network_is_built_and_its_head_known(name: str) -> 
     assert 7 in (getattr(head, "out_features", 0), getattr(head, "out_channels", 0))
 
 
+@pytest.mark.always(
+    *(
+        "Torchvision-squeezenet1_1",
+        "Torchvision-mobilenet_v3_small",
+        "Timm-test_efficientnet",
+        "Timm-test_vit",
+    )
+)
 @pytest.mark.parametrize(
     ("make", "name"), [*((Torchvision, name) for name in SMALL), *((Timm, name) for name in SMALL_TIMM)]
 )
@@ -184,6 +187,7 @@ def test_a_head_of_another_size_is_new_and_the_rest_as_published(
         assert torch.equal(same.eval()(images), stock.eval()(images))
 
 
+@pytest.mark.always("fcn_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")
 @pytest.mark.parametrize("name", zoo.list_models(module=zoo.segmentation))
 def test_networks_for_masks_give_a_class_for_each_pixel(name: str) -> None:
     with torch.device("meta"):
