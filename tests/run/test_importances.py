@@ -154,7 +154,7 @@ def test_classes(tmp_path: Path, target: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("target", "overrides", "first"),
     [
-        ("tags", ['data.source.label_separator=";"', "baseline=majority"], {"strong", "a, weak one"}),
+        ("tags", ['data.source.label_separator=";"'], {"strong", "a, weak one"}),
         ("[value,size]", [], {"strong"}),
     ],
 )

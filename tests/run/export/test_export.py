@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import chdir
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,6 @@ from assay_serve.export.model_card import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
     from tests.conftest import Train, Trained
@@ -283,18 +283,21 @@ def train_on_sizes(train: Train, houses: pd.DataFrame, path: Path, *more: str) -
     )
 
 
-def test_data_that_is_gone_or_another_one(train: Train, houses: pd.DataFrame, tmp_path: Path) -> None:
-    path = tmp_path / "sizes.csv"
-    run_dir = train_on_sizes(train, houses, path).run_dir
-    path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:300]), "utf-8")
-    exported = export(run_dir, "onnx", out=tmp_path / "changed")
-    assert exported.notes == ("the data is not what the run was trained on: its SHA-256 differs",)
-    assert exported.subset == "test"
-    path.unlink()
-    exported = export(run_dir, "onnx", out=tmp_path / "gone")
-    assert exported.subset == ""
-    assert exported.notes[0].startswith("the run's data cannot be read: ")
-    assert "made-up samples" in exported.card.read_text(encoding="utf-8")
+def test_data_that_is_gone_or_another_one(houses_run: Trained, tmp_path: Path) -> None:
+    path = Path(houses_run.config.data.source.path)
+    kept = shutil.copy(path, tmp_path / "kept.csv")
+    try:
+        path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:300]), "utf-8")
+        exported = export(houses_run.run_dir, "onnx", out=tmp_path / "changed")
+        assert exported.notes == ("the data is not what the run was trained on: its SHA-256 differs",)
+        assert exported.subset == "test"
+        shutil.move(path, tmp_path / "away.csv")
+        exported = export(houses_run.run_dir, "onnx", out=tmp_path / "gone")
+        assert exported.subset == ""
+        assert exported.notes[0].startswith("the run's data cannot be read: ")
+        assert "made-up samples" in exported.card.read_text(encoding="utf-8")
+    finally:
+        shutil.copy(kept, path)
 
 
 def test_half_precision_is_widened(train: Train, tmp_path: Path) -> None:
