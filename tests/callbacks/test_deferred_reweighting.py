@@ -1,4 +1,4 @@
-"""What begins late in training: averages of weights against the mean by hand, and weights of classes."""
+"""What begins late in training: weights of classes; averages of weights are in `test_weight_average`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from lightning.pytorch.callbacks import ModelCheckpoint
 from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
 from assay.callbacks.deferred_reweighting import DeferredReweighting, effective_number_weight
@@ -23,15 +21,12 @@ from assay.loss.cross_entropy import CrossEntropy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 # Lightning flattens its loaders with a class that torch has deprecated.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated"),
-    pytest.mark.filterwarnings("ignore:Checkpoint directory"),
-    pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`"),
 ]
 
 COUNTS = [100, 10, 1]
@@ -77,11 +72,9 @@ class Classifier(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(
-    callback: DeferredReweighting, *others: L.Callback, ckpt_path: Path | None = None, **options: Any
-) -> Loss:
+def fit(callback: DeferredReweighting, **options: Any) -> Loss:
     loss = Loss()
-    quiet_trainer(callback, *others, **options).fit(Classifier(loss), Batches(), ckpt_path=ckpt_path)
+    quiet_trainer(callback, **options).fit(Classifier(loss), Batches())
     return loss
 
 
@@ -104,12 +97,7 @@ def test_weights_are_the_papers(counts: list[int], beta: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "first"),
-    [
-        ({"start_fraction": 0.5}, 2),
-        ({"start_fraction": 0.0}, 0),
-        ({}, 3),
-    ],
+    ("start", "first"), [({"start_fraction": 0.5}, 2), ({"start_fraction": 0.0}, 0), ({}, 3)]
 )
 def test_weights_begin_at_the_start_and_none_before(start: dict[str, Any], first: int) -> None:
     loss = fit(DeferredReweighting(COUNTS, **start, beta=0.99), max_epochs=4)
@@ -159,65 +147,6 @@ def test_other_weights_would_count_for_nothing() -> None:
 def test_refuses_settings_that_mean_nothing(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DeferredReweighting(**settings)
-
-
-class Net(L.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
-
-    @override
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        return nn.functional.mse_loss(self.model(batch[0]), batch[1])
-
-    @override
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Nothing to log."""
-
-    @override
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def copy(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in module.state_dict().items()}
-
-
-class Stop(L.Callback):
-    def __init__(self, after: int) -> None:
-        self.after = after
-
-    @override
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        trainer.should_stop = trainer.current_epoch + 1 == self.after
-
-
-def fit_swa(
-    folder: Path, epochs: int, resume: Path | None = None, stop_after: int = 0, **settings: Any
-) -> tuple[Net, SWA, L.Trainer]:
-    inputs = torch.randn(32, 3, generator=torch.Generator().manual_seed(0))
-    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
-    module, swa = Net(), SWA(**settings)
-    last = ModelCheckpoint(dirpath=folder, filename="last", enable_version_counter=False)
-    trainer = quiet_trainer(
-        swa, last, Stop(stop_after), max_epochs=epochs, enable_checkpointing=True, num_sanity_val_steps=0
-    )
-    loaders = DataLoader(data, batch_size=8), DataLoader(data, batch_size=32)
-    trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
-    return module, swa, trainer
-
-
-@pytest.mark.parametrize("broken_off", [1, 3])
-def test_goes_on_where_it_was_broken_off(tmp_path: Path, broken_off: int) -> None:
-    whole, _, _ = fit_swa(tmp_path / "whole", epochs=5, start_fraction=0.4)
-    fit_swa(tmp_path / "part", epochs=5, stop_after=broken_off, start_fraction=0.4)
-    resumed, swa, _ = fit_swa(
-        tmp_path / "part", epochs=5, resume=tmp_path / "part" / "last.ckpt", start_fraction=0.4
-    )
-    assert swa.count == 3
-    for name, value in copy(whole).items():
-        assert torch.equal(copy(resumed)[name], value)
 
 
 @pytest.mark.parametrize("start", [-0.1, 1.0])

@@ -49,11 +49,7 @@ def test_scalars_by_stage() -> None:
         "lr-SGD/pg1": torch.tensor(0.1),
         "valuable": 3,
     }
-    assert group_scalars(metrics) == {
-        "": {"valuable": 3.0},
-        "train": {"loss": 1.5},
-        "val": {"loss": 2.5},
-    }
+    assert group_scalars(metrics) == {"": {"valuable": 3.0}, "train": {"loss": 1.5}, "val": {"loss": 2.5}}
     assert group_scalars(metrics, ["train"]) == {"": {"valuable": 3.0}, "train": {"loss": 1.5}}
 
 

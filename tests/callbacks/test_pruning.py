@@ -76,12 +76,7 @@ class Study:
     def trial(self, **more: Any) -> dict[str, Any]:
         """What the next trial's job is given."""
         number = self.study.ask().number
-        given = {
-            "monitor": "val/loss",
-            "storage": self.file,
-            "trial": number,
-            "pruner": MEDIAN,
-        }
+        given = {"monitor": "val/loss", "storage": self.file, "trial": number, "pruner": MEDIAN}
         return {**given, **more}
 
     def reported(self, number: int) -> dict[int, float]:

@@ -100,19 +100,20 @@ class Mappings:
         return {"data": inputs, "label": int(target), "name": f"sample {index}"}
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_stock_lightning_module_trains(
-    data_module: Build, given_source: Any, tmp_path: Path, streamed: bool
+def test_a_stock_lightning_module_trains_on_the_same_samples_streamed_or_in_memory(
+    data_module: Build, given_source: Any, tmp_path: Path
 ) -> None:
-    data: Any = numbered()
-    if streamed:
-        data = Samples(Mappings(data), data.targets)
-    source = given_source({"all": data}, "multiclass", ("even", "odd"))
-    module, datamodule = Recorder(), data_module(source, drop_last=True)
-    runner = trainer(tmp_path)
-    runner.fit(module, datamodule)
-    runner.test(module, datamodule, verbose=False)
-    assert source.prepared == 2
+    in_memory, modules = numbered(), []
+    for data in (in_memory, Samples(Mappings(in_memory), in_memory.targets)):
+        source = given_source({"all": data}, "multiclass", ("even", "odd"))
+        module, datamodule = Recorder(), data_module(source, drop_last=True)
+        runner = trainer(tmp_path)
+        runner.fit(module, datamodule)
+        runner.test(module, datamodule, verbose=False)
+        assert source.prepared == 2
+        modules.append(module)
+    module, streamed = modules
+    assert module.seen == streamed.seen
     first, second = module.seen["train"][:8], module.seen["train"][8:]
     assert len(first) == len(second) == 8  # 35 samples, batches of 4, the last left out
     assert first != second
@@ -121,18 +122,6 @@ def test_a_stock_lightning_module_trains(
     train = set(flat(first + second))
     assert not train & set(val)
     assert not train & set(test)
-
-
-def test_streamed_or_in_memory_the_samples_are_the_same(
-    data_module: Build, given_source: Any, tmp_path: Path
-) -> None:
-    samples, seen = numbered(), []
-    for data in (samples, Samples(Mappings(samples), samples.targets)):
-        module = Recorder()
-        datamodule = data_module(given_source({"all": data}, "multiclass", ("even", "odd")))
-        trainer(tmp_path).fit(module, datamodule)
-        seen.append(module.seen)
-    assert seen[0] == seen[1]
 
 
 class StopAt(L.Callback):

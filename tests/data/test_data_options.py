@@ -60,8 +60,12 @@ def test_downloads_go_where_the_environment_says(option: str, monkeypatch: pytes
     config = compose([f"data={option}", "data.source.root=here"])
     assert config.data.source.root == "here"
     config.data.source.download = False
-    with pytest.raises(DataError, match=rf"(?i)data.source.root=here: {option.replace('_', '')} is missing"):
-        build(config).source.read()
+    source = build(config).source
+    source.prepare()
+    missing = rf"(?i)data.source.root=here: {option.replace('_', '')} is missing or damaged"
+    with pytest.raises(DataError, match=missing) as caught:
+        source.read()
+    assert caught.value.hint.startswith("data.source.download=true, or set data.source.root")
 
 
 @pytest.mark.parametrize(

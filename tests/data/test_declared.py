@@ -90,10 +90,7 @@ def test_data_that_is_not_what_was_stated_is_refused() -> None:
     add_spec(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
     check_declared({}, config)
     with pytest.raises(DataError, match=r"data\.spec: num_classes should be 9, but the data has 10"):
-        check_declared(
-            {"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9},
-            config,
-        )
+        check_declared({"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9}, config)
 
 
 @pytest.mark.parametrize("path", sorted(Path("conf/data").glob("*.yaml")), ids=lambda path: path.stem)

@@ -218,10 +218,7 @@ def coloured(root: Path) -> None:
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda root: (root / "masks" / "my photo 3.png").unlink(), "no mask my photo 3.png in masks"),
     "another size": (small, "its mask has 5×8 pixels, the image 6×8"),
-    "unknown value": (
-        strange,
-        "its mask has the value 7, which is not a class; others: data.source.values=",
-    ),
+    "unknown value": (strange, "its mask has the value 7, which is not a class; others: data.source.values="),
     "colours": (coloured, "its mask: it has colours"),
     "broken": (
         lambda root: (root / "masks" / "my photo 3.png").write_bytes(b"x"),

@@ -22,13 +22,7 @@ from assay.data.table.column import judge_rows
 from assay.data.table.column_kind import kind_of
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import TableEncoder
-from assay.data.table.table_file import (
-    find_options,
-    prepare_rows,
-    read_table,
-    settle,
-    table_chunks,
-)
+from assay.data.table.table_file import find_options, prepare_rows, read_table, settle, table_chunks
 from assay.errors import DataError
 from assay.targets.objects import placeholder, provide_objects
 
@@ -93,7 +87,7 @@ def encode(path: str, frame: pd.DataFrame, target: str, **options: Any) -> tuple
     return table, rows, encoder.transform(rows.raw)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     st.sampled_from(CASES),
     st.lists(st.integers(0, 5), min_size=ROWS, max_size=ROWS),
@@ -224,8 +218,7 @@ def csv(tmp_path: Path) -> Any:
 WORDS = ("NA", "None", "null", "N/A", "nan", "NULL")
 
 
-@pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("word", "form"), [*zip(WORDS, FORMATS, strict=True)])
 def test_a_word_for_a_missing_value_is_a_class_and_a_category(word: str, form: str, tmp_path: Path) -> None:
     columns = {"a": np.arange(60) / 8, "c": ["x", "z", word] * 20, "y": [word, "u", "v", "u"] * 15}
     frame = pd.DataFrame(columns)
@@ -316,8 +309,7 @@ def test_a_header_within_the_rows_is_named(csv: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "header",
-    ["2013,2014,2015", "0,1,2", "400.5,401.0,401.5", "a,b,c", "1,2,3", "x.1,x.2,10"],
+    "header", ["2013,2014,2015", "0,1,2", "400.5,401.0,401.5", "a,b,c", "1,2,3", "x.1,x.2,10"]
 )
 def test_names_that_are_numbers_are_names(header: str, csv: Any) -> None:
     rows = [f"{row % 3 + 0.5},{row % 5 + 0.25},{row / 7}" for row in range(20)]
@@ -432,7 +424,7 @@ def test_spaces_around_classes_are_not_several_labels(tmp_path: Path) -> None:
     assert not any("several labels" in note for note in source.notes)
 
 
-def every_kind(rows: int = 1200) -> pd.DataFrame:
+def every_kind(rows: int = 400) -> pd.DataFrame:
     draw = np.random.default_rng(0)
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, rows), unit="D")
     names = draw.choice(["hamburg", "munich", "berlin", "cologne", "stuttgart"], rows)

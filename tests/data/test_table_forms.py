@@ -87,6 +87,7 @@ def test_numbers_are_read_as_they_were_written(numbers: list[Any], unit: str, st
     assert read.tolist() == [float(one) for one in numbers]
 
 
+@settings(max_examples=30)
 @given(st.times())
 def test_times_of_day_are_read_as_python_writes_them(time: Any) -> None:
     passed = time.hour * 3600 + time.minute * 60
@@ -320,7 +321,7 @@ def test_strong_features_of_known_sets_are_no_leaks(load: Callable[..., Any]) ->
         assert find_hints(frame[frame["target"] != left_out], names, "target") == {}
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(5, 400), st.sampled_from([0.05, 0.3, 0.5]))
 def test_ordinary_columns_are_no_leaks(seed: int, rows: int, share: float) -> None:
     draw = np.random.default_rng(seed)

@@ -235,10 +235,7 @@ def test_cross_entropy_of_pixels_is_torchs(smoothing: float) -> None:
     torch.testing.assert_close(loss(MASK_LOGITS, MASKS), cross_entropy_of_each(label_smoothing=smoothing))
     weight = torch.tensor(WEIGHT).double()
     expected = F.cross_entropy(MASK_LOGITS, MASKS, weight, ignore_index=255)
-    for one in (
-        CrossEntropy(class_weight=WEIGHT, ignore_index=255),
-        Focal(0.0, WEIGHT, ignore_index=255),
-    ):
+    for one in (CrossEntropy(class_weight=WEIGHT, ignore_index=255), Focal(0.0, WEIGHT, ignore_index=255)):
         torch.testing.assert_close(one.double()(MASK_LOGITS, MASKS), expected)
 
 
@@ -381,11 +378,7 @@ def test_labels_that_do_not_fit(outputs: torch.Tensor, targets: torch.Tensor, me
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (CrossEntropy, {"label_smoothing": 1.0}, "label_smoothing"),
     (CrossEntropy, {"class_weight": "balanced"}, "needs class_counts"),
-    (
-        CrossEntropy,
-        {"class_weight": "balanced", "class_counts": [3, 0]},
-        "class_counts=.* >= 1",
-    ),
+    (CrossEntropy, {"class_weight": "balanced", "class_counts": [3, 0]}, "class_counts=.* >= 1"),
     (CrossEntropy, {"class_weight": [1.0, -1.0]}, "class_weight=.* >= 0"),
     (CrossEntropy, {"class_weight": [1.0, float("nan")]}, "class_weight=.* >= 0"),
     (CrossEntropy, {"class_weight": [0.0, 0.0]}, "sum_of_class_weight=0.0: expected a number > 0"),
@@ -416,11 +409,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
         "'siez' is not a target; expected one of kind",
     ),
     (Multitask, {"output_names": HEADS, "weights": {"Kind": 1.0}}, "'Kind' is not a target"),
-    (
-        Multitask,
-        {"output_names": HEADS, "weights": {"kind": -1.0}},
-        "weights.kind=-1.0",
-    ),
+    (Multitask, {"output_names": HEADS, "weights": {"kind": -1.0}}, "weights.kind=-1.0"),
     (
         Multitask,
         {"output_names": HEADS, "losses": {"size": CrossEntropy()}},

@@ -34,11 +34,7 @@ def samples(kind: str) -> tuple[Tensor, Tensor]:
 def tracker(kind: str) -> Tracker:
     """One with metrics whose states are sums, and lists of floats and of integers."""
     metrics: dict[str, Any] = {
-        "regression": {
-            "mse": tm.MeanSquaredError(),
-            "r2": R2(),
-            "pearson": tm.PearsonCorrCoef(),
-        },
+        "regression": {"mse": tm.MeanSquaredError(), "r2": R2(), "pearson": tm.PearsonCorrCoef()},
         "multilabel": {"ap": tm.AveragePrecision(task="multilabel", num_labels=2)},
         "multiclass": {
             "accuracy": tm.Accuracy(task="multiclass", num_classes=3),

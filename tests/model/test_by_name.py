@@ -64,12 +64,7 @@ def test_resnet_for_small_images_is_the_cifar_variant() -> None:
 
 @pytest.mark.parametrize(
     ("side", "small_images", "kernel", "stride"),
-    [
-        (64, "auto", 3, 1),
-        (65, "auto", 7, 2),
-        (224, True, 3, 1),
-        (32, False, 7, 2),
-    ],
+    [(64, "auto", 3, 1), (65, "auto", 7, 2), (224, True, 3, 1), (32, False, 7, 2)],
 )
 def test_when_a_resnet_has_the_small_stem(side: int, small_images: bool, kernel: int, stride: int) -> None:
     model = Torchvision("resnet18", [1, side, 200], 2, small_images=small_images)
@@ -102,19 +97,51 @@ def test_a_new_stem_is_initialised_as_its_family_s() -> None:
     assert transformer.weight.std().item() == pytest.approx(math.sqrt(1 / (4 * 32 * 32)), rel=0.05)
 
 
-def test_says_what_is_wrong() -> None:
-    with pytest.raises(
-        ValueError, match=r"\(ResNet\) takes images \[C,H,W\], the data has \[13\]; use model=mlp"
-    ):
-        Torchvision("resnet18", [13], 2)
+REFUSED: list[tuple[Any, str, list[int], dict[str, Any], str]] = [
+    (Torchvision, "resnet18", [13], {}, r"\(ResNet\) takes images \[C,H,W\], .* \[13\]; use model=mlp"),
+    (Torchvision, "vit_b_32", [1, 32, 64], {}, "takes square images, the data has 32x64"),
+    (Torchvision, "vit_b_32", [1, 32, 32], {"small_images": True}, "no stem for small images"),
+    (Torchvision, "resnet18", [3, 32, 32], {"weights": "IMAGENET1K_V2"}, "it has IMAGENET1K_V1, and DEFAULT"),
+    (Torchvision, "resnet500", [3, 32, 32], {}, "not a network of torchvision.*similar names: resnet50"),
+    *(
+        (Torchvision, name, [3, 32, 32], {}, "is not a network of torchvision")
+        for name in ("fasterrcnn_resnet50_fpn", "../resnet18", "r3d_18")
+    ),
+    *(
+        (Timm, name, [3, 32, 32], {}, "is not a network of timm")
+        for name in (
+            "hf-hub:timm/resnet18",
+            "hf_hub:timm/resnet18",
+            "local-dir:/home/x",
+            "/home/x",
+            "resnet500",
+        )
+    ),
+    *(
+        (Timm, "resnet10t", [3, 32, 32], {"options": {key: "x"}}, rf"model\.options\.{key} is set by assay")
+        for key in ("pretrained", "pretrained_cfg", "checkpoint_path", "num_classes")
+    ),
+    (Timm, "resnet18.of_mine", [3, 32, 32], {}, "resnet18 has no weights with this tag; it has .*a1_in1k"),
+    (Timm, "resnet18", [3, 64, 64], {"weights": "bundled"}, r"weights of resnet18; use model\.name=tf_eff"),
+    (Timm, "resnet10t", [13], {}, r"takes images \[C,H,W\], the data has \[13\]"),
+]
+
+
+@pytest.mark.parametrize(("make", "name", "shape", "options", "message"), REFUSED)
+def test_says_what_is_wrong(
+    make: Any, name: str, shape: list[int], options: dict[str, Any], message: str
+) -> None:
+    with torch.device("meta"), pytest.raises(ValueError, match=message):
+        make(name, shape, 2, **options)
+
+
+def test_published_weights_are_not_downloaded_to_be_checked() -> None:
     with torch.device("meta"):
-        with pytest.raises(ValueError, match="takes square images, the data has 32x64"):
-            Torchvision("vit_b_32", [1, 32, 64], 2)
-        with pytest.raises(ValueError, match="no stem for small images"):
-            Torchvision("vit_b_32", [1, 32, 32], 2, small_images=True)
+        Torchvision("resnet18", [3, 32, 32], 2, weights="DEFAULT")
 
 
 SMALL = ["resnet18", "squeezenet1_1", "shufflenet_v2_x0_5", "mobilenet_v3_small", "mnasnet0_5"]
+SMALL_TIMM = ["resnet10t", "test_efficientnet", "test_vit", "convnext_atto", "mobilenetv4_conv_small"]
 
 
 @pytest.mark.always
@@ -129,24 +156,38 @@ def test_every_classification_network_is_built_and_its_head_known(name: str) -> 
     assert 7 in (getattr(head, "out_features", 0), getattr(head, "out_channels", 0))
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_a_head_of_another_size_is_new_and_the_rest_as_published(name: str, tmp_path: Path) -> None:
+@pytest.mark.always(
+    *(
+        "Torchvision-squeezenet1_1",
+        "Torchvision-mobilenet_v3_small",
+        "Timm-test_efficientnet",
+        "Timm-test_vit",
+    )
+)
+@pytest.mark.parametrize(
+    ("make", "name"), [*((Torchvision, name) for name in SMALL), *((Timm, name) for name in SMALL_TIMM)]
+)
+def test_a_head_of_another_size_is_new_and_the_rest_as_published(
+    make: Any, name: str, tmp_path: Path
+) -> None:
+    side = 96 if make is Torchvision else 160
     torch.manual_seed(0)
-    stock = zoo.get_model(name)
+    stock: Any = zoo.get_model(name) if make is Torchvision else timm.create_model(name)
     torch.save(stock.state_dict(), tmp_path / "weights.pth")
-    model = Torchvision(name, [3, 96, 96], 5, weights=str(tmp_path / "weights.pth"))
+    model = make(name, [3, side, side], 5, weights=str(tmp_path / "weights.pth"))
     assert model.new_layers == model.head_names
     for key, value in model.network.state_dict().items():
         if not f"network.{key}".startswith(f"{model.head_names[0]}."):
             assert torch.equal(value, stock.state_dict()[key]), key
-    assert model(torch.randn(2, 3, 96, 96)).shape == (2, 5)
-    # With as many outputs the head is that of the file.
-    same = Torchvision(name, [3, 96, 96], 1000, weights=str(tmp_path / "weights.pth"))
-    assert same.new_layers == ()
-    images = torch.randn(2, 3, 96, 96)
-    assert torch.equal(same.eval()(images), stock.eval()(images))
+    assert model(torch.randn(2, 3, side, side)).shape == (2, 5)
+    if make is Torchvision:  # with as many outputs the head is that of the file
+        same = make(name, [3, side, side], 1000, weights=str(tmp_path / "weights.pth"))
+        assert same.new_layers == ()
+        images = torch.randn(2, 3, side, side)
+        assert torch.equal(same.eval()(images), stock.eval()(images))
 
 
+@pytest.mark.always("fcn_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")
 @pytest.mark.parametrize("name", zoo.list_models(module=zoo.segmentation))
 def test_networks_for_masks_give_a_class_for_each_pixel(name: str) -> None:
     with torch.device("meta"):
@@ -191,40 +232,7 @@ def test_what_published_weights_were_trained_on() -> None:
     assert Torchvision.to_download("resnet50", "my_file.pth") is None
 
 
-@pytest.mark.parametrize("name", ["resnet500", "fasterrcnn_resnet50_fpn", "../resnet18", "r3d_18"])
-def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is not a network of torchvision"):
-        Torchvision(name, [3, 32, 32], 2)
-    with pytest.raises(ValueError, match=r"similar names: resnet50"):
-        Torchvision("resnet500", [3, 32, 32], 2)
-
-
-def test_says_what_is_wrong_of_torchvision() -> None:
-    with pytest.raises(ValueError, match=r"resnet18 has no such weights; it has IMAGENET1K_V1, and DEFAULT"):
-        Torchvision("resnet18", [3, 32, 32], 2, weights="IMAGENET1K_V2")
-    with torch.device("meta"):  # nothing is downloaded to be checked
-        Torchvision("resnet18", [3, 32, 32], 2, weights="DEFAULT")
-
-
 VIT: dict[str, Any] = {"patch_size": 8, "depth": 2, "embed_dim": 32, "num_heads": 2}
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["resnet10t", "test_efficientnet", "test_vit", "convnext_atto", "mobilenetv4_conv_small", "test_resnet"],
-)
-def test_a_head_of_another_size_is_new_and_the_rest_as_published_of_timm(name: str, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    stock = timm.create_model(name)
-    torch.save(stock.state_dict(), tmp_path / "weights.pth")
-    side = 160
-    model = Timm(name, [3, side, side], 5, weights=str(tmp_path / "weights.pth"))
-    assert model.new_layers == model.head_names
-    head = model.head_names[0].removeprefix("network.")
-    for key, value in stock.state_dict().items():
-        if not key.startswith(f"{head}."):
-            assert torch.equal(model.network.state_dict()[key], value), key
-    assert model(torch.randn(2, 3, side, side)).shape == (2, 5)
 
 
 def test_a_vision_transformer_of_another_size_is_fitted_as_timm_does_it(tmp_path: Path) -> None:
@@ -253,22 +261,7 @@ def test_what_the_weights_were_trained_on() -> None:
     assert Timm.to_download("resnet50", "file.pth") is None
 
 
-@pytest.mark.parametrize(
-    "name", ["hf-hub:timm/resnet18", "hf_hub:timm/resnet18", "local-dir:/home/x", "/home/x", "resnet500"]
-)
-def test_names_that_are_not_timms_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a network of timm"):
-        Timm(name, [3, 32, 32], 2)
-
-
 def test_says_what_is_wrong_of_timm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"resnet18 has no weights with this tag; it has .*a1_in1k"):
-        Timm("resnet18.of_mine", [3, 32, 32], 2)
-    for key in ("pretrained", "pretrained_cfg", "checkpoint_path", "num_classes"):
-        with pytest.raises(ValueError, match=rf"model\.options\.{key} is set by assay"):
-            Timm("resnet10t", [3, 32, 32], 2, options={key: "x"})
-    with pytest.raises(ValueError, match=r"takes images \[C,H,W\], the data has \[13\]"):
-        Timm("resnet10t", [13], 2)
     torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
     with pytest.raises(ValueError, match=r"do not fit: missing .* more, unexpected a;"):
         Timm("resnet10t", [3, 32, 32], 2, weights=str(tmp_path / "a.pth"))
@@ -378,12 +371,10 @@ def test_runs_no_code_of_the_file(tmp_path: Path) -> None:
 def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is neither a file nor a run"):
         load_pretrained_weights(network(), str(tmp_path / "none.pt"))
-    (tmp_path / "text.pt").write_text("no weights")
-    with pytest.raises(ValueError, match="no weights that can be read safely"):
-        load_pretrained_weights(network(), str(tmp_path / "text.pt"))
-    (tmp_path / "empty.pt").touch()
-    with pytest.raises(ValueError, match="no weights that can be read safely"):
-        load_pretrained_weights(network(), str(tmp_path / "empty.pt"))
+    for text in ("no weights", ""):
+        (tmp_path / "text.pt").write_text(text)
+        with pytest.raises(ValueError, match="no weights that can be read safely"):
+            load_pretrained_weights(network(), str(tmp_path / "text.pt"))
     contents: tuple[Any, ...] = (torch.ones(3), {}, [1])
     for content in contents:
         with pytest.raises(ValueError, match="holds no state dict"):
@@ -481,8 +472,6 @@ def test_a_new_head_on_weights_starts_from_zero() -> None:
 
 
 def test_says_which_networks_have_bundled_weights(monkeypatch: pytest.MonkeyPatch, train: Train) -> None:
-    with pytest.raises(ValueError, match=r"no package carries weights of resnet18; use model\.name=tf_eff"):
-        Timm("resnet18", [3, 64, 64], 5, weights="bundled")
     monkeypatch.setattr("assay.model.timm.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"needs the package") as error:
         train("data=digits", "model=pretrained")

@@ -247,11 +247,7 @@ def made_for_texts(folder: Path) -> None:
     ("spoil", "key", "says"),
     [
         (without("config.json"), "model.weights", r"config\.json cannot be read"),
-        (
-            config(model_type="gpt2"),
-            "model.config",
-            r"config\.json: model_type is 'gpt2', which is not",
-        ),
+        (config(model_type="gpt2"), "model.config", r"config\.json: model_type is 'gpt2', which is not"),
         (config(model_type="vit"), "model.config", "'vit', which is not a supported"),
         (config(note="${oc.env:HOME}"), "model.weights", "not plain settings"),
         (config(more={"_target_": "os.system"}), "model.weights", "not plain settings"),
@@ -277,10 +273,7 @@ def test_a_folder_that_is_something_else_is_one_message(
     ("typed", "says"),
     [
         (("data.source.tokenizer=word",), "tokenizer=word: the weights of .* with tokens of their own"),
-        (
-            ("model.weights=org/name",),
-            r"^model\.weights: org/name is not a folder; expected one with",
-        ),
+        (("model.weights=org/name",), r"^model\.weights: org/name is not a folder; expected one with"),
         (("model.weights=null",), r"^model\.config: auto reads config\.json"),
         (("data=digits",), r"^model: vocab_size=0: model=hf_text takes texts"),
     ],

@@ -361,11 +361,7 @@ GPT_SIZES = {"vocab_size": 11, "context_length": 7, **SIZES}
 TEXTS = {"vocab_size": 50, "num_outputs": 3, "max_length": 16}
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "relu"}, "expected one of torch"),
-    (
-        MLP,
-        {"input_shape": [4], "num_outputs": 2, "activation": "torch.nn.Linear"},
-        "expected one of torch",
-    ),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "torch.nn.Linear"}, "expected one of torch"),
     (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "os.system"}, "expected one of torch"),
     (MLP, {"input_shape": [4], "num_outputs": 2, "dropout": 1.5}, "dropout probability"),
     (MLP, {"input_shape": [4], "num_outputs": 2, "hidden": [0]}, "hidden=.*>= 1"),

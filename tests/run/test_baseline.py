@@ -151,19 +151,6 @@ def test_a_named_one_that_does_not_suit_is_refused(overrides: tuple[str, ...], w
     assert (caught.value.key, caught.value.hint) == ("baseline", "baseline=auto")
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("data=iris", "baseline=majority"),
-        ("data=diabetes", "baseline=mean"),
-        ("data=diabetes", "baseline=linear"),
-    ],
-)
-def test_a_named_one_that_suits_is_accepted(overrides: tuple[str, ...]) -> None:
-    checker = Checker()
-    checker.check(checker.job(overrides))
-
-
 def test_one_that_fails_is_said_on_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.command import documented, typed
+from tests.forks import Forks
 
 from assay.errors import AssayError
 from assay.record.provenance import packages
@@ -215,10 +216,19 @@ def test_a_run_is_reproduced_with_the_python_of_its_environment(
     folder.mkdir()
     quick = ("data=iris", "debug=one_batch", "device=cpu", "callbacks=[]")
     typed("train", *quick, "hydra.run.dir=runs/a", folder=folder)
+    python = Path("environment", "bin", "python")
     monkeypatch.setattr(
-        "assay_lab.reproduce.build_environment",
-        lambda *_, **__: (Path(sys.executable), ["environment: HERE"]),
+        "assay_lab.reproduce.build_environment", lambda *_, **__: (python, ["environment: HERE"])
     )
+
+    def run_in_fork(children: list[tuple[list[str], dict[str, str]]]) -> tuple[list[int], str]:
+        [(command, environment)] = children
+        assert command[:3] == [str(python), "-P", "-m"]
+        with Forks(**environment) as forks:
+            ended = forks.command(*command[4:], cwd=folder, module=command[3])
+        return [ended.code], ""
+
+    monkeypatch.setattr("assay_lab.reproduce.run_children", run_in_fork)
     said = typed("reproduce", "runs/a", "--environment", folder=folder).output
     assert "note: environment: HERE" in said
     assert "identical" in said

@@ -119,7 +119,7 @@ def check_against_sklearn(
 
 def test_numbers_gaps_categories_and_dates_of_a_regression(tmp_path: Path) -> None:
     frame = write_table(tmp_path)
-    result = train(tmp_path, "value")
+    result = train(tmp_path, "value", "baseline=mean")
 
     def score(predictor: Any, rows: pd.DataFrame, targets: Any) -> float:
         return float(r2_score(targets, predictor(rows).values.reshape(-1)))
@@ -136,7 +136,7 @@ def test_numbers_gaps_categories_and_dates_of_a_regression(tmp_path: Path) -> No
 @pytest.mark.parametrize(("target", "name"), [("sign", "average_precision"), ("size", "accuracy")])
 def test_classes(tmp_path: Path, target: str, name: str) -> None:
     frame = write_table(tmp_path)
-    result = train(tmp_path, target)
+    result = train(tmp_path, target, "baseline=majority")
 
     def score(predictor: Any, rows: pd.DataFrame, targets: Any) -> float:
         predicted = predictor(rows)

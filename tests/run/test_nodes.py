@@ -240,17 +240,9 @@ def test_two_ranks_share_a_gpu_over_gloo(tmp_path: Path, device: str) -> None:
 
 
 BAD: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
-    "config": (
-        size(2),
-        ("optimizer.lr=0.2",),
-        "differs from rank 0 of 2 on {host}: optimizer.lr: 0.2",
-    ),
+    "config": (size(2), ("optimizer.lr=0.2",), "differs from rank 0 of 2 on {host}: optimizer.lr: 0.2"),
     "word": (size(2), ("optimzer.lr=0.2",), "optimzer.lr: unknown key or group"),
-    "world": (
-        size(2, 2),
-        (),
-        "torchrun has started 2 × 1 processes (nodes × each), and the job",
-    ),
+    "world": (size(2, 2), (), "torchrun has started 2 × 1 processes (nodes × each), and the job"),
     "strategy": (("device=cpu", "trainer.num_nodes=2"), (), "expected a distributed strategy"),
 }
 

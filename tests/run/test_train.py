@@ -20,6 +20,7 @@ from assay.check.checker import Checker
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
 from assay.run import execute
+from assay.run.execute import fit_threads
 from assay.run.result import print_run
 from assay.run.train import run_job, train
 from assay.task.task_of import task_of
@@ -60,7 +61,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (["data=wine", "model.hidden=[2000,2000]"], (None, 2), 2),
         (["data=wine", "model.hidden=[2000,2000]"], (None, 0), 1),
         (["data=wine", "model.hidden=[2000,2000]"], ("4", 0), 4),
-        pytest.param(["data=wine", "device=ddp_cpu"], (None, 4), 2, id="one of each rank"),
+        pytest.param(
+            ["data=wine", "device=ddp_cpu"], (None, 4), 2, id="one of each rank", marks=pytest.mark.long
+        ),
     ],
 )
 def test_threads_follow_the_work_of_a_step_and_the_idle_cores(
@@ -88,6 +91,13 @@ def test_threads_follow_the_work_of_a_step_and_the_idle_cores(
     assert record["machine"]["threads"] == threads
     is_large = len(words) > 1 and typed is None
     assert ("most cores are busy" in capsys.readouterr().out) == (is_large and idle <= 2)
+
+
+def test_small_steps_take_a_thread_of_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    checker = Checker()
+    assert fit_threads(checker.check(checker.job([*JOB, "device=ddp_cpu"]))) == 2
 
 
 def test_a_run_trains_with_what_was_built_and_read_for_its_check() -> None:

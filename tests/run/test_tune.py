@@ -39,16 +39,18 @@ def test_ctrl_c_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
 
     def interrupt(*_: Any) -> None:
         calls.append(None)
-        if len(calls) == 700:  # in the midst of the fourth measurement
+        if len(calls) == 70:  # in the midst of the third measurement
             raise KeyboardInterrupt
 
     monkeypatch.setattr(NonFinite, "on_train_batch_end", interrupt)
+    monkeypatch.setattr("assay_lab.measure._STEPS", 20)
+    monkeypatch.setattr("assay_lab.measure.candidates", lambda *_: [(False, ["data.batch_size=8"])])
     before = signal.getsignal(signal.SIGINT)
     code, found = documented("tune", *JOB, folder=tmp_path)
     assert code == 0
     assert found["interrupted"] == "stopped by Ctrl-C"
     assert found["settings"][0]["samples_per_s"] > 0
-    assert len(calls) == 700
+    assert len(calls) == 70
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -58,6 +60,7 @@ def test_a_batch_for_which_there_is_no_room_is_named(tmp_path: Path, monkeypatch
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     monkeypatch.setattr(NonFinite, "on_train_batch_end", refuse)
+    monkeypatch.setattr("assay_lab.measure._STEPS", 20)
     monkeypatch.setattr("assay_lab.measure.candidates", lambda *_: [(False, ["data.batch_size=8"])])
     code, found = documented("tune", *JOB, folder=tmp_path)
     assert code == 0, found

@@ -63,11 +63,7 @@ def test_each_verb_says_which_weights_it_uses(
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [
-        ("failed", "the run failed:"),
-        ("pruned", "the run was pruned:"),
-        ("running", "was killed:"),
-    ],
+    [("failed", "the run failed:"), ("pruned", "the run was pruned:"), ("running", "was killed:")],
 )
 def test_other_ends(interrupted: Path, status: Any, said: str) -> None:
     before = (interrupted / "record.json").read_bytes()

@@ -14,10 +14,7 @@ from sklearn.metrics import accuracy_score, r2_score  # type: ignore[import-unty
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torch import nn
-from torchmetrics.functional.classification import (
-    multilabel_accuracy,
-    multilabel_f1_score,
-)
+from torchmetrics.functional.classification import multilabel_accuracy, multilabel_f1_score
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.errors import DataError
@@ -218,7 +215,7 @@ def test_a_model_without_a_latent_vector() -> None:
 
 TARGETS = ["grower", "alcohol"]
 SHORT = [
-    *("model=mlp", "optimizer.lr=0.01", "data.batch_size=16", "trainer.max_epochs=8", "device=cpu", "seed=1"),
+    *("model=mlp", "optimizer.lr=0.01", "data.batch_size=16", "trainer.max_epochs=8", "device=cpu", "seed=1")
 ]
 
 

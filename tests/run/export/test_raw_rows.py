@@ -136,8 +136,8 @@ CELLS = {
 }
 
 
-@given(st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=12))
-@settings(max_examples=40)
+@given(st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=40))
+@settings(max_examples=12)
 def test_raw_rows_are_predicted_as_by_assay(
     served: Served, tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, str]]
 ) -> None:

@@ -7,12 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from assay.data.encoder_file import (
-    FILE,
-    TOKENIZER_FILE,
-    read_encoder,
-    write_encoder,
-)
+from assay.data.encoder_file import FILE, TOKENIZER_FILE, read_encoder, write_encoder
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.tokenizer import Tokenizer
 from assay.errors import AssayError
@@ -41,8 +36,7 @@ def test_what_was_learned_comes_back(written: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [lambda text: text.replace("Ulm", "Uhm"), lambda text: text[:-20], lambda _: "["],
+    "change", [lambda text: text.replace("Ulm", "Uhm"), lambda text: text[:-20], lambda _: "["]
 )
 def test_a_changed_file_is_refused(written: Path, change: object) -> None:
     written.write_text(change(written.read_text(encoding="utf-8")), encoding="utf-8")  # type: ignore[operator]  # a lambda

@@ -25,7 +25,7 @@ from assay_serve.threshold import set_threshold
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Train
+    from tests.conftest import Train, Trained
 
 
 def each(folder: Path) -> list[Any]:
@@ -121,7 +121,8 @@ def test_pictures_are_normalised_by_each_run(train: Train, photos: Path, tmp_pat
     assert means[0] != means[1]
 
 
-def test_labels_and_masks_are_averaged(train: Train, arrays: Path, tmp_path: Path) -> None:
+def test_labels_are_averaged(train: Train, arrays: Path, tmp_path: Path) -> None:
+    """Masks are in tests/run/test_evaluate_members.py."""
     labels = train_each(
         train,
         tmp_path / "labels",
@@ -133,19 +134,6 @@ def test_labels_and_masks_are_averaged(train: Train, arrays: Path, tmp_path: Pat
     members = np.stack([one(pixels).probabilities for one in each(labels)])
     found = assay.load(labels, map_location="cpu")(pixels)
     np.testing.assert_allclose(found.probabilities, members.mean(0), atol=1e-6)
-    masks = train_each(
-        train,
-        tmp_path / "masks",
-        ("seed=0", "seed=1"),
-        *("data=digits_segmentation", "model.widths=[8,16]", "callbacks=[checkpoint]"),
-        *("trainer.limit_train_batches=2", "predictions.num_samples=0"),
-    )
-    shape = each(masks)[0].spec["input_shape"]
-    pictures = np.random.default_rng(0).random((6, *shape), np.float32)
-    shares = np.stack([one(pictures).scores for one in each(masks)])
-    masks_found = assay.load(masks, map_location="cpu")(pictures)
-    np.testing.assert_allclose(masks_found.scores, shares.mean(0), atol=1e-6)
-    np.testing.assert_array_equal(masks_found.masks, shares.mean(0).argmax(1))
 
 
 def test_texts_are_tokenized_by_each_run(train: Train, tmp_path: Path) -> None:
@@ -175,6 +163,13 @@ def change_record(run_dir: Path, **fields: Any) -> None:
     for name, value in fields.items():
         setattr(record, name, value)
     record.save(run_dir)
+
+
+def twins(run_dir: Path, folder: Path) -> Path:
+    """Two runs that differ in nothing but their seed, as far as their records say."""
+    for number in range(2):
+        change_record(shutil.copytree(run_dir, folder / str(number)), fingerprint=f"{number}", seed=number)
+    return folder
 
 
 def test_what_has_not_finished_is_left_out_and_named(kinds: Path, table: Path, tmp_path: Path) -> None:
@@ -246,14 +241,13 @@ def test_runs_that_answer_something_else_are_refused_by_name(
 
 
 def test_embeddings_have_no_mean(train: Train, tmp_path: Path) -> None:
-    words = ("data=wine", "loss=triplet", "metrics=retrieval", "callbacks=[checkpoint]")
-    folder = train_each(train, tmp_path / "runs", ("seed=0", "seed=1"), *words)
+    run = train("data=wine", "loss=triplet", "metrics=retrieval", "callbacks=[checkpoint]")
     with pytest.raises(AssayError, match="embeddings of several runs cannot be averaged"):
-        assay.load(folder)
+        assay.load(twins(run.run_dir, tmp_path))
 
 
-def test_the_threshold_of_two_classes(train: Train, tmp_path: Path) -> None:
-    folder = train_each(train, tmp_path / "runs", ("seed=0", "seed=1"), "data=breast_cancer", *SHORT)
+def test_the_threshold_of_two_classes(yes_no_run: Trained, tmp_path: Path) -> None:
+    folder = twins(yes_no_run.run_dir, tmp_path)
     for number, value in enumerate((0.2, 0.3)):
         change_record(folder / str(number), threshold={"value": value, "class": "benign"})
     predictor = read(folder, "best", "cpu")

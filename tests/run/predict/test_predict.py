@@ -69,8 +69,9 @@ def test_a_table(kind_run: Trained, table: Path, tmp_path: Path, form: str, suff
     assert tested["prediction"].tolist() == [names[index] for index in expected.argmax(1)]
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "xlsx"])
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("form", "suffix"), [("csv", "parquet"), ("parquet", "jsonl"), ("jsonl", "csv"), ("xlsx", "csv")]
+)
 def test_columns_that_are_kept(
     kind_run: Trained, table: Path, tmp_path: Path, form: str, suffix: str
 ) -> None:
@@ -90,7 +91,7 @@ def test_columns_that_are_kept(
     texts = {"dtype": {"number": str}} if suffix != "parquet" else {}
     frame = READ[suffix](out, **texts)
     assert [name for name in frame.columns if "top" not in name][:6] == [
-        *("input", "row", "number", "input prediction", "rooms", "prediction"),
+        *("input", "row", "number", "input prediction", "rooms", "prediction")
     ]
     assert frame["number"].str.removeprefix("'").tolist() == rows["number"].tolist()
     assert frame["input prediction"].astype(int).tolist() == list(range(40))
@@ -180,7 +181,7 @@ def first_rows(
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_the_order_of_columns_and_blank_lines_change_nothing(
     kind_run: Trained,
     first_rows: tuple[Predictor, pd.DataFrame],
@@ -340,10 +341,10 @@ def held() -> int:
 
 
 def test_memory_does_not_grow_with_the_input(yes_no_run: Trained, tmp_path: Path) -> None:
-    path, size, seen = tmp_path / "large.npy", 150_000, list[int]()
-    np.lib.format.open_memmap(path, "w+", np.float64, (size, 30)).flush()  # 36 MB of a hole: no disk
+    path, size, seen = tmp_path / "large.npy", 60_000, list[int]()
+    np.lib.format.open_memmap(path, "w+", np.float64, (size, 30)).flush()  # 14 MB of a hole: no disk
     predictor = assay.load(yes_no_run.run_dir, map_location="cpu")
-    predict(predictor, yes_no_run.run_dir, [path], limit=20_000)  # what is imported and kept for good
+    predict(predictor, yes_no_run.run_dir, [path], limit=10_000)  # what is imported and kept for good
 
     def look(num_samples: int) -> None:
         if num_samples >= size * (1 + len(seen)) // 4:
@@ -352,8 +353,8 @@ def test_memory_does_not_grow_with_the_input(yes_no_run: Trained, tmp_path: Path
     out = tmp_path / "found.parquet"
     tracemalloc.start()
     try:
-        found = predict(predictor, yes_no_run.run_dir, [path], out=out, batch_size=8192, progress=look)
+        found = predict(predictor, yes_no_run.run_dir, [path], out=out, batch_size=4096, progress=look)
     finally:
         tracemalloc.stop()
     assert (found.num_samples, found.num_failed) == (size, 0)
-    assert max(seen[:3]) - seen[0] < 2 << 20  # half of the input is 18 MB
+    assert max(seen[:3]) - seen[0] < 2 << 20  # half of the input is 7 MB

@@ -22,9 +22,7 @@ from assay.cli.app import app
 from assay.data.preprocess import Preprocess, to_training_dtype
 from assay.errors import AssayError, ConfigError, DataError
 from assay.run.result import print_run
-from assay.task.predictions import (
-    ClassPredictions,
-)
+from assay.task.predictions import ClassPredictions
 from assay.terminal import Console
 from assay_serve.predict import predict
 
@@ -208,15 +206,15 @@ def test_what_is_no_run_is_refused(train: Train, tmp_path: Path) -> None:
         assay.load(run.run_dir)
 
 
-def test_a_checkpoint_that_was_kept_and_is_gone_is_not_another_one(train: Train, tmp_path: Path) -> None:
-    run = train("data=wine", "callbacks=[default]", f"hydra.run.dir={tmp_path / 'run'}")
+def test_a_checkpoint_that_was_kept_and_is_gone_is_not_another_one(wine_run: Trained, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(wine_run.run_dir, tmp_path / "run")
     with pytest.raises(AssayError, match=r"there is no checkpoint .*bset"):
-        assay.load(run.run_dir, checkpoint="bset")  # type: ignore[call-overload]  # the point
-    (run.run_dir / "checkpoints" / "best.ckpt").unlink()
+        assay.load(run_dir, checkpoint="bset")  # type: ignore[call-overload]  # the point
+    (run_dir / "checkpoints" / "best.ckpt").unlink()
     with pytest.raises(AssayError, match=r"there is no checkpoint .*best\.ckpt") as caught:
-        assay.load(run.run_dir)
+        assay.load(run_dir)
     assert "--checkpoint last" in caught.value.hint
-    assert assay.load(run.run_dir, checkpoint="last")
+    assert assay.load(run_dir, checkpoint="last")
 
 
 @pytest.mark.parametrize(

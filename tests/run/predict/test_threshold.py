@@ -116,18 +116,26 @@ def test_what_cannot_be_had_is_refused_with_what_can() -> None:
         choose_by("cost=1:100", chances, right)
 
 
-def rare(train: Train, folder: Path) -> Trained:
+@pytest.fixture(scope="module")
+def rare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table whose second class is rare."""
+    folder = tmp_path_factory.mktemp("rare")
     draw = np.random.default_rng(0)
     frame = pd.DataFrame(draw.normal(size=(900, 3)), columns=list("abc"))
     frame["left"] = np.where(frame["a"] + draw.normal(size=900) > 1.9, "yes", "no")
     frame.to_csv(folder / "rows.csv", index=False)
-    path = f"data.source.path={folder / 'rows.csv'}"
+    return folder / "rows.csv"
+
+
+@pytest.fixture(scope="module")
+def rare_run(train: Train, rare: Path) -> Trained:
+    path = f"data.source.path={rare}"
     return train("data=table", path, "data.source.target=left", "data.split.val=0.3", *SHORT)
 
 
-def test_a_rule_stands_in_the_run_and_on_its_page(train: Train, tmp_path: Path) -> None:
-    run = rare(train, tmp_path)
-    rows = pd.read_csv(tmp_path / "rows.csv")
+def test_a_rule_stands_in_the_run_and_on_its_page(rare_run: Trained, rare: Path) -> None:
+    run = rare_run
+    rows = pd.read_csv(rare)
     validation = rows.iloc[run.datamodule.splits.rows["val"]]
     right = (validation["left"] == "yes").to_numpy()
     found = evaluate(run.run_dir, threshold="recall >= 0.9")
@@ -152,16 +160,16 @@ def test_a_rule_stands_in_the_run_and_on_its_page(train: Train, tmp_path: Path) 
     assert "by recall>=0.5 on validation" in told.output
     assert "use this threshold from now on" in told.output
     assert RunRecord.load(run.run_dir).threshold != found.threshold
-    told = invoke("predict", run.run_dir, tmp_path / "rows.csv", "--threshold", "cost=10:1")
+    told = invoke("predict", run.run_dir, rare, "--threshold", "cost=10:1")
     assert told.exit_code == 0, told.stderr
     assert "by cost=10:1 on validation" in told.stderr
     assert "--threshold=cost=10:1" in told.stdout
 
 
-def test_other_data_leaves_the_threshold_of_the_run(train: Train, tmp_path: Path) -> None:
-    run = rare(train, tmp_path)
+def test_other_data_leaves_the_threshold_of_the_run(rare_run: Trained, rare: Path, tmp_path: Path) -> None:
+    run = rare_run
     before = RunRecord.load(run.run_dir).threshold
-    pd.read_csv(tmp_path / "rows.csv").tail(200).to_csv(tmp_path / "new.csv", index=False)
+    pd.read_csv(rare).tail(200).to_csv(tmp_path / "new.csv", index=False)
     found = evaluate(run.run_dir, [f"data.source.path={tmp_path / 'new.csv'}"], threshold="0.2")
     assert found.threshold["value"] == 0.2
     assert RunRecord.load(run.run_dir).threshold == before
