@@ -291,11 +291,20 @@ def is_nested(column: Values) -> bool:
     )
 
 
-def is_among(column: Values, values: Collection[Any]) -> Values:
-    """As `isin` of pandas, which takes many times as long where none of the values occurs."""
-    if pd.Series(column.unique()).isin(values).any():
-        return column.isin(values)
-    return pd.Series(False, column.index)
+def is_absent(column: Values, values: Collection[Any]) -> Values:
+    """Which cells are among values for what is missing, or are texts of white space alone."""
+    distinct = pd.Series(column.unique())
+    absent = distinct.isin(values)
+    if not is_number(column):
+        absent |= np.array(
+            [isinstance(value, str) and value.isspace() for value in distinct], bool
+        )
+    return _is_in(column, distinct[absent])
+
+
+def _is_in(column: Values, values: Collection[Any]) -> Values:
+    """As `isin` of pandas, which takes many times as long where there is nothing to find."""
+    return column.isin(values) if len(values) else pd.Series(False, column.index)
 
 
 def are_words(column: Values, words: Collection[str]) -> Values:
@@ -303,7 +312,7 @@ def are_words(column: Values, words: Collection[str]) -> Values:
     spelled = [
         text for text in column.unique() if isinstance(text, str) and text.strip() in words
     ]
-    return column.isin(spelled) if spelled else pd.Series(False, column.index)
+    return _is_in(column, spelled)
 
 
 def has_few(values: Values, most: int = FEW) -> bool:

@@ -24,11 +24,10 @@ from assay.config.did_you_mean import did_you_mean
 from assay.data.core.source_files import TABLE_FILE, SourcePath, check_path
 from assay.data.table.category import as_integers, category_texts
 from assay.data.table.column import (
-    BLANK,
     MISSING_WORDS,
     are_words,
     check_trained_columns,
-    is_among,
+    is_absent,
     is_category,
     is_nested,
     is_number,
@@ -302,10 +301,8 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
         else:
             column = _settle(raw)
         absent = numbers if is_number(column) else [*texts, *numbers]
-        if absent and not is_nested(column):
-            missing = is_among(column, absent) | are_words(column, BLANK)
-            if missing.any():
-                column = column.mask(missing)
+        if absent and not is_nested(column) and (missing := is_absent(column, absent)).any():
+            column = column.mask(missing)
         if raw.dtype == object:
             column = _settle(column)
         if column.dtype.kind == "M" and len(texts) > 1:
@@ -441,9 +438,14 @@ def _find_words(
     words: dict[str, Values] = {}
     numeric = set[str]()
     for name, column in frame.items():
-        if not is_text(column) or not (found := are_words(column, MISSING_WORDS)).any():
+        if not is_text(column):
             continue
-        words[str(name)] = column[found]
+        found = are_words(column, MISSING_WORDS)
+        has_words = bool(found.any())
+        if has_words:
+            words[str(name)] = column[found]
+        elif column.isna().sum() == raw[name].isna().sum():
+            continue  # nor are there blank cells
         rest = parsed = column.mask(found)
         if decimal is not None:
             parsed = parse_texts(rest, decimal)
@@ -452,7 +454,8 @@ def _find_words(
         ):  # of an Excel or JSON file, or of Python: numbers beside words
             parsed = _settle_objects(raw[name].mask(rest.isna()))
         if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
-            numeric.add(str(name))
+            if has_words:
+                numeric.add(str(name))
             if name in texts:
                 frame[name] = rest
             else:
@@ -579,10 +582,6 @@ def _read_csv(
     with _explain_widths(path, key, options):
         frame: Frame = pd.read_csv(path, **forms)
     _read_integers(frame, path, forms)
-    for name in frame.columns.difference(list(texts)):
-        column = frame[name]
-        if is_text(column) and (blank := are_words(column, BLANK)).any():
-            frame[name] = parse_texts(column.mask(blank), options["decimal"])
     # so pandas reads missing fields
     if columns is None and len(frame) and frame.iloc[:, -1].isna().any():
         _check_widths(path, key, options)
