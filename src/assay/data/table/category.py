@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from typing_extensions import override
 
-from assay.data.table.column import BLANK, MISSING_WORDS, WORDS, Column, as_text, is_text, note
+from assay.data.table.column import MISSING_WORDS, WORDS, Column, as_text, is_text, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ class Category(Column):
     @property
     def missing_words(self) -> frozenset[str]:
         """Those that are no category."""
-        return MISSING_WORDS.difference(map(str.strip, self.codes)) | BLANK
+        return MISSING_WORDS.difference(map(str.strip, self.codes)) | {""}
 
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:

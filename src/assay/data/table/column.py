@@ -28,8 +28,6 @@ MISSING_WORDS = WORDS.union(
     ["?", "-", ".", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "MISSING"]
 )
 """Words for a missing value among numbers and dates."""
-BLANK = frozenset([""])
-"""A cell of white space alone, which programs pad columns with; stripped."""
 MARKED = 10
 """Training rows that lack a number or a date, from which on that is a feature of its own."""
 FEW = 10
@@ -95,7 +93,7 @@ class Column(ABC):
     @property
     def missing_words(self) -> frozenset[str]:
         """Texts that stand for a missing value."""
-        return MISSING_WORDS | BLANK
+        return MISSING_WORDS | {""}
 
     @abstractmethod
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
