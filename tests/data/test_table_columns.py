@@ -1172,16 +1172,16 @@ def test_measures_that_are_taken_as_categories_are_told(texts: list[str], is_tol
         assert (f"size such as {texts[0]!r}" in told) == (is_told and not typed)
 
 
-@pytest.mark.parametrize("texts", [["Yes", "yes", "No"], ["a ", "a", "b"], ["Über", "über", "unter"]])
+@pytest.mark.parametrize(
+    "texts", [["Yes", "yes", "No"], ["a ", "a", "b"], ["no", "no ", "yes"], ["Über", "über", "unter"]]
+)
 def test_classes_that_differ_only_in_case_or_spaces_are_refused(tmp_path: Path, texts: list[str]) -> None:
     table = pd.DataFrame({"x": np.arange(60) / 7, "churn": np.resize(texts, 60)})
-    path = tmp_path / "rows.csv"
-    table.to_csv(path, index=False)
-    said = f"data.source.target=churn: .* only in case or spaces: '{texts[0]}', '{texts[1]}'"
-    with pytest.raises(DataError, match=said) as caught:
-        Table(str(path), "churn").read()
+    said = "data.source.target=churn: classes of 'churn' differ only in case or spaces: "
+    with pytest.raises(DataError, match=f"{said}'{texts[0]}', '{texts[1]}'") as caught:
+        table_of(tmp_path, table, "churn").read()
     assert "data.source.task=multiclass takes them" in caught.value.hint
-    source = Table(str(path), "churn", task="multiclass")
+    source = table_of(tmp_path, table, "churn", task="multiclass")
     source.read()
     assert source.class_names == tuple(sorted(texts))
 
@@ -1193,9 +1193,7 @@ def test_ids_and_texts_with_gaps_say_whether_a_row_has_one(tmp_path: Path, value
     """The cabin of a passenger: which one says nothing of others, that there is one does."""
     table = pd.DataFrame({"size": np.arange(60) / 7, "cabin": values, "y": ["a", "b"] * 30})
     table.loc[table.index % 3 > 0, "cabin"] = None
-    path = tmp_path / "rows.csv"
-    table.to_csv(path, index=False)
-    source = Table(str(path), "y")
+    source = table_of(tmp_path, table, "y")
     samples = source.read()["all"]
     (left_out,) = [note for note in source.notes if note.startswith("left out of the features: cabin")]
     assert "whether a row has one is a feature" in left_out
@@ -1218,3 +1216,12 @@ def test_texts_of_few_words_become_as_many_numbers_as_they_hold() -> None:
     inputs = encoder.transform(texts.to_frame())
     assert 2 <= inputs.shape[1] <= len(words)
     assert inputs.std(0).min() > 1e-3
+
+
+def test_a_category_without_a_value_in_training_says_that_it_knows_none() -> None:
+    frame = pd.DataFrame({"maker": ["a", "?"]})
+    encoder = TableEncoder(impute=True)
+    encoder.fit(frame.where(frame == "none"), np.arange(2))
+    judged = judge_rows(frame, encoder.columns)
+    assert list(judged.warnings) == [0]
+    assert "which no training row has" in judged.warnings[0]

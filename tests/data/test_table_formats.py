@@ -416,13 +416,6 @@ def test_integers_that_floats_do_not_tell_apart_are_categories(
     np.testing.assert_array_equal(inputs[:, 1:], np.eye(5)[codes])
 
 
-def test_spaces_around_classes_are_not_several_labels(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    pd.DataFrame({"x": np.arange(60.0) % 7, "y": ["yes", "no", "no "] * 20}).to_csv(path, index=False)
-    with pytest.raises(DataError, match="classes of 'y' differ only in case or spaces: 'no', 'no '"):
-        Table(str(path), "y").read()
-
-
 def every_kind(rows: int = 400) -> pd.DataFrame:
     draw = np.random.default_rng(0)
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, rows), unit="D")

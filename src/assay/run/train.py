@@ -48,12 +48,7 @@ from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
 from assay.rooms import entries, entry, name_source
-from assay.run.execute import (
-    choose_threads,
-    execute,
-    use_threads,
-    verify_data_hash,
-)
+from assay.run.execute import choose_threads, execute, use_threads, verify_data_hash
 from assay.run.result import RunResult, print_warnings
 from assay.run.saved_config import interpolations
 from assay.targets.allowed_targets import read_trusted_packages

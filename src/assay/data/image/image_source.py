@@ -253,9 +253,10 @@ class ImageSource(DecodedImages):
         lazy = LazyDataset(len(files), reader)
         # Some images of each size, where there are several.
         unlike: tuple[int, ...] = ()
-        sizes = {look.size: position for position, look in enumerate(looks)}
-        if not self.image_size and len(sizes) > 1:
-            unlike = tuple(sizes.values())[:PEEK]
+        if not self.image_size:
+            sizes = {look.size: position for position, look in enumerate(looks)}
+            if len(sizes) > 1:
+                unlike = tuple(sizes.values())[:PEEK]
         return Samples(lazy, targets, identity, names, hashes=hashes, unlike=unlike)
 
     @property

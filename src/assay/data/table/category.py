@@ -31,8 +31,8 @@ class Category(Column):
     """Codes of texts; one that training lacks counts with the rarest ones, or is none of the codes.
 
     Attributes:
-        codes: Of each text of the training rows; of no text, only whether there is one counts.
-        other: The code of the rarest ones; None: each has its own.
+        codes: Of each text of the training rows.
+        other: The code of the rarest ones, or of all, where no text has a code; None: each has its own.
     """
 
     codes: dict[str, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Category(Column):
     @override
     def read(self, cells: Values, judged: JudgedRows, decimal: str) -> tuple[Values, Bools]:
         missing = cells.isna().to_numpy()
-        is_mark = not any(self.codes)  # of whether there is a value
+        is_mark = self.other is not None and not any(self.codes)  # of whether there is a value
         if is_mark or self.codes.keys() >= {*category_texts(pd.Series(cells.dropna().unique()))}:
             return cells, missing
         places, distinct = distinct_texts(cells)

@@ -327,20 +327,23 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
     for name, (kind, why) in [*chosen.kinds.items()]:
         if name in asked.keep or kind == "nested" or name in chosen.ngrams:
             continue
+        is_constant = len(frame) > 1 and kind != "empty" and has_few(frame[name], 1)
+        if not is_constant and (not why or kind in FORMED):
+            continue
         present = frame[name].notna().sum()
-        if len(frame) > 1 and present and has_few(frame[name], 1):
-            if len(frame) - present >= MARKED:  # where it has none is learned from
-                chosen.categories = [*chosen.categories, name]
-                del chosen.kinds[name]
-                continue
+        absent = len(frame) - present
+        if is_constant and absent >= MARKED:  # where it has none is learned from
+            chosen.categories = [*chosen.categories, name]
+            del chosen.kinds[name]
+        elif is_constant and absent:
+            left_out[name] = f"one value in {present:,} rows, none in the others"
+        elif is_constant:
             left_out[name] = "one value in all rows"
-            if present < len(frame):
-                left_out[name] = f"one value in {present:,} rows, none in the others"
-        elif why and kind not in FORMED:
+        elif min(present, absent) >= MARKED:
+            left_out[name] = f"{why}; whether a row has one is a feature"
+            chosen.marks.append(name)
+        else:
             left_out[name] = why
-            if min(present, len(frame) - present) >= MARKED:
-                left_out[name] = f"{why}; whether a row has one is a feature"
-                chosen.marks.append(name)
     if left_out:
         reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         keep = ""
@@ -420,8 +423,12 @@ def _add_notes(
             f"numbers beside words are taken as categories: {found}; where the words mean missing: {option}"
         )
     typed = (*asked.categories, *asked.keep)
-    untyped = {name: column for name, column in distinct.items() if name not in typed}
-    if begun := [name for name, column in untyped.items() if _begin_with_numbers(column)]:
+    begun = [
+        name
+        for name, column in distinct.items()
+        if name not in typed and _begin_with_numbers(column)
+    ]
+    if begun:
         examples = join_first([_show_example(frame[name]) for name in begun])
         chosen.notes.append(
             f"texts that begin with numbers are taken as categories: {examples}; written in one unit, they "

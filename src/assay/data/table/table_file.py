@@ -441,8 +441,7 @@ def _find_words(
         if not is_text(column):
             continue
         found = are_words(column, MISSING_WORDS)
-        has_words = bool(found.any())
-        if has_words:
+        if found.any():
             words[str(name)] = column[found]
         elif column.isna().sum() == raw[name].isna().sum():
             continue  # nor are there blank cells
@@ -454,7 +453,7 @@ def _find_words(
         ):  # of an Excel or JSON file, or of Python: numbers beside words
             parsed = _settle_objects(raw[name].mask(rest.isna()))
         if is_number(parsed) or kind_of(rest)[0] not in ("category", "id", "text"):
-            if has_words:
+            if str(name) in words:
                 numeric.add(str(name))
             if name in texts:
                 frame[name] = rest
