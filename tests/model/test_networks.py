@@ -508,3 +508,32 @@ def test_float64_and_channels_last_change_nothing_but_rounding(option: str) -> N
     double = model.double()(inputs.double())
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), outputs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long  # a compiler runs for each
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("option", DISTINCT)
+def test_compiled_gradients_in_half_precision(option: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(2)
+    model = build(option, (3, 17, 17), 10)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0  # compiled code draws other numbers
+    inputs = torch.randn(8, 3, 17, 17)
+    targets = torch.arange(8) % 10
+
+    def compute_gradients(called: nn.Module, *, half: bool = True) -> torch.Tensor:
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=dtype, enabled=half):
+            outputs = called(inputs)
+            if outputs.ndim == 3:  # of each member of an ensemble
+                outputs = outputs.mean(1)
+            loss = nn.functional.cross_entropy(outputs, targets)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+    exact = compute_gradients(model, half=False)
+    rounded = compute_gradients(model)
+    torch.compiler.reset()
+    compiled = compute_gradients(torch.compile(model))
+    assert (compiled - exact).norm() <= 1.5 * (rounded - exact).norm() + 0.02 * exact.norm()

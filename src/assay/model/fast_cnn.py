@@ -71,7 +71,9 @@ class FastCNN(nn.Module):
 
     def _classify(self, images: Tensor) -> Tensor:
         features = self.blocks(F.gelu(self.whiten(images), approximate="tanh"))
-        outputs: Tensor = self.head(features.amax((2, 3))) * self.output_scale
+        # not amax, whose compiled gradient is NaN in half precision (torch 2.15)
+        maxima = features.flatten(2).max(2).values
+        outputs: Tensor = self.head(maxima) * self.output_scale
         return outputs
 
 

@@ -627,7 +627,7 @@ def _overlay_mask(base: Image.Image, mask: Array) -> Image.Image:
 
 def _encode_png(image: Image.Image) -> bytes:
     file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
+    image.save(file, "PNG")
     return file.getvalue()
 
 

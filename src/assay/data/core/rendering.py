@@ -179,7 +179,7 @@ def _png(inputs: Tensor, low: float, high: float) -> bytes | None:
     image = to_pil_image(inputs.to(torch.uint8))
     image.thumbnail((_LARGEST, _LARGEST))
     file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
+    image.save(file, "PNG")
     return file.getvalue()
 
 
