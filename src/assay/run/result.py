@@ -211,21 +211,18 @@ def predict_commands(run_dir: Path) -> list[str]:
     """What to type to predict with a run; nothing where it kept no weights, or got objects in Python."""
     paths = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
     try:
-        record = RunRecord.load(run_dir)
-        spec = load_mapping(run_dir / "config.yaml").get("spec")
+        if RunRecord.load(run_dir).objects or not any(path.is_file() for path in paths):
+            return []
+        samples = "INPUT"
+        if (run_dir / "encoder.json").is_file():  # the config, which is slow to read, matters only then
+            samples = "NEW_ROWS.csv"
+            spec = load_mapping(run_dir / "config.yaml").get("spec")
+            task = find_task(str((spec or {}).get("task")))
+            if task is not None and task.generates:
+                return [command("predict", run_dir, "--prompt", "TEXT")]
     except AssayError:
         return []
-    if record.objects or not any(path.is_file() for path in paths):
-        return []
-    task = find_task(str((spec or {}).get("task")))
-    samples = "INPUT"
-    if (run_dir / "encoder.json").is_file():
-        samples = "NEW_ROWS.csv"
-    if task is not None and task.generates:
-        samples_typed = ["--prompt", "TEXT"]
-    else:
-        samples_typed = [samples]
-    return [command("predict", run_dir, *samples_typed)]
+    return [command("predict", run_dir, samples)]
 
 
 def read_shares(run_dir: Path) -> Mapping[str, bool]:
