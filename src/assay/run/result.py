@@ -214,7 +214,8 @@ def predict_commands(run_dir: Path) -> list[str]:
         if RunRecord.load(run_dir).objects or not any(path.is_file() for path in paths):
             return []
         samples = "INPUT"
-        if (run_dir / "encoder.json").is_file():  # the config, which is slow to read, matters only then
+        if (run_dir / "encoder.json").is_file():
+            # The config is slow to read; only here does it matter.
             samples = "NEW_ROWS.csv"
             spec = load_mapping(run_dir / "config.yaml").get("spec")
             task = find_task(str((spec or {}).get("task")))
