@@ -12,7 +12,8 @@ rows together. Of an ugly table, the baseline gets what a few lines of pandas ma
 assay makes of them. A run is at least as good where the mean difference of its test rows' scores (right or
 wrong, squared error) is not below zero by more than two standard errors, over all seeds. `--write` puts the
 table into docs/scores.md, that of `--kinds ugly` into a place of its own. Sets that FILE of `--out` has
-already are not run again.
+already are not run again. `--pretrained` also tests a logistic regression on ImageNet's features of pictures
+from 48 pixels on, which are not what is judged: a run as typed begins with no weights.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from torch.nn import functional as F
 from assay.assemble.assembly import open_data
 from assay.data.core.rendering import sample_names
 from assay.data.core.transforms import stack
+from assay.model.timm import Timm
 from assay.run.saved_config import read_config
 from assay_analysis import predictions_file
 
@@ -65,7 +67,13 @@ _SECONDS = 1800
 
 
 def compare(
-    one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[str], rivals: Sequence[str]
+    one: DataSet,
+    seeds: Sequence[int],
+    folder: Path,
+    words: Sequence[str],
+    rivals: Sequence[str],
+    *,
+    pretrained: bool = False,
 ) -> dict[str, Any]:
     """Both sides on a set."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,6 +123,10 @@ def compare(
         ):
             areas = [_area(predictions, each) for each in (predictions.outputs, fitted["baseline"][order])]
             result.setdefault("areas", []).append(areas)
+        shape = data.spec.input_shape
+        if pretrained and len(shape) == 3 and min(shape[1:]) >= 48 and data.spec.task == "multiclass":
+            outputs = _fit_pretrained(data)["baseline"][order]
+            result.setdefault("pretrained", []).append(_score(predictions, outputs))
         for rival in rivals if one.kind in ("table", "ugly") else ():
             found = _ask(rival, typed, data, seed, result["seconds"])
             found["ours"] = ours[-1]
@@ -291,6 +303,27 @@ def orientations(images: torch.Tensor) -> torch.Tensor:
     return blocks.flatten(1)
 
 
+def _fit_pretrained(data: DataModule) -> dict[str, Any]:
+    """As `_fit`, of ImageNet's features of the pictures enlarged to 224 pixels."""
+    size = (224, 224)
+    network = Timm("tf_efficientnet_lite0", [3, *size], 2, weights="bundled").network.eval()
+    network.reset_classifier(0)
+    features, targets = {}, {}
+    for name in ("train", "val", "test"):
+        images, targets[name] = _inputs(data, name)
+        colors = images.expand(-1, 3, -1, -1)
+        with torch.inference_mode():
+            features[name] = torch.cat(
+                [
+                    network((F.interpolate(batch.float(), size, mode="bilinear") - 127.5) / 127.5)
+                    for batch in colors.split(64)
+                ]
+            ).numpy()
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=300))
+    fitted_on = [np.concatenate([part["train"], part["val"]]) for part in (features, targets)]
+    return _predict(model, *fitted_on, features["test"], max(2, data.spec.num_classes))
+
+
 def _fit_ugly(typed: Sequence[str], data: DataModule, seed: int) -> dict[str, Any]:
     """As `_fit`, of the columns of the file that `ugly_tables.prepare` makes."""
     words = dict(word.split("=", 1) for word in typed)
@@ -384,6 +417,11 @@ def summary(results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]])
                 f"{sum(lead < -2 * noise for lead, noise in scores)}; median lead "
                 f"{100 * statistics.median(lead for lead, _ in scores):.2f} points"
             )
+    for one in known:
+        if scores := one.get("pretrained"):
+            lines.append(
+                f"{one['name']}: {one['ours']:.3f}, pretrained features {statistics.mean(scores):.3f}"
+            )
     return lines
 
 
@@ -402,6 +440,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--rival", action="append", default=[], help="NAME=PYTHON, see benchmarks/rival.py")
+    parser.add_argument("--pretrained", action="store_true", help="ImageNet's features of pictures as well")
     parser.add_argument("--before", type=Path, help="results of an earlier version")
     parser.add_argument("--write", type=Path, help="the page that gets the table")
     parser.add_argument("words", nargs="*", help="further overrides")
@@ -439,7 +478,9 @@ def _measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     one = next(each for each in data_sets(asked.texts, asked.pictures) if each.name == name)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return compare(one, range(asked.seeds), Path(folder) / "set", asked.words, asked.rival)
+            seeds, place = range(asked.seeds), Path(folder) / "set"
+            options = {"pretrained": asked.pretrained}
+            return compare(one, seeds, place, asked.words, asked.rival, **options)
         except Exception as error:
             return {"name": name, "kind": one.kind, "error": f"{type(error).__name__}: {error}"}
 
