@@ -81,11 +81,6 @@ class Row:
         return self.runs[0].shares
 
     @property
-    def is_warned(self) -> bool:
-        """Whether the test of a run found its model of no use; of equal scores the others come first."""
-        return any(run.warnings for run in self.counted)
-
-    @property
     def state(self) -> str:
         """How its runs ended; empty where all have finished."""
         states = Counter(
@@ -160,7 +155,8 @@ def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
         mean = 0.0
         if score:
             mean = sign * score.mean
-        return not row.finished, not row.is_complete, score is None, mean, row.is_warned
+        is_warned = any(run.warnings for run in row.counted)  # of a model that is of no use
+        return not row.finished, not row.is_complete, score is None, mean, is_warned
 
     return sorted(rows, key=order)
 

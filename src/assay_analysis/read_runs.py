@@ -20,7 +20,7 @@ from assay_analysis.journal import Journal
 from assay_analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -164,45 +164,39 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
     except AssayError:
         return []
 
-    def config(run: Run) -> str:
-        return repr(sorted((key, text) for key, text in run.typed.items() if is_config(key)))
+    def identify(typed: Mapping[str, str]) -> str:
+        return repr(sorted((key, text) for key, text in typed.items() if is_config(key)))
 
     existing = {found for run in runs for found in (run.fingerprint, run.path)}
-    twins = {config(run): run for run in runs}
+    twins = {identify(run.typed): run for run in runs}
     found = []
     for number, job in sorted(jobs.items()):
         path = sweep / str(number)
         if job.status != "failed" or existing & {job.fingerprint, path}:
             continue
         outcome = job.outcome or Outcome("interrupted")
-        lost = Run(
-            path,
-            job.status,
-            outcome.cause,
-            outcome.reason,
-            started=job.started,
-            seconds=outcome.seconds,
-            seed=job.seed,
-            fold=job.fold,
-            fingerprint=job.fingerprint,
-            typed=typed_values(job.overrides),
-            metrics=outcome.metrics,
-            best=outcome.best,
-            warnings=tuple(outcome.warnings),
-        )
-        identity = config(lost)
-        like = twins.get(identity, [*runs, lost][0])
-        fingerprint = identity
-        if identity in twins:
-            fingerprint = like.config_fingerprint
+        typed = typed_values(job.overrides)
+        identity = identify(typed)
+        unlike = Run(path, "failed", config_fingerprint=identity)
+        if runs:
+            unlike = replace(runs[0], config_fingerprint=identity)
+        like = twins.get(identity, unlike)
         found.append(
-            replace(
-                lost,
-                name=lost.typed.get("name", like.name),
-                choices={
-                    key: lost.typed.get(key, option) for key, option in like.choices.items()
+            Run(
+                path,
+                job.status,
+                outcome.cause,
+                outcome.reason,
+                name=typed.get("name", like.name),
+                typed=typed,
+                choices={key: typed.get(key, option) for key, option in like.choices.items()},
+                config_fingerprint=like.config_fingerprint,
+                warnings=tuple(outcome.warnings),
+                **{
+                    name: getattr(job, name)
+                    for name in ("started", "seed", "fold", "fingerprint")
                 },
-                config_fingerprint=fingerprint,
+                **{name: getattr(outcome, name) for name in ("seconds", "metrics", "best")},
             )
         )
     return found

@@ -385,24 +385,20 @@ def take_step(
     )
 
 
-def try_sizes(
-    module: Module,
-    batch: Batch,
-    sizes: Sequence[int],
-    precision: Precision,
-    node: Any,
-    *,
-    train: bool,
-) -> None:
+def _try_sizes(parts: TriedParts, module: Module, batch: Batch, sizes: Sizes) -> None:
     """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation."""
+    phases = {
+        True: ("training", batch),
+        False: ("evaluation", _evaluation_batch(parts.config, batch)),
+    }
     with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        module.train(train)
-        for rows in sizes:
-            phase = "evaluation"
-            if train:
-                phase = "training"
-            when = f"with a batch of {rows} in {phase}"
-            _forward(module, batch.of_size(rows), precision, node, when)
+        for train, (phase, of_phase) in phases.items():
+            module.train(train)
+            for rows in sizes[train]:
+                when = f"with a batch of {rows} in {phase}"
+                _forward(
+                    module, of_phase.of_size(rows), parts.precision, parts.config.model, when
+                )
     module.train()
 
 
@@ -494,9 +490,7 @@ def prove_step(
         module = build_fake_module(parts, mode)
         step = take_step(module, batch, parts.precision, config.model, mode)
         with mode:
-            try_sizes(module, batch, sizes[True], parts.precision, config.model, train=True)
-            evaluated = _evaluation_batch(config, batch)
-            try_sizes(module, evaluated, sizes[False], parts.precision, config.model, train=False)
+            _try_sizes(parts, module, batch, sizes)
         return step, ""
     except StepError as error:
         if sum(p.numel() * p.element_size() for p in parameters) <= _LARGE:
@@ -517,19 +511,18 @@ def _try_for_real(
     model = precision.convert_module(build_model(config)[0])
     module = _build_step_module(parts, model, precision.convert_module(copy.deepcopy(parts.loss)))
     base = batch.of_size(*_small_sizes(config, [batch.inputs[0]]))
-    few = _small_sizes(config, sizes[False], base.inputs[0])
+    rows = base.inputs[0]
+    few = {
+        True: _small_sizes(config, sizes[True]),
+        False: _small_sizes(config, sizes[False], rows),
+    }
     try:
         if steps:
             take_step(module, base, precision, config.model, None)
         else:
-            try_sizes(module, base, [base.inputs[0]], precision, config.model, train=True)
+            _try_sizes(parts, module, base, {True: [rows], False: []})
         of_values = False
-        try_sizes(
-            module, base, _small_sizes(config, sizes[True]), precision, config.model, train=True
-        )
-        try_sizes(
-            module, _evaluation_batch(config, base), few, precision, config.model, train=False
-        )
+        _try_sizes(parts, module, base, few)
     except StepError as error:
         if not of_values:
             raise _to_config_error(config, error, batch) from error
