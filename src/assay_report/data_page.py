@@ -30,15 +30,13 @@ from assay.quoting import format_number, join_first, pluralize
 from assay.task.task_of import task_of
 from assay.terminal import single_line
 from assay_report.page import (
-    Block,
     Cell,
     Note,
     Page,
     Picture,
     Section,
     Table,
-    picture_blocks,
-    sample_table,
+    sample_blocks,
     write,
 )
 from assay_report.report import check_overwrite
@@ -418,7 +416,7 @@ _MOST_PRINTED = 20
 _TEACHER = "assay.augment.teacher.Teacher"
 
 
-def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Survey:
+def survey_job(job: Job, out: Path | None, *, full: bool) -> Survey:
     """Read the data of a job and survey it."""
     if out is not None:
         check_overwrite(out)
@@ -534,7 +532,18 @@ def data_page(
         Section(
             "samples",
             "Samples",
-            [block for title in samples for block in _samples(title, samples)],
+            [
+                block
+                for title, group in samples.items()
+                for block in sample_blocks(
+                    title,
+                    "target",
+                    [
+                        Picture(item.picture or b"", said, key, row=item.row)
+                        for key, said, item in group
+                    ],
+                )
+            ],
         ),
     ]
     facts = [*_facts(survey), " ".join(overrides)]
@@ -673,21 +682,3 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
         " to ".join(column.span) or values or frequent,
         drawn,
     ]
-
-
-def _samples(
-    title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]
-) -> list[Block]:
-    group = samples[title]
-    pictures = [
-        Picture(item.picture, target, key)
-        for key, target, item in group
-        if item.picture is not None
-    ]
-    blocks = picture_blocks(title, pictures)
-    rows = [
-        ([key, target], item.row)
-        for key, target, item in group
-        if item.picture is None and item.row
-    ]
-    return blocks + sample_table(title, ("sample", "target"), rows)

@@ -132,8 +132,8 @@ def read(
 def read_members(
     members: Members,
     checkpoint: str,
-    map_location: str | torch.device | None = None,
-    trusted_packages: Sequence[str] = (),
+    map_location: str | torch.device | None,
+    trusted_packages: Sequence[str],
 ) -> Predictor:
     """The predictor of several runs."""
     predictors = [

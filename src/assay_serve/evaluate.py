@@ -68,9 +68,7 @@ _LOADING = (
 )
 
 
-def change_data(
-    config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None
-) -> bool:
+def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path | None) -> bool:
     """Put other data, or another device, into a run's config."""
     parsed = parse_overrides(overrides, "one evaluation", "data.source.path=FILE")
     given = {one.key_or_group: one for one in parsed}
