@@ -217,11 +217,8 @@ def make_ranking(
 def _stated_objective(runs: Runs) -> str:
     """The objective of the sweep that all runs are of, as `METRIC:DIRECTION`; empty where none was chosen."""
     folders = {run.path.parent for run in runs}
-    if len(folders) == 1:
-        folder = folders.pop()
-    else:
-        folder = Path()
-    if not (folder / JOURNAL).is_file():
+    folder = next(iter(folders), Path())
+    if len(folders) > 1 or not (folder / JOURNAL).is_file():
         return ""
     try:
         journal = Journal.open(folder, repair=False)
@@ -231,8 +228,7 @@ def _stated_objective(runs: Runs) -> str:
     monitors = {run.best["monitor"] for run in runs if run.best}
     typed = (word.lstrip("+") for words in journal.commands for word in words)
     is_stated = monitors != {name} or any(word.startswith(_OBJECTIVE) for word in typed)
-    is_logged = any(run.score(name) is not None for run in runs)
-    if is_stated and is_logged:
+    if is_stated and any(run.score(name) is not None for run in runs):
         return f"{name}:{direction[:3]}"
     return ""
 
@@ -680,8 +676,7 @@ _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 def spreadsheet_cell(value: Any) -> Any:
     """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe."""
-    runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
-    if runs:
+    if isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value):
         return f"'{value}"
     return value
 

@@ -246,10 +246,9 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         name for run in table for name in (*run.metrics, run.best.get("monitor")) if name
     ):
         # A custom module may log a `loss`, which is a group as well.
+        name = metric
         if metric in (*columns, *_FIRST_COLUMNS):
             name = f"{metric} (metric)"
-        else:
-            name = metric
         columns[name] = pd.array([run.score(metric) for run in table], dtype="float64")
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 
@@ -289,11 +288,9 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
             frames.append(
                 pd.DataFrame({"run": str(run.path), **columns}).astype({"epoch": "Int64"})
             )
-    empty = pd.DataFrame(columns=["run", "epoch", "step", "metric", "value"])
+    frame = pd.DataFrame(columns=["run", "epoch", "step", "metric", "value"])
     if frames:
         frame = pd.concat(frames, ignore_index=True)
-    else:
-        frame = empty
     kinds = {
         "run": "category",
         "metric": "category",
@@ -323,10 +320,9 @@ def find_runs(
 ) -> Iterator[Path]:
     """Every run directory below a folder, by name; a directory with a record is not searched further."""
     if not root.is_dir():
+        message = f"there is no folder {root}"
         if root.exists():
             message = f"{root} is a file"
-        else:
-            message = f"there is no folder {root}"
         raise AssayError(message, hint="name the folder that holds the runs, such as outputs/")
     pending = [str(root)]
     while pending:

@@ -84,11 +84,10 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
         return Mean(tuple(values), mean, 1)
     std = statistics.stdev(values)
     half = quantile(LEVEL, len(values) - 1) * std / math.sqrt(len(values))
+    found = Mean(tuple(values), mean, len(values), std, mean - half, mean + half)
     if len(of_fold) > 1:
-        folds_of = tuple(of_fold)
-    else:
-        folds_of = ()
-    return Mean(tuple(values), mean, len(values), std, mean - half, mean + half, folds_of)
+        return replace(found, folds=tuple(of_fold))
+    return found
 
 
 def have_same_folds(first: Mean, second: Mean) -> bool:

@@ -163,13 +163,8 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     description = f"{type(layer).__name__}({layer.extra_repr()})"
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
     if name:
-        message = f"layer {name!r}, {description}, got {shapes}"
-    else:
-        message = f"{description} got {shapes}"
-    return (
-        name,
-        message,
-    )
+        return name, f"layer {name!r}, {description}, got {shapes}"
+    return "", f"{description} got {shapes}"
 
 
 def _key_of_layer(name: str, node: Any, key: str) -> str:
@@ -240,11 +235,9 @@ def check_capacity(
     processes = 1
     if device.type == "cpu":  # these share it
         processes = trainer.num_devices
-    if whole:
-        bytes_needed = memory.peak
-    else:
-        bytes_needed = memory.peak - memory.activations
-    needed = bytes_needed * processes
+    needed = memory.peak * processes
+    if not whole:
+        needed -= memory.activations * processes
     where = "this machine"
     if device.type != "cpu":
         where = str(device)
@@ -298,14 +291,11 @@ class StepError(Exception):
     """A step cannot be done."""
 
     def __init__(self, stage: str, error: Exception, where: str, key: str) -> None:
-        frame = user_frame(error)
-        if frame:
-            text = f"{first_line(error)} ({frame})"
-        else:
-            text = first_line(error)
-        message = text
+        message = first_line(error)
+        if frame := user_frame(error):
+            message = f"{message} ({frame})"
         if where:
-            message = f"{where}: {text}"
+            message = f"{where}: {message}"
         super().__init__(message)
         self.stage = stage
         self.where = where
@@ -322,11 +312,9 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
         if id(tensor) not in fakes:
             with mode:
                 empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-            is_parameter = isinstance(tensor, nn.Parameter)
-            if is_parameter:
-                fakes[id(tensor)] = nn.Parameter(empty, tensor.requires_grad)
-            else:
-                fakes[id(tensor)] = empty
+            if isinstance(tensor, nn.Parameter):
+                empty = nn.Parameter(empty, tensor.requires_grad)
+            fakes[id(tensor)] = empty
         return fakes[id(tensor)]
 
     for part in module.modules():
@@ -543,14 +531,10 @@ def build_fake_module(parts: TriedParts, mode: FakeTensorMode) -> Module:
 def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> Module:
     config = parts.config
     # Of the kind that the run will have: the numbers change neither shapes nor types.
-    scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
-    numbers = 0
-    if scaled:
+    scale = TargetScale()
+    if task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets"):
         numbers = int(config.spec.num_targets)
-    if numbers:
         scale = TargetScale([0.0] * numbers, [1.0] * numbers)
-    else:
-        scale = TargetScale()
     others = {"loss": loss, "metrics": parts.metrics, **copy_parts(parts.optimization)}
     return assemble_module(config, model, others, target_scale=scale)
 
@@ -641,8 +625,7 @@ def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -
     if processes == 1:
         return {min(samples, batch_size), samples % batch_size} - {0}
     count = max(1, -(-samples // (batch_size * processes)))
-    if even:
-        per_process = {-(-samples // processes)}
-    else:
-        per_process = {samples // processes, -(-samples // processes)}
+    per_process = {-(-samples // processes)}
+    if not even:
+        per_process |= {samples // processes}
     return {size for part in per_process for size in (part // count, -(-part // count))} - {0}

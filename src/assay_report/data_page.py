@@ -644,10 +644,9 @@ def _classes(survey: Survey) -> Table:
     subsets = survey.subsets
     names = [subset.name for subset in subsets]
     counts = subsets[0].class_counts
+    classes: Sequence[str] = ()
     if counts:
         classes = survey.class_names[:_MOST_CLASSES]
-    else:
-        classes = ()
     rows: list[list[Cell | str]] = [
         [
             single_line(name),

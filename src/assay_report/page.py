@@ -136,12 +136,11 @@ class Pictures:
 
 def _value_text(value: object) -> str:
     """A value of a row, cut where it is long."""
+    text = str(value)
     if isinstance(value, float):
         text = format_number(value, 6)
-    elif value is None:
-        text = ""
-    else:
-        text = str(value)
+    if value is None:
+        return ""
     if len(text) <= 200:
         return text
     return f"{text[:200]}…"

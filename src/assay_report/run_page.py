@@ -110,10 +110,9 @@ def run_page(run_dir: Path) -> Page:
     checkpoint = None
     if at_best is not None:
         checkpoint = (f"epoch {record.best['epoch']}, {tested}", at_best[0])
+    names: Sequence[str] = ()
     if predictions is not None:
         names = predictions.class_names
-    else:
-        names = ()
 
     def in_words(metric: str) -> str:
         target, average = (values.get(key, "") for key in metric_keys(metric))
@@ -158,12 +157,12 @@ def run_page(run_dir: Path) -> Page:
         Section("environment", "Environment", environment_blocks(record)),
         Section("reproduce", "Reproduce", reproduce_blocks(run_dir, record)),
     ]
-    if record.name == record.run_id:
-        title = record.name
-    else:
-        title = f"{record.name} / {record.run_id}"
     return Page(
-        "Run", title, sections, (status, TONES.get(status, "")), [fact for fact in facts if fact]
+        "Run",
+        " / ".join(dict.fromkeys((record.name, record.run_id))),
+        sections,
+        (status, TONES.get(status, "")),
+        [fact for fact in facts if fact],
     )
 
 

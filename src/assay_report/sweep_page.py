@@ -349,9 +349,8 @@ def failure_blocks(contents: Contents, thing: str) -> Blocks:
         blocks.append(
             Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, ""))
         )
-        if example.path.is_symlink():
-            log_path = None
-        else:
+        log_path = None
+        if not example.path.is_symlink():
             log_path = example.path / LOG
         printed = None
         if contents.logs is not None:
