@@ -533,7 +533,11 @@ def compare(
 
 
 def page(
-    comparison: Comparison, limit: int, offset: int = 0, *, newest_first: bool = False
+    comparison: Comparison,
+    limit: int,
+    offset: int = 0,
+    *,
+    newest_first: bool = False,
 ) -> Comparison:
     """Some rows of a comparison, then of the runs that cannot be read; a limit of 0 is all that follow."""
     numbers = range(len(comparison.rows))[:: -1 if newest_first else 1]

@@ -437,7 +437,11 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
 
 
 def _check_filename(
-    key: str, filename: Any, names: Sequence[str] | None, *, is_best: bool
+    key: str,
+    filename: Any,
+    names: Sequence[str] | None,
+    *,
+    is_best: bool,
 ) -> None:
     callback = ModelCheckpoint(dirpath="checkpoints", filename=filename)
     try:

@@ -200,7 +200,10 @@ def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[T
 
 
 def _try_augment(
-    config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
+    config: DictConfig,
+    augment: Any,
+    loss: nn.Module,
+    stand_in: Module,
 ) -> tuple[Tensor, Tensor]:
     samples, labels = _smoke_batch(config, _FEW)
     inputs = samples

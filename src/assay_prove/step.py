@@ -67,7 +67,11 @@ class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lea
     """Refuses products of tensors of different types."""
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
     ) -> Any:
         """Look at the types, then run the operation."""
         del types
@@ -93,7 +97,11 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
             self._count(tensor)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
     ) -> Any:
         """Run the operation and count what it made."""
         del types
@@ -224,7 +232,11 @@ _NEAR = 0.8
 
 
 def check_capacity(
-    memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True
+    memory: Memory,
+    trainer: L.Trainer,
+    samples: int,
+    *,
+    whole: bool = True,
 ) -> list[str]:
     """Refuse a step of so many samples that is far beyond the memory of the device."""
     known = (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
@@ -326,7 +338,11 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
 
 
 def take_step(
-    module: Module, batch: Batch, precision: Precision, node: Any, mode: FakeTensorMode | None
+    module: Module,
+    batch: Batch,
+    precision: Precision,
+    node: Any,
+    mode: FakeTensorMode | None,
 ) -> Step:
     """Two optimizer steps, the second one counted: from then on every step is like it."""
 
@@ -391,7 +407,11 @@ def _try_sizes(parts: TriedParts, module: Module, batch: Batch, sizes: Sizes) ->
 
 
 def _forward(
-    module: Module, batch: Batch, precision: Precision, node: Any, when: str = ""
+    module: Module,
+    batch: Batch,
+    precision: Precision,
+    node: Any,
+    when: str = "",
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Loss of the batch, and shape of the model's outputs."""
     # Fake ones inside a fake mode.
@@ -466,7 +486,10 @@ def copy_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prove_step(
-    parts: TriedParts, batch: Batch, sizes: Sizes, mode: FakeTensorMode
+    parts: TriedParts,
+    batch: Batch,
+    sizes: Sizes,
+    mode: FakeTensorMode,
 ) -> tuple[Step | None, str]:
     """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
     config = parts.config

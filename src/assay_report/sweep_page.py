@@ -428,7 +428,10 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
 
 
 def _slice_figure(
-    key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str
+    key: str,
+    scored: Sequence[tuple[Row, float]],
+    aim: Objective,
+    name: str,
 ) -> Figure:
     mark: Points | Bars
     texts = [row.values.get(key) or MISSING for row, _ in scored]

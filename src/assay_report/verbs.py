@@ -283,7 +283,11 @@ def report(
 
 
 def _print_report(
-    console: Console, paths: list[Path], written: Report, png: Path | None, csv: Path | None
+    console: Console,
+    paths: list[Path],
+    written: Report,
+    png: Path | None,
+    csv: Path | None,
 ) -> None:
     from assay.run.result import label_commands, predict_commands
 

@@ -467,7 +467,11 @@ def _read_prompts(
 
 
 def check_prompts(
-    prompts: Sequence[str], inputs: Sequence[Path], options: dict[str, Any], *, generates: bool
+    prompts: Sequence[str],
+    inputs: Sequence[Path],
+    options: dict[str, Any],
+    *,
+    generates: bool,
 ) -> None:
     """Refuse what a run's task has no use for."""
     if not generates and (prompts or options):

@@ -173,7 +173,12 @@ def _write_checked(original: Original, path: Path) -> Exported:
 
 
 def _write(
-    original: Original, samples: CheckSamples, path: Path, notes: Sequence[str], *, inside: bool
+    original: Original,
+    samples: CheckSamples,
+    path: Path,
+    notes: Sequence[str],
+    *,
+    inside: bool,
 ) -> Exported:
     metadata = describe(original, samples.raw[0], inside=inside)
     first = _prepared(original, samples.raw[0], with_transforms=inside)
