@@ -394,7 +394,11 @@ def _parse_config(run: Run, text: str) -> dict[Any, Any]:
 
 
 def _parse_yaml(text: str) -> Any:
-    plain = yaml.load(text, _LOADER)  # noqa: S506 - a safe one, by PyYAML in C where there is one
+    loader = _LOADER(text)  # a safe one, by PyYAML in C where there is one
+    try:
+        plain = loader.get_single_data()
+    finally:
+        loader.dispose()
     if "&" in text:
         try:
             for _ in flatten(plain):
