@@ -81,11 +81,6 @@ class Row:
         return self.runs[0].shares
 
     @property
-    def is_warned(self) -> bool:
-        """Whether the test of a run found its model of no use; of equal scores the others come first."""
-        return any(run.warnings for run in self.counted)
-
-    @property
     def state(self) -> str:
         """How its runs ended; empty where all have finished."""
         states = Counter(
@@ -160,7 +155,8 @@ def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
         mean = 0.0
         if score:
             mean = sign * score.mean
-        return not row.finished, not row.is_complete, score is None, mean, row.is_warned
+        is_warned = any(run.warnings for run in row.counted)  # of a model that is of no use
+        return not row.finished, not row.is_complete, score is None, mean, is_warned
 
     return sorted(rows, key=order)
 
@@ -221,11 +217,8 @@ def make_ranking(
 def _stated_objective(runs: Runs) -> str:
     """The objective of the sweep that all runs are of, as `METRIC:DIRECTION`; empty where none was chosen."""
     folders = {run.path.parent for run in runs}
-    if len(folders) == 1:
-        folder = folders.pop()
-    else:
-        folder = Path()
-    if not (folder / JOURNAL).is_file():
+    folder = next(iter(folders), Path())
+    if len(folders) > 1 or not (folder / JOURNAL).is_file():
         return ""
     try:
         journal = Journal.open(folder, repair=False)
@@ -235,8 +228,7 @@ def _stated_objective(runs: Runs) -> str:
     monitors = {run.best["monitor"] for run in runs if run.best}
     typed = (word.lstrip("+") for words in journal.commands for word in words)
     is_stated = monitors != {name} or any(word.startswith(_OBJECTIVE) for word in typed)
-    is_logged = any(run.score(name) is not None for run in runs)
-    if is_stated and is_logged:
+    if is_stated and any(run.score(name) is not None for run in runs):
         return f"{name}:{direction[:3]}"
     return ""
 
@@ -541,7 +533,11 @@ def compare(
 
 
 def page(
-    comparison: Comparison, limit: int, offset: int = 0, *, newest_first: bool = False
+    comparison: Comparison,
+    limit: int,
+    offset: int = 0,
+    *,
+    newest_first: bool = False,
 ) -> Comparison:
     """Some rows of a comparison, then of the runs that cannot be read; a limit of 0 is all that follow."""
     numbers = range(len(comparison.rows))[:: -1 if newest_first else 1]
@@ -684,8 +680,7 @@ _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 def spreadsheet_cell(value: Any) -> Any:
     """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe."""
-    runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
-    if runs:
+    if isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value):
         return f"'{value}"
     return value
 

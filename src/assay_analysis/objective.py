@@ -136,8 +136,13 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
     available = {name.replace("val/", "test/") for name in scores} | set(scores)
     for name, key in requested.items():
         if scores and name not in available:
-            message = f"unknown metric {name!r}{did_you_mean(name, sorted(available), '; ')}"
-            raise ConfigError(message, key=key, hint=f"available: {', '.join(sorted(scores))}")
+            raise unknown_score_error(key, name, sorted(scores))
+
+
+def unknown_score_error(key: str, name: str, available: Sequence[str]) -> ConfigError:
+    """The error for a metric that a job will not log."""
+    message = f"unknown metric {name!r}{did_you_mean(name, available, '; ')}"
+    return ConfigError(message, key=key, hint=f"available: {', '.join(available)}")
 
 
 RARE = 0.2

@@ -122,10 +122,9 @@ def _read(path: Path) -> StoredPredictions:
     if (names := table.schema.names) not in (["key", "target", "output"], ["key", "output"]):
         raise ValueError(f"expected columns key, target and output, got {', '.join(names)}")
     keys = msgspec.convert(table["key"].to_pylist(), tuple[str, ...])
+    targets = None
     if "target" in names:
         targets = _array(table, "target")
-    else:
-        targets = None
     return StoredPredictions(
         keys=keys,
         outputs=_array(table, "output"),
@@ -148,10 +147,9 @@ def _array(table: pa.Table, name: str) -> NDArray[Any]:
 
     column = table[name].combine_chunks()
     listed = pa.types.is_fixed_size_list(column.type)
+    flat = column
     if listed:
         flat = column.flatten()
-    else:
-        flat = column
     if flat.null_count:
         raise ValueError(f"its column {name} has missing values")
     values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)

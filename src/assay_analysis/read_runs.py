@@ -20,7 +20,7 @@ from assay_analysis.journal import Journal
 from assay_analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -164,45 +164,39 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
     except AssayError:
         return []
 
-    def config(run: Run) -> str:
-        return repr(sorted((key, text) for key, text in run.typed.items() if is_config(key)))
+    def identify(typed: Mapping[str, str]) -> str:
+        return repr(sorted((key, text) for key, text in typed.items() if is_config(key)))
 
     existing = {found for run in runs for found in (run.fingerprint, run.path)}
-    twins = {config(run): run for run in runs}
+    twins = {identify(run.typed): run for run in runs}
     found = []
     for number, job in sorted(jobs.items()):
         path = sweep / str(number)
         if job.status != "failed" or existing & {job.fingerprint, path}:
             continue
         outcome = job.outcome or Outcome("interrupted")
-        lost = Run(
-            path,
-            job.status,
-            outcome.cause,
-            outcome.reason,
-            started=job.started,
-            seconds=outcome.seconds,
-            seed=job.seed,
-            fold=job.fold,
-            fingerprint=job.fingerprint,
-            typed=typed_values(job.overrides),
-            metrics=outcome.metrics,
-            best=outcome.best,
-            warnings=tuple(outcome.warnings),
-        )
-        identity = config(lost)
-        like = twins.get(identity, [*runs, lost][0])
-        fingerprint = identity
-        if identity in twins:
-            fingerprint = like.config_fingerprint
+        typed = typed_values(job.overrides)
+        identity = identify(typed)
+        unlike = Run(path, "failed", config_fingerprint=identity)
+        if runs:
+            unlike = replace(runs[0], config_fingerprint=identity)
+        like = twins.get(identity, unlike)
         found.append(
-            replace(
-                lost,
-                name=lost.typed.get("name", like.name),
-                choices={
-                    key: lost.typed.get(key, option) for key, option in like.choices.items()
+            Run(
+                path,
+                job.status,
+                outcome.cause,
+                outcome.reason,
+                name=typed.get("name", like.name),
+                typed=typed,
+                choices={key: typed.get(key, option) for key, option in like.choices.items()},
+                config_fingerprint=like.config_fingerprint,
+                warnings=tuple(outcome.warnings),
+                **{
+                    name: getattr(job, name)
+                    for name in ("started", "seed", "fold", "fingerprint")
                 },
-                config_fingerprint=fingerprint,
+                **{name: getattr(outcome, name) for name in ("seconds", "metrics", "best")},
             )
         )
     return found
@@ -252,10 +246,9 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         name for run in table for name in (*run.metrics, run.best.get("monitor")) if name
     ):
         # A custom module may log a `loss`, which is a group as well.
+        name = metric
         if metric in (*columns, *_FIRST_COLUMNS):
             name = f"{metric} (metric)"
-        else:
-            name = metric
         columns[name] = pd.array([run.score(metric) for run in table], dtype="float64")
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 
@@ -295,11 +288,9 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
             frames.append(
                 pd.DataFrame({"run": str(run.path), **columns}).astype({"epoch": "Int64"})
             )
-    empty = pd.DataFrame(columns=["run", "epoch", "step", "metric", "value"])
+    frame = pd.DataFrame(columns=["run", "epoch", "step", "metric", "value"])
     if frames:
         frame = pd.concat(frames, ignore_index=True)
-    else:
-        frame = empty
     kinds = {
         "run": "category",
         "metric": "category",
@@ -329,10 +320,9 @@ def find_runs(
 ) -> Iterator[Path]:
     """Every run directory below a folder, by name; a directory with a record is not searched further."""
     if not root.is_dir():
+        message = f"there is no folder {root}"
         if root.exists():
             message = f"{root} is a file"
-        else:
-            message = f"there is no folder {root}"
         raise AssayError(message, hint="name the folder that holds the runs, such as outputs/")
     pending = [str(root)]
     while pending:

@@ -103,12 +103,13 @@ def typed_values(overrides: Iterable[str]) -> dict[str, str]:
         key, sign, value = override.partition("=")
         name = key.lstrip("+~")
         if name.partition(".")[0] != "hydra" and not name.startswith("hydra/"):
-            left_out = key.startswith("~")
-            if left_out or not sign:
-                values[name] = "~"
-            else:
-                values[name] = _unquote(value)
+            values[name] = "~"
+            if sign and not key.startswith("~"):
+                values[name] = _QUOTED.sub(r"\2", value)
     return values
+
+
+_QUOTED = re.compile(r"""\A(['"])(.*)\1\Z""", re.DOTALL)
 
 
 def is_config(key: str) -> bool:
@@ -126,13 +127,6 @@ def is_same_value(value: Any, other: Any) -> bool:
     first = plain_value(value)
     second = plain_value(other)
     return first == second and isinstance(first, bool) == isinstance(second, bool)
-
-
-def _unquote(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    if quoted:
-        return value[1:-1]
-    return value
 
 
 _LONG = 8

@@ -84,11 +84,10 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
         return Mean(tuple(values), mean, 1)
     std = statistics.stdev(values)
     half = quantile(LEVEL, len(values) - 1) * std / math.sqrt(len(values))
+    found = Mean(tuple(values), mean, len(values), std, mean - half, mean + half)
     if len(of_fold) > 1:
-        folds_of = tuple(of_fold)
-    else:
-        folds_of = ()
-    return Mean(tuple(values), mean, len(values), std, mean - half, mean + half, folds_of)
+        return replace(found, folds=tuple(of_fold))
+    return found
 
 
 def have_same_folds(first: Mean, second: Mean) -> bool:
@@ -183,19 +182,18 @@ POWER = 0.8
 _MOST_PAIRS = 2000
 
 
-def count_pairs(difference: float, std: float, level: float = 1 - LEVEL) -> int:
+def count_pairs(difference: float, std: float) -> int:
     """How many pairs a two-sided paired t-test needs to tell a difference with a power of 80 %.
 
     Args:
         difference: Of the means, as it is in truth.
         std: Standard deviation of the differences of pairs.
-        level: Of the test.
     """
-    from scipy.special import nctdtr, stdtrit
+    from scipy.special import nctdtr
 
     def power(n: int) -> float:
         return float(
-            1 - nctdtr(n - 1, abs(difference) / std * math.sqrt(n), stdtrit(n - 1, 1 - level / 2))
+            1 - nctdtr(n - 1, abs(difference) / std * math.sqrt(n), quantile(LEVEL, n - 1))
         )
 
     return 2 + bisect.bisect_left(range(2, _MOST_PAIRS), POWER, key=power)

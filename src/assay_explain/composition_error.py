@@ -89,13 +89,12 @@ def composition_error(
         str(error),
         re.DOTALL,
     )
+    name = ""
+    text = str(error)
     if match:
-        name, text = (match[1], match[2])
-    else:
-        name, text = ("", str(error))
+        name, text = match.groups()
     group = name.partition("/")[0]
-    is_misplaced = group in PACKAGES and f"@{group}." in text
-    if is_misplaced:
+    if group in PACKAGES and f"@{group}." in text:
         problem = missing_header(group)
     else:
         problem = _classify(error, text, overrides, loader)
@@ -243,10 +242,9 @@ def _unknown_key(
     owner = parent
     if parent in typed:
         owner = f"{parent}={typed[parent]}"
+    hint = f"groups: {', '.join(groups)}"
     if siblings:
         hint = f"{owner} has: {list_names(siblings, last)}"
-    else:
-        hint = f"groups: {', '.join(groups)}"
     # nothing would read others
     if action == "override" and not guess and parent.partition(".")[0] in TOP:
         hint += f" (to add a new key: +{key}=…)"

@@ -409,13 +409,9 @@ def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]
     raw = to_yaml_line(entry.raw)
     if entry.is_interpolation:
         return str(entry.raw), f"→ {_resolve_text(entry)}"
-    if chain:
-        written = chain[-1].text
-    else:
-        written = raw
-    if "${" in written:
-        return (written, f"→ {raw}")
-    return (raw, "")
+    if chain and "${" in chain[-1].text:
+        return chain[-1].text, f"→ {raw}"
+    return raw, ""
 
 
 def _resolve_text(entry: Entry) -> str:

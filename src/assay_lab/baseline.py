@@ -74,11 +74,9 @@ def score_baseline(
         warnings.simplefilter("ignore")  # a baseline may stop before it has converged
         baseline = _compare(data, requested, predictions, score, points)
     record.baseline = {**baseline, "seconds": round(time.perf_counter() - start, 2)}
-    needs_advice = baseline["run"] < _PERFECT and baseline["ahead"] != "run"
-    if needs_advice:
+    record.baseline["advice"] = ""
+    if baseline["run"] < _PERFECT and baseline["ahead"] != "run":
         record.baseline["advice"] = advise(assembly.config, record)
-    else:
-        record.baseline["advice"] = ""
     record.metrics[f"baseline/{baseline['score']}"] = baseline["value"]
     record.directions[f"baseline/{baseline['score']}"] = "max"
     log.info("baseline: %s", describe_baseline(record.baseline))
@@ -102,10 +100,9 @@ def _compare(
     test, _ = _read(data, "test")
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
+    names = [requested]
     if requested == "auto":
         names = _candidates(data, is_real=is_real, several=targets.ndim > 1)
-    else:
-        names = [requested]
     categories = data.spec.categories
     fitted = {
         name: _fit(name, inputs, targets, size, categories, is_real=is_real) for name in names
@@ -167,16 +164,14 @@ def choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
         return "accuracy", lambda targets, outputs: float((outputs.argmax(1) == targets).mean())
 
     def average_precision(targets: Any, outputs: Any) -> float:
-        if targets.ndim == 1:
-            positive = outputs[:, 1]
-        else:
-            positive = outputs
         seen = targets.any(0)  # a label that no sample has is in no mean
-        if targets.ndim > 1:
+        if targets.ndim == 1:
+            outputs = outputs[:, 1]
+        else:
             targets = targets[:, seen]
-            positive = positive[:, seen]
+            outputs = outputs[:, seen]
         if seen.any():
-            return float(metrics.average_precision_score(targets, positive))
+            return float(metrics.average_precision_score(targets, outputs))
         return float("nan")
 
     return "average_precision", average_precision
@@ -228,15 +223,11 @@ def _read(data: DataModule, name: str) -> tuple[Any, Array]:
     inputs = [torch.empty(0, *stored_shape(asdict(data.spec))).flatten(1)]
     for block in _blocks(subset, rows):
         is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2
-        if block.dtype == torch.float64:
-            exact = torch.float64
-        else:
-            exact = torch.float32
+        if block.dtype != torch.float64:
+            block = block.float()  # noqa: PLW2901 - the same samples
         if is_large:
-            values = adaptive_avg_pool2d(block.to(exact), _SIDE)
-        else:
-            values = block.to(exact)
-        inputs.append(values.flatten(1))
+            block = adaptive_avg_pool2d(block, _SIDE)  # noqa: PLW2901 - as above
+        inputs.append(block.flatten(1))
     return torch.cat(inputs[1:] or inputs).numpy(), targets.numpy()
 
 
@@ -325,10 +316,8 @@ def _estimator(
     if not several:
         return estimators[name]
     if is_real:
-        several_of = multioutput.MultiOutputRegressor
-    else:
-        several_of = multiclass.OneVsRestClassifier
-    return several_of(estimators[name])
+        return multioutput.MultiOutputRegressor(estimators[name])
+    return multiclass.OneVsRestClassifier(estimators[name])
 
 
 def advise(config: DictConfig, record: RunRecord) -> str:

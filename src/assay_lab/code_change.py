@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,13 +16,11 @@ from assay.config.did_you_mean import did_you_mean
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.atomic import is_temporary, remove_unfinished, temporary_folder
 from assay.paths import project_conf
-from assay.process import Stopped
 from assay.quoting import join_first, pluralize
 from assay.record.provenance import ask_git, git_environment, run_git
 from assay.targets.trust import project_packages
-from assay_cluster.children import run_children
 from assay_lab.reproduce import module_path
-from assay_lab.run_side import ANSWER
+from assay_lab.run_side import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -154,22 +151,13 @@ class Worktree:
             if config_dir.is_relative_to(self.origin):
                 config_dir = self.root / config_dir.relative_to(self.origin)
             question["config_dir"] = str(config_dir)
-        file = self.root.with_name("question.json")
-        file.write_text(json.dumps(question), encoding="utf-8")
-        answer = file.with_name(ANSWER)
-        answer.unlink(missing_ok=True)
-        # -P: else a file torch.py in the current directory would be taken for torch.
-        command = (self.python, "-P", "-m", "assay_lab.run_side", str(self.folder), str(file))
-        (code,), stopped = run_children([(command, self.environment)])
-        if stopped:
-            raise Stopped(stopped)
-        if not answer.is_file():
-            raise AssayError(f"its process ended with code {code}; it says why above")
-        said = json.loads(answer.read_text(encoding="utf-8"))
-        if "error" in said:
-            raise AssayError(said["error"], hint=said["hint"])
-        answers: list[Any] = said["answer"]
-        return answers
+        return ask(
+            question,
+            self.root.parent,
+            python=self.python,
+            folder=self.folder,
+            environment=self.environment,
+        )
 
 
 @contextmanager

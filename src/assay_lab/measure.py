@@ -612,7 +612,7 @@ def _setting(override: str, rates: Sequence[float], **more: float | bool) -> Tun
     return TunedSetting(override, statistics.median(rates), (min(rates), max(rates)), **more)  # type: ignore[arg-type]  # by name
 
 
-def commands_of(tuning: Tuning, config_dir: Path | None = None) -> list[str]:
+def commands_of(tuning: Tuning, config_dir: Path | None) -> list[str]:
     """What to type to train with the fastest settings, and with those of them that change no result."""
     typed: dict[str, None] = {}
     for settings in (tuning.same_results, tuning.fastest):

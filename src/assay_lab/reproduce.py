@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
+from assay.process import Stopped
 from assay.quoting import join_first
 from assay.record.provenance import (
     ask_git,
@@ -36,9 +36,9 @@ from assay.targets.objects import missing_object_error
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
 from assay_analysis.read_runs import METRICS_FILE, Curve, read_curves
-from assay_cluster.children import run_children
 from assay_lab.environment import build_environment
-from assay_lab.run_again import CODE, REFUSED
+from assay_lab.run_again import CODE
+from assay_lab.run_side import ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,9 +121,7 @@ def reproduce(
     try:  # what the run's process would refuse, before its code is brought back and torch is imported
         load_checked_config(run_dir, typed_packages(overrides), must_be_whole=True)
     except AssayError as error:
-        raise AssayError(
-            f"the run cannot be reproduced: {error.message}", hint=error.hint
-        ) from error
+        raise _cannot_reproduce(error) from error
     python = Path(sys.executable)
     packages_notes = _notes(record)
     environment = _environment(record)
@@ -299,28 +297,33 @@ def _run_again(
     environment: dict[str, str],
     trusted: Sequence[str],
 ) -> None:
-    # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [str(python), "-P", "-m", "assay_lab.run_again"]
-    (code,), signal = run_children(
-        [([*command, str(run_dir), str(again), *trusted], environment)]
-    )
+    signal = ""
+    question = {"run": str(run_dir), "again": str(again), "trusted": [*trusted]}
+    try:
+        ask(
+            question,
+            again.parent,
+            python=str(python),
+            folder=Path.cwd(),
+            environment=environment,
+        )
+    except Stopped as stop:
+        signal = stop.name
+    except AssayError as error:
+        raise _cannot_reproduce(error) from error
     if signal:
         stopped = AssayError(f"stopped by {signal}")
         stopped.exit_code = exit_code_of(signal)
         raise stopped
-    refused = again.parent / REFUSED
-    if refused.is_file():
-        refusal = json.loads(refused.read_text(encoding="utf-8"))
-        raise AssayError(
-            f"the run cannot be reproduced: {refusal['message']}", hint=refusal["hint"]
-        )
-    if not (again / "record.json").is_file():
-        raise AssayError(f"the run could not be repeated: its process ended with code {code}")
     reproduced = RunRecord.load(again)
     if reproduced.status != "finished":
         raise AssayError(
             f"the run cannot be reproduced: {reproduced.reason or 'its process died'}"
         )
+
+
+def _cannot_reproduce(error: AssayError) -> AssayError:
+    return AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint)
 
 
 def _environment(record: RunRecord) -> dict[str, str]:

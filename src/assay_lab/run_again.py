@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
-from assay_cluster.children import end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,21 +14,10 @@ if TYPE_CHECKING:
 
 CODE = "code"
 """Folder of the code of the run, where that is not the checkout's."""
-REFUSED = "refused.json"
-"""Message and hint of the error that kept the run from beginning."""
 
 
-def run_again(run_dir: str, again: str, *trusted: str) -> None:
+def run_again(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     """Train a finished run once more, beside the code that was brought back for it."""
-    try:
-        _train(Path(run_dir), Path(again), trusted)
-    except AssayError as error:
-        refusal = json.dumps({"message": error.message, "hint": error.hint})
-        (Path(again).parent / REFUSED).write_text(refusal, encoding="utf-8")
-        sys.exit(1)
-
-
-def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from omegaconf import open_dict
 
     from assay.record.run_record import RunRecord
@@ -67,13 +54,3 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
                 f"{name} was imported from {Path(file).parent}, which is not the code of the run"
             )
             raise AssayError(message, hint=f"uninstall {name}, or install the version of the run")
-
-
-def main() -> None:
-    """Train the run that the command line names."""
-    end_with_parent()
-    run_again(*sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""One side of a comparison of two commits: jobs that run beside their own code, in a process of their own."""
+"""Jobs that run beside their own code, in a process of their own, and the parent's end of it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,48 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay_cluster.children import end_with_parent
+from assay.errors import AssayError
+from assay.process import Stopped
+from assay_cluster.children import end_with_parent, run_children
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-ANSWER = "answer.json"
+_ANSWER = "answer.json"
 """Beside the question: what it came to, or the error that kept it from that."""
+
+
+def ask(
+    question: Mapping[str, Any],
+    place: Path,
+    *,
+    python: str,
+    folder: Path,
+    environment: Mapping[str, str],
+) -> list[Any]:
+    """Have a process that ends with this one do what is asked, in a folder; its files lie in `place`."""
+    file = place / "question.json"
+    file.write_text(json.dumps(question), encoding="utf-8")
+    answer = place / _ANSWER
+    answer.unlink(missing_ok=True)
+    # -P: else a file torch.py in the current directory would be taken for torch.
+    command = (python, "-P", "-m", "assay_lab.run_side", str(folder), str(file))
+    (code,), stopped = run_children([(command, environment)])
+    if stopped:
+        raise Stopped(stopped)
+    if not answer.is_file():
+        raise AssayError(f"its process ended with code {code}; it says why above")
+    said = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in said:
+        raise AssayError(said["error"], hint=said["hint"])
+    answers: list[Any] = said["answer"]
+    return answers
 
 
 def train_seeds(typed: Sequence[str], config_dir: Path | None, deadline: float) -> list[str]:
     """Train a sweep; the runs that finish in time. Seeds that finish where others fail are no fair choice."""
     from contextlib import redirect_stdout
 
-    from assay.errors import AssayError
-    from assay.process import Stopped
     from assay_sweep.session import start_sweep
 
     with redirect_stdout(sys.stderr):
@@ -53,6 +80,11 @@ def _answer(asked: dict[str, Any]) -> list[Any]:
     config_dir = None
     if "config_dir" in asked:
         config_dir = Path(asked["config_dir"])
+    if "again" in asked:
+        from assay_lab.run_again import run_again
+
+        run_again(Path(asked["run"]), Path(asked["again"]), asked["trusted"])
+        return []
     if "runs" in asked:
         return score_tests(asked["runs"], asked["words"], config_dir)
     return train_seeds(asked["words"], config_dir, time.monotonic() + asked["seconds"])
@@ -64,7 +96,6 @@ def main() -> None:
     end_with_parent()
     folder, question = map(Path, sys.argv[1:])
     os.chdir(folder)
-    from assay.errors import AssayError
     from assay.files.atomic import write_text
 
     said: dict[str, Any]
@@ -74,7 +105,7 @@ def main() -> None:
         said = {"error": error.message, "hint": error.hint}
     except KeyboardInterrupt:
         sys.exit(1)
-    write_text(question.with_name(ANSWER), json.dumps(said))
+    write_text(question.with_name(_ANSWER), json.dumps(said))
 
 
 if __name__ == "__main__":

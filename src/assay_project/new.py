@@ -93,10 +93,9 @@ def add_component(kind: str, name: str, root: Path) -> list[Path]:
     if taken := [one for one in list_options(group) if (one.group, one.name) == (group, name)]:
         message = f"assay has {group}={name} already: {taken[0].description}"
         raise ConfigError(message, key="NAME", hint="choose another name")
+    template = kind
     if kind == "model":
         template = f"model_{_kind_of(root)}"
-    else:
-        template = kind
     class_name = "".join(part.capitalize() for part in name.split("_"))
     files = _render(template, package=packages[0], name=name, class_name=class_name)
     if existing := [file for file in files if (root / file).exists()]:
@@ -155,12 +154,10 @@ def _check_word(word: str, typed: str, command: str, example: str) -> None:
         near = (
             re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word)).strip("_").lower()
         )
-        if _NAME.fullmatch(near) and not keyword.iskeyword(near):
-            hint = near
-        else:
-            hint = example
+        if not _NAME.fullmatch(near) or keyword.iskeyword(near):
+            near = example
         expected = "expected lower-case letters, digits and _, and no keyword of Python"
-        raise ConfigError(f"{expected}, got {typed!r}", key="NAME", hint=f"{command} {hint}")
+        raise ConfigError(f"{expected}, got {typed!r}", key="NAME", hint=f"{command} {near}")
 
 
 def _render(template: str, **values: str) -> dict[str, str]:

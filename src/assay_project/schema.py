@@ -325,20 +325,15 @@ def _property(parameter: inspect.Parameter, about: str, shipped: Sequence[Any]) 
     for value in [*([] if default is parameter.empty else [default]), *shipped]:
         if (isinstance(value, dict) and "_target_" in value) or "${" in str(value):
             continue
-        is_scalar = value is None or isinstance(value, bool | int | float | str)
-        if is_scalar:
+        form: Schema = _ref("value")
+        if isinstance(value, bool | int | float | str | None):
             form = {"enum": [value]}
-        else:
-            form = _ref("value")
         if form not in forms and not accepts(annotation, value):
             forms.append(form)
     schema: Schema = {}
     if about:
         schema = {"description": about}
-    if shipped:
-        value = shipped[0]
-    else:
-        value = default
+    value = [*shipped, default][0]
     is_plain = isinstance(value, bool | int | float | str | list | tuple | None)
     if is_plain and shipped.count(value) == len(shipped):
         schema |= {"default": value}

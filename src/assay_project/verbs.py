@@ -79,10 +79,9 @@ def add(
 
     files = add_component(kind, name, Path())
     group = GROUPS[kind]
+    option = f"{group}={name}"
     if group == "callbacks":
         option = f"{group}=[default,{name}]"
-    else:
-        option = f"{group}={name}"
     document.say("add", {"option": option, "files": files})
     document.next = [command("check", option), f"uv run pytest {files[-1]}"]
     if Path(SCHEMAS).is_dir():

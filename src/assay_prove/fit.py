@@ -24,7 +24,6 @@ from assay.assemble.trainer_options import (
 )
 from assay.callbacks.whitening import Whitening
 from assay.check.values import is_lbfgs
-from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
@@ -34,6 +33,7 @@ from assay.quoting import pluralize
 from assay.targets.resolve import resolve_class
 from assay.task.task import LOGIT_KINDS
 from assay.task.task_of import task_of
+from assay_analysis.objective import unknown_score_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -101,14 +101,13 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     if tuple(outputs[1:]) == expected:
         return
     hint = "let the model's last layer have ${spec.num_outputs} outputs"
-    suggestion = hint
     if task.reconstructs:
-        suggestion = "model=autoencoder returns as many values as it takes"
+        hint = "model=autoencoder returns as many values as it takes"
     raise ConfigError(
         f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
         f"{task.in_words(spec)}",
         key="model",
-        hint=suggestion,
+        hint=hint,
     )
 
 
@@ -198,16 +197,14 @@ def check_plateau(config: DictConfig) -> None:
         return
     epochs = -(-first // an_epoch)
     key = "scheduler.frequency"
+    value: object = epochs
     if in_steps:
         key = "scheduler.interval"
-    if in_steps:
-        suggestion = "scheduler.interval=epoch"
-    else:
-        suggestion = f"scheduler.frequency={epochs}"
+        value = "epoch"
     raise ConfigError(
         f"{monitor} is first known after {_batches(first)}, but the scheduler needs it after {due:,}",
         key=key,
-        hint=suggestion,
+        hint=f"{key}={value}",
     )
 
 
@@ -426,13 +423,7 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
                 key=key,
                 hint=f"{instead}, or {key}=train/loss",
             )
-        raise unknown_metric_error(key, monitor, sorted(logged))
-
-
-def unknown_metric_error(key: str, metric: str, available: Sequence[str]) -> ConfigError:
-    """The error for a metric that is not logged."""
-    message = f"unknown metric {metric!r}{did_you_mean(metric, available, '; ')}"
-    return ConfigError(message, key=key, hint=f"available: {', '.join(available)}")
+        raise unknown_score_error(key, monitor, sorted(logged))
 
 
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
@@ -446,7 +437,11 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
 
 
 def _check_filename(
-    key: str, filename: Any, names: Sequence[str] | None, *, is_best: bool
+    key: str,
+    filename: Any,
+    names: Sequence[str] | None,
+    *,
+    is_best: bool,
 ) -> None:
     callback = ModelCheckpoint(dirpath="checkpoints", filename=filename)
     try:
@@ -456,7 +451,7 @@ def _check_filename(
                 and names is not None
                 and not (name in (*_COUNTS, *names) or name.startswith("lr-"))
             ):
-                raise unknown_metric_error(key, name, [*_COUNTS, *names])
+                raise unknown_score_error(key, name, [*_COUNTS, *names])
         values = {
             name: torch.tensor(number)
             for number, name in enumerate((*_COUNTS, *(names or ())), 1)

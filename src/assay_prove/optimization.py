@@ -82,8 +82,6 @@ def lr_curve(
     initial = _highest(optimizer, 1)
     if scheduler is not None:
         scheduler = scheduler(optimizer)
-    else:
-        scheduler = None
     if len({group["lr"] for group in groups}) > 1:
         notes.append(f"the highest of {len(groups)} parameter groups")
     rates = [_highest(optimizer, 1)]

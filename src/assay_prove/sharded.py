@@ -111,7 +111,10 @@ def check_shares(config: DictConfig) -> None:
 
 
 def memory_in_shards(
-    parts: TriedParts, batch: Batch, trainer: L.Trainer, mode: FakeTensorMode
+    parts: TriedParts,
+    batch: Batch,
+    trainer: L.Trainer,
+    mode: FakeTensorMode,
 ) -> Memory:
     """What a step needs on each of several devices, none of which has to be there."""
     config = parts.config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.filesize import pick_unit_and_suffix
 from rich.markup import escape
 from rich.text import Text
 
@@ -213,13 +214,6 @@ def format_bytes(count: int) -> str:
     return _scale(count, 1024, _BYTES)
 
 
-def _scale(count: float, base: int, units: Sequence[str]) -> str:
-    value = float(count)
-    power = 0
-    while value >= 999.5 and power < len(units) - 1:  # three digits would be 1e+03
-        value /= base
-        power += 1
-    digits = 3
-    if not power or value >= 999.5:
-        digits = 0
-    return f"{format_number(value, digits) if digits else f'{value:,.0f}'} {units[power]}"
+def _scale(count: int, base: int, units: Sequence[str]) -> str:
+    unit, suffix = pick_unit_and_suffix(count, [*units], base)
+    return f"{format_number(count / unit, 3)} {suffix}"

@@ -200,7 +200,10 @@ def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[T
 
 
 def _try_augment(
-    config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
+    config: DictConfig,
+    augment: Any,
+    loss: nn.Module,
+    stand_in: Module,
 ) -> tuple[Tensor, Tensor]:
     samples, labels = _smoke_batch(config, _FEW)
     inputs = samples
@@ -254,11 +257,9 @@ def _are_numbers_of_samples(targets: Tensor, augmented: Tensor) -> bool:
     """Whether an augmentation makes labels of its own; of few samples they would pass for classes."""
     if augmented.ndim != 1 or augmented.is_floating_point():
         return False
-    if targets.ndim == 1 and not targets.is_floating_point():
-        labels = {*targets.tolist()}
-    else:
-        labels = set()
-    return not {*augmented.tolist()} <= labels
+    if targets.ndim > 1 or targets.is_floating_point():
+        return True
+    return not {*augmented.tolist()} <= {*targets.tolist()}
 
 
 def _num_views(config: DictConfig, augment: Any) -> int:
@@ -276,13 +277,9 @@ def _num_views(config: DictConfig, augment: Any) -> int:
     except Exception as error:
         text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
         raise _error(error, "augment", text, "transforms for samples of this shape") from error
-    is_index = (
-        samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
-    )
-    if is_index:
+    counts = samples.new_zeros(1)
+    if samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point():
         counts = samples.unique(return_counts=True)[1]
-    else:
-        counts = samples.new_zeros(1)
     if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
         raise ConfigError(
             f"does not return several views of each sample with the index of their sample, which "
@@ -357,10 +354,9 @@ def _text(error: Exception) -> str:
 
 def definition_place(function: Any) -> str:
     """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
+    code = None
     if callable(function):
         code = getattr(inspect.unwrap(function), "__code__", None)
-    else:
-        code = None
     if code is None or not is_users_own(code.co_filename):
         return ""
     return f"{display_path(code.co_filename)}:{code.co_firstlineno}"

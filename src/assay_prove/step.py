@@ -67,7 +67,11 @@ class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lea
     """Refuses products of tensors of different types."""
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
     ) -> Any:
         """Look at the types, then run the operation."""
         del types
@@ -93,7 +97,11 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
             self._count(tensor)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
     ) -> Any:
         """Run the operation and count what it made."""
         del types
@@ -163,13 +171,8 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     description = f"{type(layer).__name__}({layer.extra_repr()})"
     shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
     if name:
-        message = f"layer {name!r}, {description}, got {shapes}"
-    else:
-        message = f"{description} got {shapes}"
-    return (
-        name,
-        message,
-    )
+        return name, f"layer {name!r}, {description}, got {shapes}"
+    return "", f"{description} got {shapes}"
 
 
 def _key_of_layer(name: str, node: Any, key: str) -> str:
@@ -229,7 +232,11 @@ _NEAR = 0.8
 
 
 def check_capacity(
-    memory: Memory, trainer: L.Trainer, samples: int, *, whole: bool = True
+    memory: Memory,
+    trainer: L.Trainer,
+    samples: int,
+    *,
+    whole: bool = True,
 ) -> list[str]:
     """Refuse a step of so many samples that is far beyond the memory of the device."""
     known = (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
@@ -240,11 +247,9 @@ def check_capacity(
     processes = 1
     if device.type == "cpu":  # these share it
         processes = trainer.num_devices
-    if whole:
-        bytes_needed = memory.peak
-    else:
-        bytes_needed = memory.peak - memory.activations
-    needed = bytes_needed * processes
+    needed = memory.peak * processes
+    if not whole:
+        needed -= memory.activations * processes
     where = "this machine"
     if device.type != "cpu":
         where = str(device)
@@ -298,14 +303,11 @@ class StepError(Exception):
     """A step cannot be done."""
 
     def __init__(self, stage: str, error: Exception, where: str, key: str) -> None:
-        frame = user_frame(error)
-        if frame:
-            text = f"{first_line(error)} ({frame})"
-        else:
-            text = first_line(error)
-        message = text
+        message = first_line(error)
+        if frame := user_frame(error):
+            message = f"{message} ({frame})"
         if where:
-            message = f"{where}: {text}"
+            message = f"{where}: {message}"
         super().__init__(message)
         self.stage = stage
         self.where = where
@@ -322,11 +324,9 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
         if id(tensor) not in fakes:
             with mode:
                 empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-            is_parameter = isinstance(tensor, nn.Parameter)
-            if is_parameter:
-                fakes[id(tensor)] = nn.Parameter(empty, tensor.requires_grad)
-            else:
-                fakes[id(tensor)] = empty
+            if isinstance(tensor, nn.Parameter):
+                empty = nn.Parameter(empty, tensor.requires_grad)
+            fakes[id(tensor)] = empty
         return fakes[id(tensor)]
 
     for part in module.modules():
@@ -338,7 +338,11 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
 
 
 def take_step(
-    module: Module, batch: Batch, precision: Precision, node: Any, mode: FakeTensorMode | None
+    module: Module,
+    batch: Batch,
+    precision: Precision,
+    node: Any,
+    mode: FakeTensorMode | None,
 ) -> Step:
     """Two optimizer steps, the second one counted: from then on every step is like it."""
 
@@ -385,29 +389,29 @@ def take_step(
     )
 
 
-def try_sizes(
-    module: Module,
-    batch: Batch,
-    sizes: Sequence[int],
-    precision: Precision,
-    node: Any,
-    *,
-    train: bool,
-) -> None:
+def _try_sizes(parts: TriedParts, module: Module, batch: Batch, sizes: Sizes) -> None:
     """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation."""
+    phases = {
+        True: ("training", batch),
+        False: ("evaluation", _evaluation_batch(parts.config, batch)),
+    }
     with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        module.train(train)
-        for rows in sizes:
-            phase = "evaluation"
-            if train:
-                phase = "training"
-            when = f"with a batch of {rows} in {phase}"
-            _forward(module, batch.of_size(rows), precision, node, when)
+        for train, (phase, of_phase) in phases.items():
+            module.train(train)
+            for rows in sizes[train]:
+                when = f"with a batch of {rows} in {phase}"
+                _forward(
+                    module, of_phase.of_size(rows), parts.precision, parts.config.model, when
+                )
     module.train()
 
 
 def _forward(
-    module: Module, batch: Batch, precision: Precision, node: Any, when: str = ""
+    module: Module,
+    batch: Batch,
+    precision: Precision,
+    node: Any,
+    when: str = "",
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Loss of the batch, and shape of the model's outputs."""
     # Fake ones inside a fake mode.
@@ -482,7 +486,10 @@ def copy_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prove_step(
-    parts: TriedParts, batch: Batch, sizes: Sizes, mode: FakeTensorMode
+    parts: TriedParts,
+    batch: Batch,
+    sizes: Sizes,
+    mode: FakeTensorMode,
 ) -> tuple[Step | None, str]:
     """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
     config = parts.config
@@ -494,9 +501,7 @@ def prove_step(
         module = build_fake_module(parts, mode)
         step = take_step(module, batch, parts.precision, config.model, mode)
         with mode:
-            try_sizes(module, batch, sizes[True], parts.precision, config.model, train=True)
-            evaluated = _evaluation_batch(config, batch)
-            try_sizes(module, evaluated, sizes[False], parts.precision, config.model, train=False)
+            _try_sizes(parts, module, batch, sizes)
         return step, ""
     except StepError as error:
         if sum(p.numel() * p.element_size() for p in parameters) <= _LARGE:
@@ -517,19 +522,18 @@ def _try_for_real(
     model = precision.convert_module(build_model(config)[0])
     module = _build_step_module(parts, model, precision.convert_module(copy.deepcopy(parts.loss)))
     base = batch.of_size(*_small_sizes(config, [batch.inputs[0]]))
-    few = _small_sizes(config, sizes[False], base.inputs[0])
+    rows = base.inputs[0]
+    few = {
+        True: _small_sizes(config, sizes[True]),
+        False: _small_sizes(config, sizes[False], rows),
+    }
     try:
         if steps:
             take_step(module, base, precision, config.model, None)
         else:
-            try_sizes(module, base, [base.inputs[0]], precision, config.model, train=True)
+            _try_sizes(parts, module, base, {True: [rows], False: []})
         of_values = False
-        try_sizes(
-            module, base, _small_sizes(config, sizes[True]), precision, config.model, train=True
-        )
-        try_sizes(
-            module, _evaluation_batch(config, base), few, precision, config.model, train=False
-        )
+        _try_sizes(parts, module, base, few)
     except StepError as error:
         if not of_values:
             raise _to_config_error(config, error, batch) from error
@@ -550,14 +554,10 @@ def build_fake_module(parts: TriedParts, mode: FakeTensorMode) -> Module:
 def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> Module:
     config = parts.config
     # Of the kind that the run will have: the numbers change neither shapes nor types.
-    scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
-    numbers = 0
-    if scaled:
+    scale = TargetScale()
+    if task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets"):
         numbers = int(config.spec.num_targets)
-    if numbers:
         scale = TargetScale([0.0] * numbers, [1.0] * numbers)
-    else:
-        scale = TargetScale()
     others = {"loss": loss, "metrics": parts.metrics, **copy_parts(parts.optimization)}
     return assemble_module(config, model, others, target_scale=scale)
 
@@ -648,8 +648,7 @@ def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -
     if processes == 1:
         return {min(samples, batch_size), samples % batch_size} - {0}
     count = max(1, -(-samples // (batch_size * processes)))
-    if even:
-        per_process = {-(-samples // processes)}
-    else:
-        per_process = {samples // processes, -(-samples // processes)}
+    per_process = {-(-samples // processes)}
+    if not even:
+        per_process |= {samples // processes}
     return {size for part in per_process for size in (part // count, -(-part // count))} - {0}

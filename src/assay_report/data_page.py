@@ -30,15 +30,13 @@ from assay.quoting import format_number, join_first, pluralize
 from assay.task.task_of import task_of
 from assay.terminal import single_line
 from assay_report.page import (
-    Block,
     Cell,
     Note,
     Page,
     Picture,
     Section,
     Table,
-    picture_blocks,
-    sample_table,
+    sample_blocks,
     write,
 )
 from assay_report.report import check_overwrite
@@ -53,8 +51,7 @@ if TYPE_CHECKING:
     from assay.compose.compose import Job
     from assay.data.core.subset import Subset
     from assay.terminal import Console
-
-    _Samples = list[tuple[str, str, RenderedSample]]
+    from assay_report.page import Blocks
 
 _MOST_READ = 2000
 _MOST_COLUMNS = 1000
@@ -166,7 +163,11 @@ class Survey:
 
 
 def survey_data(
-    datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame], *, full: bool = False
+    datamodule: DataModule,
+    name: str,
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    full: bool = False,
 ) -> Survey:
     """Survey the data as a run would get it; `full`: read all of a stream."""
     spec = datamodule.spec
@@ -418,7 +419,7 @@ _MOST_PRINTED = 20
 _TEACHER = "assay.augment.teacher.Teacher"
 
 
-def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Survey:
+def survey_job(job: Job, out: Path | None, *, full: bool) -> Survey:
     """Read the data of a job and survey it."""
     if out is not None:
         check_overwrite(out)
@@ -448,9 +449,9 @@ def survey_job(job: Job, out: Path | None = None, *, full: bool = False) -> Surv
 
 def _look_at_samples(
     datamodule: DataModule, tables: Mapping[str, pd.DataFrame], augment: Any
-) -> dict[str, _Samples]:
+) -> Blocks:
     """Samples of each subset as they are, and of training as the model sees them if that differs."""
-    samples_by_title: dict[str, _Samples] = {}
+    blocks: Blocks = []
     for name in SUBSETS:
         subset = datamodule.subset(name)
         if not len(subset.rows):
@@ -460,9 +461,7 @@ def _look_at_samples(
         keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
         targets = [_format_target(datamodule, subset.data.targets[row]) for row in rows]
         raw_samples = _render_samples(datamodule, subset, spread, tables.get(name))
-        samples_by_title[f"{name}, as they are"] = list(
-            zip(keys, targets, raw_samples, strict=True)
-        )
+        shown = {f"{name}, as they are": raw_samples}
         if name == "train" and any(sample.picture for sample in raw_samples):
             augmented = _render_samples(
                 datamodule, datamodule.subset(name, "train"), spread, None, augment
@@ -471,8 +470,14 @@ def _look_at_samples(
                 sample.picture for sample in raw_samples
             ]:
                 title = f"train, after data.transform.train{' and augment' * bool(augment)}"
-                samples_by_title[title] = list(zip(keys, targets, augmented, strict=True))
-    return samples_by_title
+                shown[title] = augmented
+        for title, samples in shown.items():
+            pictures = [
+                Picture(item.picture or b"", target, key, row=item.row)
+                for key, target, item in zip(keys, targets, samples, strict=True)
+            ]
+            blocks += sample_blocks(title, "target", pictures)
+    return blocks
 
 
 def _render_samples(
@@ -518,11 +523,7 @@ _INTROS = {"columns": "Of the training rows, as they stand in the file."}
 _MOST_CLASSES = 1000
 
 
-def data_page(
-    survey: Survey,
-    samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]],
-    overrides: Sequence[str],
-) -> Page:
+def data_page(survey: Survey, samples: Blocks, overrides: Sequence[str]) -> Page:
     """The page of a survey."""
     notes = [*(Note(warning, "warn") for warning in survey.warnings), *map(Note, survey.notes)]
     sections = [
@@ -531,11 +532,7 @@ def data_page(
             Section(name, name.capitalize(), [table] if table.rows else [], _INTROS.get(name, ""))
             for name, table in _tables(survey).items()
         ),
-        Section(
-            "samples",
-            "Samples",
-            [block for title in samples for block in _samples(title, samples)],
-        ),
+        Section("samples", "Samples", samples),
     ]
     facts = [*_facts(survey), " ".join(overrides)]
     return Page("Data", survey.name, sections, facts=[fact for fact in facts if fact])
@@ -635,10 +632,9 @@ def _classes(survey: Survey) -> Table:
     subsets = survey.subsets
     names = [subset.name for subset in subsets]
     counts = subsets[0].class_counts
+    classes: Sequence[str] = ()
     if counts:
         classes = survey.class_names[:_MOST_CLASSES]
-    else:
-        classes = ()
     rows: list[list[Cell | str]] = [
         [
             single_line(name),
@@ -673,21 +669,3 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
         " to ".join(column.span) or values or frequent,
         drawn,
     ]
-
-
-def _samples(
-    title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]
-) -> list[Block]:
-    group = samples[title]
-    pictures = [
-        Picture(item.picture, target, key)
-        for key, target, item in group
-        if item.picture is not None
-    ]
-    blocks = picture_blocks(title, pictures)
-    rows = [
-        ([key, target], item.row)
-        for key, target, item in group
-        if item.picture is None and item.row
-    ]
-    return blocks + sample_table(title, ("sample", "target"), rows)

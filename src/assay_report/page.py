@@ -85,12 +85,13 @@ class Figures:
 @final
 @dataclass(frozen=True)
 class Picture:
-    """A sample with what was said of it."""
+    """A sample with what was said of it; one without a picture has a row of named values."""
 
     png: bytes
     said: str
     key: str
     tone: Tone = ""
+    row: Mapping[str, Any] | None = None
 
     @property
     def source(self) -> str:
@@ -135,42 +136,46 @@ class Pictures:
 
 def _value_text(value: object) -> str:
     """A value of a row, cut where it is long."""
+    text = str(value)
     if isinstance(value, float):
         text = format_number(value, 6)
-    elif value is None:
-        text = ""
-    else:
-        text = str(value)
+    if value is None:
+        return ""
     if len(text) <= 200:
         return text
     return f"{text[:200]}…"
 
 
-def sample_table(
+def sample_blocks(
     title: str,
-    columns: Sequence[str],
-    samples: Sequence[tuple[Sequence[Cell | str], Mapping[str, Any]]],
+    said: str,
+    samples: Sequence[Picture],
     caption: str = "",
+    *,
+    are_wide: bool = False,
 ) -> Blocks:
-    """Samples that are rows of named values, each after cells of its own; nothing where there are none."""
-    names = dict.fromkeys(name for _, row in samples for name in row)
-    rows = [[*cells, *(_value_text(row.get(name)) for name in names)] for cells, row in samples]
-    if rows:
-        return [Table((*columns, *names), rows, caption, title=title)]
-    return []
-
-
-def picture_blocks(
-    title: str, pictures: Sequence[Picture], caption: str = "", *, are_wide: bool = False
-) -> Blocks:
-    """Pictures as thumbnails; nothing where there are none."""
-    small = [
-        replace(picture, png=make_thumbnail(picture.png, is_wide=are_wide))
-        for picture in pictures
+    """Samples as thumbnails, and those without a picture as rows of a table, with what is `said` of each."""
+    pictures = [
+        replace(sample, png=make_thumbnail(sample.png, is_wide=are_wide))
+        for sample in samples
+        if sample.png
     ]
-    if small:
-        return [Pictures(title, small, caption, are_wide)]
-    return []
+    described = [(sample, sample.row) for sample in samples if sample.row and not sample.png]
+    names = dict.fromkeys(name for _, row in described for name in row)
+    rows: list[list[Cell | str]] = [
+        [
+            sample.key,
+            Cell(sample.said, tone=sample.tone),
+            *(_value_text(row.get(name)) for name in names),
+        ]
+        for sample, row in described
+    ]
+    blocks: Blocks = []
+    if pictures:
+        blocks.append(Pictures(title, pictures, caption, are_wide))
+    if rows:
+        blocks.append(Table(("sample", said, *names), rows, caption, title=title))
+    return blocks
 
 
 @final

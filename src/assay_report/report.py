@@ -85,7 +85,10 @@ def _csv(figure: Figure) -> bytes:
 
 
 def _write_each(
-    page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]
+    page: Page,
+    folder: Path | None,
+    suffix: str,
+    draw: Callable[[Figure], bytes],
 ) -> list[Path]:
     files = {}
     if folder is not None:

@@ -44,12 +44,10 @@ from assay_report.page import (
     Note,
     Page,
     Picture,
-    Pictures,
     Section,
     Table,
     Tone,
-    picture_blocks,
-    sample_table,
+    sample_blocks,
 )
 
 if TYPE_CHECKING:
@@ -112,10 +110,9 @@ def run_page(run_dir: Path) -> Page:
     checkpoint = None
     if at_best is not None:
         checkpoint = (f"epoch {record.best['epoch']}, {tested}", at_best[0])
+    names: Sequence[str] = ()
     if predictions is not None:
         names = predictions.class_names
-    else:
-        names = ()
 
     def in_words(metric: str) -> str:
         target, average = (values.get(key, "") for key in metric_keys(metric))
@@ -160,12 +157,12 @@ def run_page(run_dir: Path) -> Page:
         Section("environment", "Environment", environment_blocks(record)),
         Section("reproduce", "Reproduce", reproduce_blocks(run_dir, record)),
     ]
-    if record.name == record.run_id:
-        title = record.name
-    else:
-        title = f"{record.name} / {record.run_id}"
     return Page(
-        "Run", title, sections, (status, TONES.get(status, "")), [fact for fact in facts if fact]
+        "Run",
+        " / ".join(dict.fromkeys((record.name, record.run_id))),
+        sections,
+        (status, TONES.get(status, "")),
+        [fact for fact in facts if fact],
     )
 
 
@@ -354,14 +351,16 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> Bloc
 def _group(
     title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None
 ) -> Blocks:
-    is_worst = samples[0].reason == "worst"
+    reason = samples[0].reason
+    if reason == "generated":
+        return [Code(str(item.row["text"]), title) for item in samples if item.row]
     labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
-    order = _ORDERS.get(samples[0].reason, "")
+    order = _ORDERS.get(reason, "")
     legend: list[tuple[str, bytes]] = []
     if predictions is not None:
         task = task_of(predictions.task)
         legend = task.legend(predictions)
-        if is_worst:
+        if reason == "worst":
             order = task.hardest_caption(predictions)
         is_right = None
         if predictions.targets is not None:
@@ -372,36 +371,21 @@ def _group(
                 if is_right is None or is_right[index]:
                     tone = ""
                 labels[key] = task.predicted_label(predictions, index), key, tone
-    pictures = [
-        Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None
-    ]
     blocks: Blocks = []
-    if pictures and legend and is_worst:
-        blocks.append(
-            Pictures(
-                "Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]
-            )
-        )
-    are_wide = bool(legend) or samples[0].reason == "occlusion"
-    blocks += picture_blocks(title, pictures, order, are_wide=are_wide)
-    rows = [
-        (item.key, _join_tokens(item.row))
+    if reason == "worst" and any(item.picture for item in samples):
+        colours = [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]
+        blocks = sample_blocks("Colours", "", colours)
+    are_wide = bool(legend) or reason == "occlusion"
+    shown = [
+        Picture(item.picture or b"", *labels[item.key], _join_tokens(item.row))
         for item in samples
-        if item.picture is None and item.row is not None
     ]
-    if samples[0].reason == "generated":
-        return [*blocks, *(Code(str(row["text"]), title) for _, row in rows)]
-    said = {key: Cell(label, tone=tone) for key, (label, _, tone) in labels.items()}
-    cells = ("sample", "predicted")
-    return blocks + sample_table(
-        title, cells, [([key, said[key]], row) for key, row in rows], order
-    )
+    return blocks + sample_blocks(title, "predicted", shown, order, are_wide=are_wide)
 
 
-def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _join_tokens(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Join the tokens of a row into one text."""
-    tokens = row.get("tokens")
-    if isinstance(tokens, list):
+    if row and isinstance(tokens := row.get("tokens"), list):
         return {"text": "".join(tokens)}
     return row
 

@@ -349,9 +349,8 @@ def failure_blocks(contents: Contents, thing: str) -> Blocks:
         blocks.append(
             Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, ""))
         )
-        if example.path.is_symlink():
-            log_path = None
-        else:
+        log_path = None
+        if not example.path.is_symlink():
             log_path = example.path / LOG
         printed = None
         if contents.logs is not None:
@@ -429,7 +428,10 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
 
 
 def _slice_figure(
-    key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str
+    key: str,
+    scored: Sequence[tuple[Row, float]],
+    aim: Objective,
+    name: str,
 ) -> Figure:
     mark: Points | Bars
     texts = [row.values.get(key) or MISSING for row, _ in scored]

@@ -226,10 +226,8 @@ def _show(
 def _expand(path: Path) -> list[Path]:
     """The paths that a quoted pattern stands for; any other path alone."""
     if path.exists():
-        matches = []
-    else:
-        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    return matches or [path]
+        return [path]
+    return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) or [path]
 
 
 def report(
@@ -285,7 +283,11 @@ def report(
 
 
 def _print_report(
-    console: Console, paths: list[Path], written: Report, png: Path | None, csv: Path | None
+    console: Console,
+    paths: list[Path],
+    written: Report,
+    png: Path | None,
+    csv: Path | None,
 ) -> None:
     from assay.run.result import label_commands, predict_commands
 

@@ -132,8 +132,8 @@ def read(
 def read_members(
     members: Members,
     checkpoint: str,
-    map_location: str | torch.device | None = None,
-    trusted_packages: Sequence[str] = (),
+    map_location: str | torch.device | None,
+    trusted_packages: Sequence[str],
 ) -> Predictor:
     """The predictor of several runs."""
     predictors = [
@@ -184,7 +184,10 @@ def _meaning(predictor: Predictor) -> dict[str, Sequence[Any]]:
 
 
 def _check_alike(
-    first: Path, other: Path, meaning: Mapping[str, Sequence[Any]], found: Mapping[str, Any]
+    first: Path,
+    other: Path,
+    meaning: Mapping[str, Sequence[Any]],
+    found: Mapping[str, Any],
 ) -> None:
     """Refuse runs whose answers do not mean the same, naming both and what only one of them has."""
     for what, expected in meaning.items():

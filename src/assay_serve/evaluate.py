@@ -68,9 +68,7 @@ _LOADING = (
 )
 
 
-def change_data(
-    config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None
-) -> bool:
+def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path | None) -> bool:
     """Put other data, or another device, into a run's config."""
     parsed = parse_overrides(overrides, "one evaluation", "data.source.path=FILE")
     given = {one.key_or_group: one for one in parsed}
@@ -108,7 +106,11 @@ def _check_key(key: str, learned: Sequence[str], *, ours: bool) -> None:
 
 
 def _choose_source(
-    config: DictConfig, overrides: Sequence[str], config_dir: Path | None, *, ours: bool
+    config: DictConfig,
+    overrides: Sequence[str],
+    config_dir: Path | None,
+    *,
+    ours: bool,
 ) -> None:
     """The source of another option, with all that the run did to its samples."""
     asked = [one for one in overrides if one.lstrip("+~").startswith(("data", TRUSTED))]
@@ -377,7 +379,10 @@ def read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | Non
 
 
 def read_data(
-    config: DictConfig, trained: FittedPreprocessing | None, split: str, digest: str
+    config: DictConfig,
+    trained: FittedPreprocessing | None,
+    split: str,
+    digest: str,
 ) -> L.LightningDataModule:
     """The data of a config as its run prepares it."""
     source = OmegaConf.select(config, "data.source")

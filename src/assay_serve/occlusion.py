@@ -33,7 +33,10 @@ _ALPHA = 0.75
 
 
 def show_occlusions(
-    assembly: Assembly, module: Module, samples: Sequence[KeptSample], positions: Sequence[int]
+    assembly: Assembly,
+    module: Module,
+    samples: Sequence[KeptSample],
+    positions: Sequence[int],
 ) -> list[KeptSample]:
     """The first of some tested pictures, with what of them speaks for the class that is predicted."""
     pictures = [

@@ -430,10 +430,8 @@ def _text_frames(
     while block := list(islice(rows, _TEXTS)):
         records = []
         for position, (source, row, text, error) in block:
-            is_beyond = limit is not None and position >= limit
-            if error or is_beyond:
-                written = None
-            else:
+            written = None
+            if not error and (limit is None or position < limit):
                 written = predictor.text(text, sampling)
             records.append(
                 {
@@ -469,7 +467,11 @@ def _read_prompts(
 
 
 def check_prompts(
-    prompts: Sequence[str], inputs: Sequence[Path], options: dict[str, Any], *, generates: bool
+    prompts: Sequence[str],
+    inputs: Sequence[Path],
+    options: dict[str, Any],
+    *,
+    generates: bool,
 ) -> None:
     """Refuse what a run's task has no use for."""
     if not generates and (prompts or options):

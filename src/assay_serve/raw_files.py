@@ -81,7 +81,10 @@ def read_as(preprocess: Preprocess, encoding: str) -> None:
 
 
 def blocks(
-    preprocess: Preprocess, paths: Sequence[Path], size: int, keep: Sequence[str] = ()
+    preprocess: Preprocess,
+    paths: Sequence[Path],
+    size: int,
+    keep: Sequence[str] = (),
 ) -> Generator[Block]:
     """What files and folders hold, read ahead while the model is busy; of tables also columns to `keep`."""
     with ThreadPoolExecutor(1) as pool:
@@ -93,7 +96,10 @@ def blocks(
 
 
 def _blocks(
-    preprocess: Preprocess, paths: Sequence[Path], size: int, keep: Sequence[str]
+    preprocess: Preprocess,
+    paths: Sequence[Path],
+    size: int,
+    keep: Sequence[str],
 ) -> Iterator[Block]:
     files = list[str]()
     none = _no_samples(preprocess)
@@ -117,7 +123,11 @@ def _blocks(
 
 
 def _read_file(
-    preprocess: Preprocess, file: str, form: str, size: int, keep: Sequence[str]
+    preprocess: Preprocess,
+    file: str,
+    form: str,
+    size: int,
+    keep: Sequence[str],
 ) -> Iterator[Block]:
     path = Path(file)
     row = 0
@@ -262,7 +272,10 @@ def _decode_pictures(
 
 
 def _read_table(
-    preprocess: Preprocess, path: Path, size: int, keep: Sequence[str]
+    preprocess: Preprocess,
+    path: Path,
+    size: int,
+    keep: Sequence[str],
 ) -> Iterator[Block]:
     encoder = preprocess.fitted_encoder()
     options = find_options(path, preprocess.file_options)

@@ -307,7 +307,6 @@ def _reusable_spec(report: Report) -> dict[str, Any]:
 def num_gpus(trainer: Mapping[str, Any], *, has_gpus: bool) -> int:
     """The number of GPUs that a job needs; one if it asks for all devices."""
     accelerator = str(trainer.get("accelerator"))
-    uses_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and has_gpus)
-    if uses_gpus:
+    if accelerator in ("gpu", "cuda") or (accelerator == "auto" and has_gpus):
         return num_devices(trainer, 1)
     return 0

@@ -289,10 +289,8 @@ class SweepResult:
         """0 where every job has finished or was pruned, 130, 143 or 129 for a stopped sweep, 1 otherwise."""
         if self.stopped:
             return self.stopped
-        is_complete = len(self.jobs) == self.total
-        if is_complete and all(job.status in ("finished", "pruned") for job in self.jobs):
-            return 0
-        return 1
+        ended = sum(job.status in ("finished", "pruned") for job in self.jobs)
+        return int(not ended == len(self.jobs) == self.total)
 
 
 RESULTS = "results.csv"
@@ -374,10 +372,9 @@ def _print_ranking(console: Console, result: SweepResult) -> None:
     table = make_table((first, *keys, name), (first, name))
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
+        label = row.runs[0].path.name
         if repeated:
             label = f"{row.finished} of {len(row.runs)}"
-        else:
-            label = row.runs[0].path.name
         values = (escape(short.get(key, "")) for key in keys)
         table.add_row(label, *values, score_text(name, row.scores[name], row.shares))
     console.print(table)
@@ -464,17 +461,13 @@ def next_commands(result: SweepResult) -> list[str]:
             return [command("resume", directory), *report]
         return []
     if best is None:
-        is_finished = any(job.status == "finished" for job in jobs)
-        if is_finished:
-            again = command("compare", directory)
-        else:
-            again = command("resume", directory, "--failed")
-        return [*report, again]
+        if any(job.status == "finished" for job in jobs):
+            return [*report, command("compare", directory)]
+        return [*report, command("resume", directory, "--failed")]
     if result.is_repeated:
         return [*report, command("compare", directory)]
-    is_searched = any(override.startswith("sweep=") for override in best.overrides)
     found = []
-    if is_searched:
+    if any(override.startswith("sweep=") for override in best.overrides):
         found = ["hydra/sweeper=grid"]
     return [
         *report,

@@ -92,7 +92,7 @@ def test_units() -> None:
     assert [format_flops(n) for n in counts] == [  # type: ignore[arg-type]  # a mean of counts
         *("0 FLOP", "999 FLOP", "1 kFLOP", "123 MFLOP", "2.5 TFLOP", "100,000 PFLOP")
     ]
-    assert [format_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "0.999 KiB", "1 KiB", "1.5 TiB"]
+    assert [format_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "1,023 B", "1 KiB", "1.5 TiB"]
 
 
 def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

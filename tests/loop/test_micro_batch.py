@@ -156,7 +156,7 @@ def _here(python: Path, run_dir: Path, again: Path, environment: object, trusted
     """What the process of `reproduce` does, in this one."""
     del python, environment, trusted
     with unchanged_process():
-        run_again(str(run_dir), str(again))
+        run_again(run_dir, again, ())
 
 
 @pytest.mark.long

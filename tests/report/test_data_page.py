@@ -29,7 +29,7 @@ from assay_report.data_page import (
     raw_tables,
     survey_data,
 )
-from assay_report.page import Picture, Pictures, make_thumbnail, picture_blocks
+from assay_report.page import Picture, Pictures, make_thumbnail, sample_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,10 +189,10 @@ def test_a_picture_of_masks_is_a_strip_and_a_small_picture_remains_as_it_is() ->
         assert (image.format, image.size) == ("JPEG", (400, 104))
     small = png(40, 40)
     assert make_thumbnail(small) == small
-    [block] = picture_blocks("worst", [Picture(strip, "cat", "a"), Picture(small, "dog", "b")])
+    [block] = sample_blocks("worst", "", [Picture(strip, "cat", "a"), Picture(small, "dog", "b")])
     assert isinstance(block, Pictures)
     assert [picture.source[:15] for picture in block.pictures] == ["data:image/jpeg", "data:image/png;"]
-    assert picture_blocks("worst", []) == []
+    assert sample_blocks("worst", "", []) == []
 
 
 def test_rows_of_a_table_and_the_same_as_a_document() -> None:

@@ -221,14 +221,14 @@ def test_a_run_is_reproduced_with_the_python_of_its_environment(
         "assay_lab.reproduce.build_environment", lambda *_, **__: (python, ["environment: HERE"])
     )
 
-    def run_in_fork(children: list[tuple[list[str], dict[str, str]]]) -> tuple[list[int], str]:
+    def run_in_fork(children: list[tuple[tuple[str, ...], dict[str, str]]]) -> tuple[list[int], str]:
         [(command, environment)] = children
-        assert command[:3] == [str(python), "-P", "-m"]
+        assert command[:3] == (str(python), "-P", "-m")
         with Forks(**environment) as forks:
             ended = forks.command(*command[4:], cwd=folder, module=command[3])
         return [ended.code], ""
 
-    monkeypatch.setattr("assay_lab.reproduce.run_children", run_in_fork)
+    monkeypatch.setattr("assay_lab.run_side.run_children", run_in_fork)
     said = typed("reproduce", "runs/a", "--environment", folder=folder).output
     assert "note: environment: HERE" in said
     assert "identical" in said

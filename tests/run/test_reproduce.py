@@ -308,7 +308,7 @@ def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_pat
         while not forks.has_ended() and not children:
             for one in psutil.Process(forks.pid).children(recursive=True):
                 with suppress(psutil.Error):  # git has ended
-                    children += [one] if "assay_lab.run_again" in one.cmdline() else []
+                    children += [one] if "assay_lab.run_side" in one.cmdline() else []
             time.sleep(0.01)
         [command] = psutil.Process(forks.pid).children()
         command.send_signal(getattr(signal, name))

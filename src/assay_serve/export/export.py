@@ -97,10 +97,9 @@ def export(
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
     with explain_write_errors(path.parent), write_together(path) as folder:
+        write = _write_checked
         if file_format == "safetensors":
             write = _write_safetensors
-        else:
-            write = _write_checked
         written = write(original, folder / path.name)
         if original.texts is not None:
             write_tokenizer(folder, original.texts.tokenizer)
@@ -174,7 +173,12 @@ def _write_checked(original: Original, path: Path) -> Exported:
 
 
 def _write(
-    original: Original, samples: CheckSamples, path: Path, notes: Sequence[str], *, inside: bool
+    original: Original,
+    samples: CheckSamples,
+    path: Path,
+    notes: Sequence[str],
+    *,
+    inside: bool,
 ) -> Exported:
     metadata = describe(original, samples.raw[0], inside=inside)
     first = _prepared(original, samples.raw[0], with_transforms=inside)
@@ -383,10 +387,9 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
         data is datamodule.splits.data["train"]
     ):  # also where the source has a test that folds leave out
         read_as = "train"
+    input_bytes = 1 << 18
     if data.in_memory:
         input_bytes = data.inputs[0].nbytes
-    else:
-        input_bytes = 1 << 18
     most = min(_MOST, max(_BATCH, _MOST_BYTES // input_bytes))
     positions = (
         torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most)).round().long()
@@ -408,11 +411,9 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     inputs = [input_of(dataset[(0, row, row) if keyed else row]) for row in rows.tolist()]
     if data.in_memory and stored_type(data.inputs.dtype) == "int64":
         inputs = [tensor.long() for tensor in inputs]
-    one_shape = len({tensor.shape for tensor in inputs}) == 1
-    if one_shape:
-        raw = list(_cut(torch.stack(inputs)))
-    else:
-        raw = [tensor[None] for tensor in inputs]
+    raw = [tensor[None] for tensor in inputs]
+    if len({tensor.shape for tensor in inputs}) == 1:
+        raw = list(_cut(torch.cat(raw)))
     if original.texts is not None:  # padded as a batch of evaluation
         raw = [tensor[:, : padded_length(int((tensor != 0).sum(1).max()))] for tensor in raw]
     return CheckSamples(raw, name, note)
@@ -477,9 +478,7 @@ def made_up(original: Original) -> list[Any]:
     highest = 256
     if dtype != torch.uint8:
         highest = int(spec.get("vocab_size") or 2)
-    lowest = 1
-    if original.texts is None:
-        lowest = 0
+    lowest = int(original.texts is not None)
     return list(_cut(torch.randint(lowest, highest, shape, generator=draw).to(dtype)))
 
 
@@ -487,8 +486,9 @@ def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[st
     """A batch as an exported file takes it."""
     if original.encoder is not None:
         return table_inputs(raw, original.encoder.columns)
-    transformed = raw if with_transforms else original.transformed(raw)
-    return {"inputs": transformed.contiguous().numpy()}
+    if not with_transforms:
+        raw = original.transforms.transform_inputs(raw)
+    return {"inputs": raw.contiguous().numpy()}
 
 
 def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bool) -> Agreement:
@@ -515,15 +515,13 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
             if not np.array_equal(np.isfinite(theirs[name]), np.isfinite(values)):
                 raise AssayError(f"the file and the original differ in which {name} are finite")
         pairs.append((ours, theirs))
+    limit = TOLERANCE
     if inside and original.takes_any_size:
         limit = RESIZED_TOLERANCE
-    else:
-        limit = TOLERANCE
     outputs, from_file = _flat(pairs, original.kind)
-    if original.kind == "probabilities":
-        tolerance = limit
-    else:
-        tolerance = limit * float(np.abs(outputs).max(initial=0.0))
+    tolerance = limit
+    if original.kind != "probabilities":
+        tolerance *= float(np.abs(outputs).max(initial=0.0))
     difference = _largest(original.kind, from_file - outputs, tolerance)
     relative = None
     if (

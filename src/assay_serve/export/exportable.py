@@ -160,24 +160,19 @@ class Original:
             gives_logits=self.gives_logits,
         ).eval()
 
-    def transformed(self, raw: Tensor) -> Tensor:
-        """A batch after the transforms of evaluation."""
-        return self.transforms.transform_inputs(raw)
-
     def outputs(self, raw: Any) -> dict[str, Array]:
         """Outputs of the run's own model by name, for a batch that is prepared as by `assay predict`."""
         if self.encoder is None:
-            return self._outputs(self.transformed(raw))
+            return self._outputs(self.transforms.transform_inputs(raw))
         samples, errors, _ = self.predictor.preprocess.encoded(raw.copy(), ".")  # type: ignore[union-attr]  # it holds the encoder
         good = [position for position in range(len(raw)) if position not in errors]
         # Of rows that `assay predict` refuses the file says that they have no value.
         outputs = self._outputs(samples if good else samples.new_zeros(1, samples.shape[1]))
         whole = {}
         for name, values in outputs.items():
+            missing: float = NO_CLASS
             if values.dtype.kind == "f":
                 missing = np.nan
-            else:
-                missing = NO_CLASS
             whole[name] = np.full((len(raw), *values.shape[1:]), missing, values.dtype)
             whole[name][good] = values[: len(good)]
         return whole
@@ -275,10 +270,9 @@ class Exportable(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Outputs `[B, ...]` for raw input; with logits and predictions where it gives them."""
+        raw = inputs[0]
         if self.encode is not None:
             raw = self.encode(*inputs)
-        else:
-            raw = inputs[0]
         for transform in self._transforms:
             raw = transform(raw)
         normalized = self._normalize(raw, torch.float32)

@@ -309,9 +309,7 @@ def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any
     return [described]
 
 
-def describe_columns(
-    columns: Sequence[Column], na_values: Sequence[str] = ()
-) -> list[dict[str, Any]]:
+def describe_columns(columns: Sequence[Column], na_values: Sequence[str]) -> list[dict[str, Any]]:
     """Inputs of a file that takes rows of a table."""
     entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:

@@ -141,17 +141,16 @@ class LocalLauncher(Launcher):
 
     @override
     def start(self, job_spec: JobSpec) -> None:
+        leased: tuple[str, ...] = ()
+        cores = 0
         if job_spec.gpus:
             leased = self._gpus.lease(job_spec.gpus)
         else:
-            leased = ()
+            cores = self._threads * job_spec.processes
         environment = dict(job_spec.environment)
-        if job_spec.gpus or self._known_gpus is not None:
+        if self._known_gpus is not None:  # a lease has made them known
             environment[_VISIBLE] = ",".join(leased)
         ready = replace(job_spec, threads=self._threads, environment=environment)
-        cores = 0
-        if not job_spec.gpus:
-            cores = self._threads * job_spec.processes
         self._running[ForkServer.shared().start(ready)] = _Running(ready, leased, cores)
 
     @override

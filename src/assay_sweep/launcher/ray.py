@@ -145,10 +145,9 @@ class RayLauncher(Launcher):
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
         self._retire_idle()
-        if self._running:
-            ready, _ = self._ray.wait([*self._running], timeout=seconds)
-        else:
-            ready, _ = ([], [])
+        if not self._running:
+            return {}
+        ready, _ = self._ray.wait([*self._running], timeout=seconds)
         ended = [(self._running.pop(result), result) for result in ready]
         return {place.job_spec.number: self._end(place, result) for place, result in ended}
 
@@ -192,10 +191,9 @@ class RayLauncher(Launcher):
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
         needs = {"CPU": float(self._threads * job_spec.processes), **self._resources}
         if job_spec.gpus:
-            if job_spec.gpus == 1:
-                needs["GPU"] = 1 / self._jobs_per_gpu
-            else:
-                needs["GPU"] = float(job_spec.gpus)
+            needs["GPU"] = float(job_spec.gpus)
+        if job_spec.gpus == 1:
+            needs["GPU"] = 1 / self._jobs_per_gpu
         return needs
 
     # -- places --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from assay.errors import ConfigError, describe_error
 from assay.targets.resolve import require
 from assay_analysis.objective import read_objectives
 from assay_sweep.pruning import STUDY, build_part, open_storage, quiet_optuna
-from assay_sweep.search.search import Choice, Count, Proposal, Search, read_space
+from assay_sweep.search.search import Choice, Count, Search, read_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.record.run_record import Outcome
     from assay_analysis.objective import Objective
-    from assay_sweep.search.search import Dimension, Known
+    from assay_sweep.search.search import Dimension, Known, Proposal
 
 FILE = "study.log"
 NO_PRUNER = "optuna.pruners.NopPruner"
@@ -208,11 +208,7 @@ class OptunaSearch(Search):
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
-        if seed:
-            token = f"{trial.number}/{seed}"
-        else:
-            token = str(trial.number)
-        return Proposal(self._space.job(trial.values, seed), token)
+        return self._space.propose(trial.number, trial.values, seed)
 
     @override
     def trial(self, token: str) -> dict[str, Any] | None:

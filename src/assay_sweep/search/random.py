@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
-from assay_sweep.search.search import Choice, Count, Proposal, Search, read_space
+from assay_sweep.search.search import Choice, Count, Search, read_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hydra.core.config_loader import ConfigLoader
 
-    from assay_sweep.search.search import Dimension, Known
+    from assay_sweep.search.search import Dimension, Known, Proposal
 
 
 @final
@@ -61,15 +61,10 @@ class RandomSearch(Search):
     @override
     def next(self) -> Proposal | None:
         for sample, seed in self._left:
-            if seed:
-                token = f"{sample}/{seed}"
-            else:
-                token = str(sample)
-            if token not in self._known:
-                values = {
-                    part.key: draw(part, self._seed, sample) for part in self._space.dimensions
-                }
-                return Proposal(self._space.job(values, seed), token=token)
+            values = {part.key: draw(part, self._seed, sample) for part in self._space.dimensions}
+            proposal = self._space.propose(sample, values, seed)
+            if proposal.token not in self._known:
+                return proposal
         return None
 
     @override

@@ -174,6 +174,13 @@ class Space:
             hint = "optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid"
             raise ConfigError("there is nothing to search", key="hydra.sweeper.params", hint=hint)
 
+    def propose(self, number: int, values: Mapping[str, Any], seed: str) -> Proposal:
+        """Propose the job of one of a search's points with one of the seeds."""
+        token = str(number)
+        if seed:
+            token = f"{number}/{seed}"
+        return Proposal(self.job(values, seed), token)
+
     def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
         """One job's overrides."""
         keys = [choice.key for choice in self._repeated]
