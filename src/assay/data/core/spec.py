@@ -63,6 +63,7 @@ class Spec:
         target_std: As `target_mean`.
         image_size: Height and width that the source scales images to; None where it does not.
         max_value: What the source scales images of 16 bits by; None where it does not.
+        mask_values: Of each class in the files of masks.
     """
 
     task: str
@@ -88,6 +89,7 @@ class Spec:
     target_std: tuple[float, ...] = field(default=(), repr=False)
     image_size: tuple[int, int] | None = None
     max_value: int | None = None
+    mask_values: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         task_of(self.task)
