@@ -618,7 +618,7 @@ def test_the_size(
     ],
 )
 def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> None:
-    bad_files = {f"{number}.jpg": "it is empty" for number in range(bad)}
+    bad_files = [(f"{number}.jpg", "it is empty") for number in range(bad)]
     options: dict[str, Any] = {"on_bad": on_bad, "mend": "repair them"}
     if ends:
         with pytest.raises(DataError, match=f"{bad} of {total} images cannot be used: 0.jpg") as caught:

@@ -233,7 +233,7 @@ class SegmentationFolder(ImageSource):
 
     @override
     def _list(self) -> dict[str, list[ImageFile]]:
-        self._unusable = {}
+        self._unusable = []
         return {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
 
     def _pairs(self, images: Path, masks: Path) -> list[ImageFile]:
@@ -258,9 +258,8 @@ class SegmentationFolder(ImageSource):
             if mask := mask_of.pop(stem + ending, ""):
                 pairs.append(ImageFile(name, path, mask=mask))
             else:
-                self._unusable[name] = (
-                    f"no mask {stem}{ending}.png in {masks.relative_to(self._root).as_posix()}"
-                )
+                place = masks.relative_to(self._root).as_posix()
+                self._unusable.append((name, f"no mask {stem}{ending}.png in {place}"))
         if mask_of:
             self._note(f"masks without an image are left out: {join_first(list(mask_of))}")
         return pairs
