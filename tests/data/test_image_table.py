@@ -131,9 +131,9 @@ def test_numbers_name_images(table: pd.DataFrame, suffix: str, gap: bool) -> Non
     if gap:
         table["file"] = table.file.astype(float)
         table.loc[3, "file"] = None
-    path = f"numbers.{suffix}"
-    getattr(table, {"csv": "to_csv", "parquet": "to_parquet", "xlsx": "to_excel"}[suffix])(path, index=False)
-    source, samples = read(path, in_memory=True)
+    file = f"numbers.{suffix}"
+    getattr(table, {"csv": "to_csv", "parquet": "to_parquet", "xlsx": "to_excel"}[suffix])(file, index=False)
+    source, samples = read(file, in_memory=True)
     there = table.dropna()
     np.testing.assert_array_equal(samples.inputs[:, 0, 0, 0], there.bright / 2.5)
     np.testing.assert_array_equal(samples.targets[:, 0], there.bright)

@@ -268,12 +268,14 @@ class ClassPredictions(Scored):
 
     @property
     def labels(self) -> list[str]:
-        """Name of that class, N of them."""
-        return [self.class_names[index] for index in self.indices]
+        """Name of that class, N of them, or the only one."""
+        return [self.class_names[index] for index in np.atleast_1d(self.indices)]
 
     @property
     def index(self) -> int:
         """Index of the class of one sample."""
+        if self.scores.ndim > self.sample_ndim:
+            raise TypeError(f"these are predictions of {len(self)} samples; [0] is the first one")
         return int(self.indices)
 
     @property
