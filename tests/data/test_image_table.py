@@ -195,7 +195,18 @@ def test_a_run_learns_and_scores_another_table(table: pd.DataFrame) -> None:
     test = pd.read_parquet("run/predictions.parquet")
     np.testing.assert_array_equal(test.target, test.key.map(table.set_index("file").half) == "x")
     # of one class alone, which keeps its place beside the other
-    table[table.half == "y"].to_csv("new.csv", index=False)
+    new = table[table.half == "y"]
+    new.assign(file=new.file.where(new.file != new.file.iloc[2], "nowhere")).to_csv("bad.csv", index=False)
+    notes = json.loads(typed("eval", "run", "data.source.path=bad.csv", "--json").output)["notes"]
+    assert any(f"1 of {len(new)} images cannot be used: nowhere" in note for note in notes)
+    for path in Path("photos").rglob("*.png"):
+        large = Path("large", path.relative_to("photos"))
+        large.parent.mkdir(parents=True, exist_ok=True)
+        Image.open(path).resize((16, 12)).save(large)
+    words = ("eval", "run", "data.source.path=bad.csv", "data.source.root=large")
+    assert "data.source.image_size=[6,8] scales images" in " ".join(typed(*words, code=1).output.split())
+    typed(*words, "data.source.image_size=[6,8]")
+    new.to_csv("new.csv", index=False)
     typed("predict", "run", "photos", "--out", "out.csv")
     predicted = pd.read_csv("out.csv").prediction.eq("x")
     document = json.loads(typed("eval", "run", "data.source.path=new.csv", "--json").output)

@@ -334,10 +334,14 @@ class FittedPreprocessing:
         trained = self.spec.input_dtype
         same_kind = dtype == trained or (first.is_floating_point() and "float" in trained)
         if shape != expected or not same_kind:
+            hint = "give data of the form that the run was trained on"
+            if len(shape) == len("CHW") == len(expected) and shape[0] == expected[0]:
+                size = ",".join(map(str, expected[1:]))
+                hint += f"; data.source.image_size=[{size}] scales images"
             raise DataError(
                 f"data: a sample has shape {shape} and type {dtype}; the model was trained on "
                 f"{expected} and {trained}",
-                hint="give data of the form that the run was trained on",
+                hint=hint,
             )
 
 
