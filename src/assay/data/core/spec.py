@@ -93,6 +93,13 @@ class Spec:
 
     def __post_init__(self) -> None:
         task_of(self.task)
+        for name in (*self.class_names, *self.target_names):
+            # in a config, this would be looked up, in the environment too
+            if "${" in name or name == "???":
+                raise DataError(
+                    f"data: a class or target is called {name!r}, which a config cannot hold",
+                    hint="rename it",
+                )
 
     @property
     def num_features(self) -> int:
