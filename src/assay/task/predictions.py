@@ -596,11 +596,9 @@ def swatch(label: int) -> bytes:
     return _encode_png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
 
 
-def side_by_side(picture: bytes, target: Array, predicted: Array) -> bytes:
-    """Encode a PNG file: a picture, then overlaid with its mask, and with the predicted mask."""
-    return draw_beside(
-        picture, [partial(_overlay_mask, mask=mask) for mask in (target, predicted)]
-    )
+def side_by_side(picture: bytes, *masks: Array) -> bytes:
+    """Encode a PNG file: a picture, then overlaid with each mask."""
+    return draw_beside(picture, [partial(_overlay_mask, mask=mask) for mask in masks])
 
 
 def draw_beside(
