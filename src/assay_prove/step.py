@@ -576,6 +576,8 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
         return DeviceError(f"device: {error}", hint="device=cpu, or install a driver for it")
     shape = list(config.spec.input_shape)
     hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
+    if error.stage == "loss" and task_of(config.spec.task).has_masks:
+        hint += "; masks need a model with outputs for each pixel, such as model=unet"
     if not batch.input_dtype.is_floating_point:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
     phase = "a training step"
