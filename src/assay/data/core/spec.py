@@ -232,12 +232,7 @@ class FittedPreprocessing:
         names = tuple(source.class_names)
         targets = {subset: data.targets for subset, data in given.items()}
         if task.learns_from_inputs:
-            if names != self.spec.class_names or any(
-                values.ndim != 1 for values in targets.values()
-            ):
-                targets = {
-                    subset: values.new_zeros(len(values), 0) for subset, values in targets.items()
-                }
+            targets = self._labels_to_judge_by(names, targets)
         elif task.has_real_targets:
             for subset, values in targets.items():
                 if (width := values.shape[-1]) != self.spec.num_targets:
@@ -259,6 +254,17 @@ class FittedPreprocessing:
             name: self._with_encoder(replace(data, targets=targets[name]))
             for name, data in given.items()
         }
+
+    def _labels_to_judge_by(
+        self, names: Strings, targets: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Classes of the run, or none, which a task that learns from inputs alone does not need."""
+        has_classes = all(values.ndim == 1 for values in targets.values())
+        if has_classes and names and {*names} <= {*self.spec.class_names}:
+            return self._renumber_classes(names, self.spec.class_names, targets)
+        if has_classes and names == self.spec.class_names:
+            return dict(targets)
+        return {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
 
     def _with_encoder(self, data: Samples) -> Samples:
         if data.encoder is None:
