@@ -417,11 +417,11 @@ def summary(results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]])
                 f"{sum(lead < -2 * noise for lead, noise in scores)}; median lead "
                 f"{100 * statistics.median(lead for lead, _ in scores):.2f} points"
             )
-    for one in known:
-        if scores := one.get("pretrained"):
-            lines.append(
-                f"{one['name']}: {one['ours']:.3f}, pretrained features {statistics.mean(scores):.3f}"
-            )
+    lines.extend(
+        f"{one['name']}: {one['ours']:.3f}, of pretrained features {statistics.mean(one['pretrained']):.3f}"
+        for one in known
+        if "pretrained" in one
+    )
     return lines
 
 

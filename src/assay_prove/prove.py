@@ -246,7 +246,7 @@ class Prover:
             warned += check_capacity(
                 step.memory,
                 trainer,
-                batch.inputs[0],
+                batch.inputs,
                 whole=config.trainer.get("micro_batch") is None,
             )
         warned += [*followed.warnings(), *unfinished_schedule_warnings(config, length)]

@@ -85,6 +85,7 @@ _MANY = 16
 _MOST_VALUES = 1 << 26
 _COPIES = 5
 """Numbers of a random batch, which would take more memory than a step, and what becomes of each."""
+SCALE_IMAGES = "scale or crop them: data.source.image_size=[224,224], data/transform=random_crop"
 _VIEWS = "augment=two_views"
 _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
@@ -170,7 +171,7 @@ def _smoke_batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
         raise ConfigError(
             f"there is no memory to train on samples as large as {list(shape)}",
             key="data",
-            hint="scale or crop them: data.source.image_size=[224,224], data/transform=random_crop",
+            hint=SCALE_IMAGES,
         )
     if rows == spec.num_outputs:
         rows += 1  # else a transposed shape would pass for the right one

@@ -38,6 +38,7 @@ from assay.torch_internals import (
     tree_iter,
 )
 from assay_prove.show import format_bytes
+from assay_prove.smoke_batch import SCALE_IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -226,6 +227,8 @@ def _make_on_meta(make: Callable[[], Any]) -> Any:
         return make()  # an error now is one of the config
 
 
+_LARGE_SIDE = 512
+"""Side of an image from which on it is scaled, rather than the batch made smaller."""
 _FAR = 1.5
 _NEAR = 0.8
 """Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
@@ -234,11 +237,11 @@ _NEAR = 0.8
 def check_capacity(
     memory: Memory,
     trainer: L.Trainer,
-    samples: int,
+    shape: Sequence[int],
     *,
     whole: bool = True,
 ) -> list[str]:
-    """Refuse a step of so many samples that is far beyond the memory of the device."""
+    """Refuse a step with inputs of a shape that is far beyond the memory of the device."""
     known = (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
     if not isinstance(trainer.strategy, known) or trainer.num_nodes > 1:
         return []  # which may hold a part of it, or be on machines unlike this one
@@ -265,9 +268,11 @@ def check_capacity(
         return [f"{text}: it may not fit"]
     if (
         memory.activations > memory.peak / 2
-        and memory.activations * processes < _FAR * available * samples
+        and memory.activations * processes < _FAR * available * shape[0]
     ):
         hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
+        if len(shape) == len("NCHW") and max(shape[2:]) > _LARGE_SIDE:
+            hint = SCALE_IMAGES
         raise ConfigError(text, key="data.batch_size", hint=hint)
     raise ConfigError(
         text,
@@ -571,6 +576,8 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
         return DeviceError(f"device: {error}", hint="device=cpu, or install a driver for it")
     shape = list(config.spec.input_shape)
     hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
+    if error.stage == "loss" and task_of(config.spec.task).has_masks:
+        hint += "; masks need a model with outputs for each pixel, such as model=unet"
     if not batch.input_dtype.is_floating_point:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
     phase = "a training step"

@@ -27,6 +27,7 @@ from assay.data.table.date import TIME, Date, parse_times
 from assay.data.table.number import Number
 from assay.errors import AssayError, DataError, explain_write_errors
 from assay.quoting import format_number, join_first, pluralize
+from assay.task.predictions import side_by_side
 from assay.task.task_of import task_of
 from assay.terminal import single_line
 from assay_report.page import (
@@ -496,7 +497,16 @@ def _render_samples(
             for text in texts
         ]
     if augment is None:
-        return show(subset, positions, datamodule.seed, raw, getattr(subset.data, "columns", ()))
+        columns = getattr(subset.data, "columns", ())
+        shown = show(subset, positions, datamodule.seed, raw, columns)
+        if not task_of(datamodule.spec.task).has_masks:
+            return shown
+        return [
+            sample._replace(picture=side_by_side(sample.picture, sample.target))
+            if sample.picture is not None and sample.target is not None
+            else sample
+            for sample in shown
+        ]
 
     def augmented(inputs: Tensor, targets: Tensor) -> Any:
         return augment(*datamodule.prepare_batch(inputs, targets, torch.float32))
@@ -507,6 +517,8 @@ def _render_samples(
 def _format_target(datamodule: DataModule, target: Any) -> str:
     names = datamodule.spec.class_names
     task = task_of(datamodule.spec.task)
+    if task.has_masks and target.ndim == 2:
+        return ", ".join(names[label] for label in target.unique() if label < len(names))
     if target.ndim == 0 and task.by_class:
         if names:
             return names[int(target)]

@@ -331,7 +331,8 @@ def _test(
     num_samples = keep.num_seen
     if isinstance(data, DataModule):
         subset = data.tested
-        lacking = data.splits.note_lacking(subset)
+        of_source = () if same else data.source.notes
+        lacking = [*of_source, *data.splits.note_lacking(subset)]
         num_samples = num_samples or len(sample_names(data))
     metrics = {
         name.replace("test/", f"{subset}/", 1): float(value)

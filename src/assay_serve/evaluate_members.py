@@ -103,6 +103,8 @@ def evaluate_members(
     folds = gather_folds([members.row]) if same else []
     about = ensemble.about_threshold
     notes = [*ensemble.notes, *(problem for fold in folds for problem in fold.problems)]
+    if not same:
+        notes += datas[0].source.notes
     if not same and whole.subset in ("all", "train"):
         notes.append("it is not known whether the runs were trained on some of these samples")
     return MembersEvaluation(

@@ -246,7 +246,8 @@ def _read_named(preprocess: Preprocess, table: Path, size: int) -> Iterator[Bloc
     """Pictures that a table names, with the numbers of its rows."""
     rows = count()
     for block in _read_pictures(preprocess, iter(preprocess.source.paths_in(table)), size):
-        yield replace(block, rows=[next(rows) for _ in block.inputs])
+        named = [path or str(table) for path in block.inputs]
+        yield replace(block, inputs=named, rows=[next(rows) for _ in named])
 
 
 def _decode_pictures(
@@ -257,6 +258,8 @@ def _decode_pictures(
         sample: Tensor | None = None
         message = ""
         try:
+            if not path:
+                raise AssayError("the row names no picture")
             sample = preprocess.picture(path)
         except AssayError as error:
             message = error.message.removeprefix(f"{path} ")

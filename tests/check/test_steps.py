@@ -188,9 +188,9 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key
     trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, barebones=False)
     if key:
         with pytest.raises(ConfigError, match=f"^{key}: .*{says}"):
-            check_capacity(memory, trainer, 64)
+            check_capacity(memory, trainer, (64,))
         return
-    warned = check_capacity(memory, trainer, 64)
+    warned = check_capacity(memory, trainer, (64,))
     assert len(warned) == bool(says)
     assert says in "".join(warned)
 
@@ -202,7 +202,7 @@ def test_memory_that_other_processes_hold_is_named(
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (free * GIB, 10 * GIB))
     strategy = SingleDeviceStrategy(torch.device("cuda", 0))
     trainer: Any = SimpleNamespace(strategy=strategy, num_nodes=1, num_devices=1)
-    warned = check_capacity(Memory(GIB, GIB, GIB, GIB), trainer, 64)
+    warned = check_capacity(Memory(GIB, GIB, GIB, GIB), trainer, (64,))
     assert len(warned) == bool(says)
     assert says in "".join(warned)
 

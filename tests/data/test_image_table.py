@@ -109,6 +109,37 @@ def test_rows_and_files_that_are_missing_are_left_out_and_named(table: pd.DataFr
         read(target="half", on_bad="error")
 
 
+def test_each_row_counts_that_names_a_missing_or_broken_file(table: pd.DataFrame) -> None:
+    table.loc[:19, "file"] = "nowhere.jpg"
+    table.loc[20:24, "file"] = table.file[25]
+    Path("photos", f"{table.file[25]}.png").write_bytes(b"no image")
+    table.to_csv("labels.csv", index=False)
+    said = f"nowhere.jpg \\(no such file\\), {table.file[25]} \\(it is not an image\\)"
+    with pytest.raises(DataError, match=f"26 of 48 images cannot be used: {said}"):
+        read(on_bad="auto")
+    source, samples = read(on_bad="skip", in_memory=True)
+    assert "26 of 48 images" in " ".join(source.notes)
+    np.testing.assert_array_equal(samples.targets[:, 0], table.bright[26:])
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "xlsx"])
+def test_numbers_name_images(table: pd.DataFrame, suffix: str, gap: bool) -> None:
+    for path in list(Path("photos").rglob("*.png")):
+        path.rename(f"photos/{int(path.stem)}.png")
+    table["file"] = table.file.str[-4:].astype(int)
+    if gap:
+        table["file"] = table.file.astype(float)
+        table.loc[3, "file"] = None
+    file = f"numbers.{suffix}"
+    getattr(table, {"csv": "to_csv", "parquet": "to_parquet", "xlsx": "to_excel"}[suffix])(file, index=False)
+    source, samples = read(file, in_memory=True)
+    there = table.dropna()
+    np.testing.assert_array_equal(samples.inputs[:, 0, 0, 0], there.bright / 2.5)
+    np.testing.assert_array_equal(samples.targets[:, 0], there.bright)
+    assert ("1 row of 48 with no image left out" in " ".join(source.notes)) == gap
+
+
 def test_groups_of_a_column_stay_together(table: pd.DataFrame) -> None:
     check = ("check", "data=image_table", "data.source.path=labels.csv", "data.source.image=file", "--json")
     more = ("data.source.root=photos", "data.source.target=half")
@@ -164,7 +195,18 @@ def test_a_run_learns_and_scores_another_table(table: pd.DataFrame) -> None:
     test = pd.read_parquet("run/predictions.parquet")
     np.testing.assert_array_equal(test.target, test.key.map(table.set_index("file").half) == "x")
     # of one class alone, which keeps its place beside the other
-    table[table.half == "y"].to_csv("new.csv", index=False)
+    new = table[table.half == "y"]
+    new.assign(file=new.file.where(new.file != new.file.iloc[2], "nowhere")).to_csv("bad.csv", index=False)
+    notes = json.loads(typed("eval", "run", "data.source.path=bad.csv", "--json").output)["notes"]
+    assert any(f"1 of {len(new)} images cannot be used: nowhere" in note for note in notes)
+    for path in Path("photos").rglob("*.png"):
+        large = Path("large", path.relative_to("photos"))
+        large.parent.mkdir(parents=True, exist_ok=True)
+        Image.open(path).resize((16, 12)).save(large)
+    again = ("eval", "run", "data.source.path=bad.csv", "data.source.root=large")
+    assert "data.source.image_size=[6,8] scales images" in " ".join(typed(*again, code=1).output.split())
+    typed(*again, "data.source.image_size=[6,8]")
+    new.to_csv("new.csv", index=False)
     typed("predict", "run", "photos", "--out", "out.csv")
     predicted = pd.read_csv("out.csv").prediction.eq("x")
     document = json.loads(typed("eval", "run", "data.source.path=new.csv", "--json").output)
@@ -190,13 +232,15 @@ def test_predicts_the_pictures_that_another_table_names(table: pd.DataFrame, tmp
     Image.open("photos/0000.png").save(new / "fresh.png")
     table.file.head(3).to_frame().assign(other=1).to_csv(new / "list.csv", index=False)
     with (new / "list.csv").open("a") as file:
-        file.write("fresh,2\nnowhere.png,3\n")
+        file.write("fresh,2\nnowhere.png,3\n,4\n")
     typed("predict", "run", str(new / "list.csv"), "--out", "out.csv")
     out = pd.read_csv("out.csv")
-    assert list(out.row) == [0, 1, 2, 3, 4]
+    assert list(out.row) == [0, 1, 2, 3, 4, 5]
     expected = [*(of_file[f"photos/{name}.png"] for name in table.file.head(3)), of_file["photos/0000.png"]]
     np.testing.assert_allclose(out["probability x"].head(4), expected, rtol=1e-5)
-    assert out.error.isna().tolist() == [True] * 4 + [False]
+    assert out.error.isna().tolist() == [True] * 4 + [False] * 2
+    assert out.error[5] == "the row names no picture"
+    assert out.input[5] == str(new / "list.csv")
     assert "nowhere.png" in out.input[4]
     pd.DataFrame({"name": ["fresh"]}).to_csv(new / "other.csv", index=False)
     assert "no column 'file'" in typed("predict", "run", str(new / "other.csv"), code=1).output

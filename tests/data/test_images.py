@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image, ImageOps
+from tests.command import typed
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
@@ -618,7 +621,7 @@ def test_the_size(
     ],
 )
 def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> None:
-    bad_files = {f"{number}.jpg": "it is empty" for number in range(bad)}
+    bad_files = [(f"{number}.jpg", "it is empty") for number in range(bad)]
     options: dict[str, Any] = {"on_bad": on_bad, "mend": "repair them"}
     if ends:
         with pytest.raises(DataError, match=f"{bad} of {total} images cannot be used: 0.jpg") as caught:
@@ -665,3 +668,35 @@ def test_classes_that_differ_only_in_case_are_named(tmp_path: Path) -> None:
     source = ImageFolder(str(tmp_path))
     source.read()
     assert any("differ only in case or spaces: 'Cat', 'cat'" in note for note in source.notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *itertools.product(["folder", "classes", "labels"], ["${oc.env:HOME}", "a ${seed}", "???"]),
+        ("multitask", "${oc.env:HOME}"),
+    ],
+)
+def test_a_name_in_the_data_is_never_looked_up(kind: str, name: str, tmp_path: Path) -> None:
+    """The environment would come into the run directory, and from there into predictions."""
+    words = ["data=image_folder", f"data.source.root={tmp_path}/folder"]
+    if kind == "folder":
+        write(tmp_path / "folder", {name: 8, "b": 8})
+    else:
+        rows = {
+            "x": [0.5, 0.1, 0.9, 0.4] * 4,
+            "y": ["b", name, f"b|{name}", "b"] * 4,
+            "z": ["c", "d", "d", "c"] * 4,
+        }
+        if kind != "labels":
+            rows["y"] = [name, "b"] * 8
+        pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+        words = ["data=table", f"data.source.path={tmp_path}/a.csv", "data.source.target=y"]
+        if kind == "labels":
+            words.append("data.source.label_separator='|'")
+        elif kind == "multitask":
+            words[-1] = "data.source.target=[y,z]"
+    for verb in (["data"], ["train", f"hydra.run.dir={tmp_path}/run"]):
+        said = " ".join(typed(verb[0], *words, *verb[1:], code=1).output.split())
+        assert f"{name}', which a config cannot hold" in said
+        assert "rename it" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 
 VALUES = np.array([[0, 1, 2, 255], [3, 3, 0, 9]], np.uint8)
@@ -244,7 +247,7 @@ def test_a_bad_pair_is_named_or_left_out(root: Path, kind: str, in_memory: bool)
     source = SegmentationFolder(str(root), **names, on_bad="skip")
     [kept] = source.read().values()
     assert len(kept) == 7
-    assert why in source.notes[0]
+    assert why in " ".join(source.notes)
     assert "images/my photo 3.PNG" not in kept.names
 
 
@@ -340,3 +343,100 @@ def test_colours_may_be_classes_in_the_order_that_is_typed(tmp_path: Path) -> No
 def test_colours_that_cannot_be_are_refused(values: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="values="):
         SegmentationFolder(str(tmp_path), values=values)
+
+
+def write_masks(root: Path, masks: Iterable[NDArray[np.uint8]]) -> None:
+    for folder in ("images", "masks"):
+        (root / folder).mkdir(parents=True)
+    for number, values in enumerate(masks):
+        picture(number, values.shape[:2]).save(root / "images" / f"{number}.png")
+        Image.fromarray(values).save(root / "masks" / f"{number}.png")
+
+
+def random_masks(values: list[Any], count: int = 6) -> list[NDArray[np.uint8]]:
+    draw = np.random.default_rng(0)
+    return [np.array(values, np.uint8)[draw.integers(0, len(values), (8, 8))] for _ in range(count)]
+
+
+def test_all_colours_are_named_where_each_mask_has_some(tmp_path: Path) -> None:
+    red, blue = [200, 30, 30], [30, 30, 200]
+    write_masks(tmp_path, [*random_masks([[0, 0, 0], red]), *random_masks([blue, [9, 9, 9]], 2)])
+    Image.new("RGB", (8, 8)).save(tmp_path / "masks" / "0.png")  # background alone, which is grey
+    with pytest.raises(DataError, match="it has colours") as caught:
+        SegmentationFolder(str(tmp_path)).read()
+    typed = "[[0,0,0],[9,9,9],[30,30,200],[200,30,30]]"
+    assert caught.value.message.count("it has colours") == 1
+    assert f"data.source.values={typed})" in caught.value.message
+    assert len(SegmentationFolder(str(tmp_path), values=json.loads(typed)).read()["all"]) == 8
+
+
+def test_too_many_colours_or_values_are_no_classes(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    write_masks(tmp_path / "a", draw.integers(0, 256, (6, 8, 8, 3), np.uint8))
+    with pytest.raises(DataError, match="it has colours, more than 20 in all"):
+        SegmentationFolder(str(tmp_path / "a")).read()
+    write_masks(tmp_path / "b", draw.integers(0, 60, (6, 8, 8), np.uint8) * 2)
+    with pytest.raises(DataError, match=r"the masks have the values 0, 2, .* and 40 more") as caught:
+        SegmentationFolder(str(tmp_path / "b"), ignore_value=1).read()
+    assert "JPEG" in caught.value.hint
+    assert "values=" not in caught.value.hint
+
+
+def test_ignored_pixels_are_counted(tmp_path: Path) -> None:
+    masks = random_masks([0, 1, 255, 1])
+    write_masks(tmp_path, masks)
+    source = SegmentationFolder(str(tmp_path))
+    source.read()
+    share = f"{np.mean(np.array(masks) == 255) * 100:.1f} %"
+    assert f"{share} of the masks' pixels have the value 255 and are ignored" in " ".join(source.notes)
+    source = SegmentationFolder(str(tmp_path), values=[0, 1, 255], ignore_value=2)
+    source.read()
+    assert "ignored" not in " ".join(source.notes)
+
+
+BLACK_AND_WHITE = {"known_labels": ("0", "1"), "mask_values": (0, 255)}
+THREE = {"known_labels": ("0", "1", "2"), "mask_values": (0, 1, 2)}
+NAMED = {"known_labels": ("sky", "sea"), "mask_values": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("trained", "given", "there", "classes"),
+    [
+        (BLACK_AND_WHITE, {}, [255], [1]),
+        (BLACK_AND_WHITE, {}, [0], [0]),
+        (BLACK_AND_WHITE, {"values": [0, 1]}, [0, 1], [0, 1]),
+        (THREE, {}, [0, 2], [0, 2]),
+        (THREE, {}, [2], [2]),
+        (THREE, {}, [0, 255], [0, IGNORED]),
+        (THREE, {"values": [7, 8, 9]}, [7, 9], [0, 2]),
+        (NAMED, {}, [0, 255], [0, IGNORED]),
+        (NAMED, {"values": [5, 3]}, [3, 5], [1, 0]),
+    ],
+)
+def test_values_mean_what_they_meant_in_training(
+    trained: dict[str, Any], given: dict[str, Any], there: list[int], classes: list[int], tmp_path: Path
+) -> None:
+    masks = random_masks(there)
+    write_masks(tmp_path, masks)
+    source = SegmentationFolder(str(tmp_path), **given)
+    vars(source).update(trained)
+    samples = source.read()["all"]
+    assert source.class_names == trained["known_labels"]
+    meant = np.vectorize(dict(zip(there, classes, strict=True)).get)
+    order = [int(str(name).removeprefix("images/").removesuffix(".png")) for name in samples.names]
+    np.testing.assert_array_equal(samples.targets, meant(np.array(masks))[order])
+
+
+def test_typed_values_are_those_of_all_classes_of_a_run(tmp_path: Path) -> None:
+    write_masks(tmp_path, random_masks([0, 2]))
+    source = SegmentationFolder(str(tmp_path), values=[0, 2])
+    vars(source).update(THREE)
+    with pytest.raises(DataError, match=r"data\.source\.values=\[0, 2\]: expected 3 values, .*0, 1, 2"):
+        source.read()
+
+
+def test_what_values_meant_in_training_is_kept(tmp_path: Path) -> None:
+    write_masks(tmp_path, random_masks([0, 255]))
+    source = SegmentationFolder(str(tmp_path))
+    source.read()
+    assert source.mask_values == (0, 255)

@@ -178,6 +178,27 @@ def test_photos_are_shown_as_thumbnails() -> None:
             assert max(image.size) == 128
 
 
+@pytest.mark.parametrize("in_memory", ["true", "false"])
+def test_pictures_stand_beside_their_masks(tmp_path: Path, in_memory: str) -> None:
+    masks = RNG.choice(np.array([0, 2, 255], np.uint8), (12, 20, 30))
+    for number, mask in enumerate(masks):
+        for kind, values in (("images", RNG.integers(0, 256, (20, 30, 3), np.uint8)), ("masks", mask)):
+            (tmp_path / kind).mkdir(exist_ok=True)
+            Image.fromarray(values).save(tmp_path / kind / f"{number}.png")
+    words = ("data=segmentation_folder", f"data.source.root={tmp_path}", f"data.source.in_memory={in_memory}")
+    names = "data.source.class_names=[sky,ship,sea]"
+    typed("data", *words, names, f"--out={tmp_path}/data.html")
+    page = (tmp_path / "data.html").read_text()
+    pictures = re.findall(r"data:image/png;base64,([^\"]+)", page)
+    assert len(pictures) == 12
+    assert page.count("sky, sea") == 12
+    with Image.open(io.BytesIO(base64.b64decode(pictures[0]))) as image:
+        whole = np.asarray(image.convert("RGB")).astype(int)
+    height, width = whole.shape[0], (whole.shape[1] - 1) // 2
+    assert 2.9 < width / height * 2 < 3.2
+    assert (whole[:, :width] != whole[:, -width:]).any()
+
+
 def test_a_picture_of_masks_is_a_strip_and_a_small_picture_remains_as_it_is() -> None:
     def png(width: int, height: int) -> bytes:
         file = io.BytesIO()

@@ -47,6 +47,14 @@ def test_a_target_that_is_not_trusted_names_key_and_file(tmp_path: Path) -> None
     assert str(tmp_path / "config.yaml") in str(refused.value)
 
 
+def test_what_the_data_told_is_never_looked_up(tmp_path: Path) -> None:
+    """The name of a class is predicted, exported and drawn."""
+    text = f"{TEXT}spec: {{task: multiclass, class_names: ['${{oc.env:HOME}}', b]}}\n"
+    (tmp_path / "config.yaml").write_text(seal_yaml(text))
+    with pytest.raises(ConfigError, match=r"spec\.class_names.*expected a value, got \$\{oc\.env:HOME\}"):
+        read_config(tmp_path)
+
+
 def test_a_task_of_ones_own_is_imported_only_when_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

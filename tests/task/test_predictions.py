@@ -64,6 +64,10 @@ def test_classes() -> None:
     assert (len(found), found.labels) == (2, ["b\x1b[31m", "a"])  # of equals the first, as argmax has it
     assert found.top_k(9)[1] == [("a", 0.5), ("b\x1b[31m", 0.5), ("c", 0.0)]
     assert (found[0].index, found[0].probability) == (1, float(SCORES[0, 1]))
+    assert found[0].labels == [found[0].label]
+    for name in ("index", "label", "probability"):
+        with pytest.raises(TypeError, match=r"predictions of 2 samples; \[0\] is the first one"):
+            getattr(found, name)
     assert str(found[0]) == "b\\x1b[31m 0.7000, c 0.2000, a 0.1000"
     assert str(found).splitlines()[1].startswith("1  a 0.5000")
     frame = found.to_frame(top_k=2)

@@ -126,3 +126,24 @@ def test_noise_on_the_inputs_leaves_what_is_to_be_reconstructed_clean(train: Tra
     small = ("model.hidden=[16]", "trainer.max_epochs=2")
     run = train("task=reconstruction", *SMALL, *small, "augment=noise", "augment.sigma=100", "callbacks=[]")
     assert 0.1 < run.result.metrics["train/loss"] < 100
+
+
+def test_views_are_judged_on_pictures_of_some_of_the_classes(train: Train, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    for folder, names in (("all", "abc"), ("some", "cb")):
+        for name in names:
+            (tmp_path / folder / name).mkdir(parents=True)
+            for number in range(12):
+                pixels = draw.integers(0, 60, (8, 8, 3), np.uint8) + 60 * np.uint8(ord(name) - ord("a"))
+                Image.fromarray(pixels).save(tmp_path / folder / name / f"{number}.png")
+    run = train(
+        *("task=self_supervised", "data=image_folder", f"data.source.root={tmp_path}/all", *KEPT),
+        *("data.num_workers=0", "model.encoder.widths=[4]", "data.batch_size=8", "trainer.max_epochs=1"),
+    )
+    found = evaluate(run.run_dir, [f"data.source.root={tmp_path}/some"])
+    paths = sorted((tmp_path / "some").rglob("*.png"))
+    vectors = assay.load(run.run_dir, map_location="cpu")(paths).vectors
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    similar = unit @ unit.T - 9 * np.eye(len(unit))
+    labels = np.array([path.parent.name for path in paths])
+    assert found.metrics["all/one_nn"] == pytest.approx((labels[similar.argmax(1)] == labels).mean())

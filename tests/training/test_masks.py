@@ -14,7 +14,9 @@ from tests.command import typed
 
 import assay
 from assay.data.image.digits_segmentation import DigitsSegmentation
+from assay.errors import DataError
 from assay.run.saved_config import read_config
+from assay_serve.evaluate import evaluate
 from assay_serve.predict import predict
 
 if TYPE_CHECKING:
@@ -103,3 +105,18 @@ def test_pieces_of_a_batch_add_up_to_it_however_many_pixels_are_left_out(
         torch.testing.assert_close(pieces.weights[name], weight, rtol=1e-12, atol=1e-12)
     for name in ("train/loss", "val/loss", "test/mean_iou"):
         assert pieces.column(name) == pytest.approx(whole.column(name), rel=1e-6), name
+
+
+def test_masks_that_lack_a_class_are_evaluated_by_the_values_of_the_run(
+    run: Trained, root: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(root / "test", tmp_path / "other")
+    for path in (tmp_path / "other/masks").iterdir():
+        values = np.asarray(Image.open(path))
+        Image.fromarray(np.where(values == 1, np.uint8(255), values)).save(path)
+    other = [f"data.source.root={tmp_path}/other", "data.num_workers=0"]
+    found = evaluate(run.run_dir, other)
+    assert evaluate(run.run_dir, [*other, "data.source.values=[0,1,2,3]"]).metrics == found.metrics
+    assert any("no class of pixels 1:" in note for note in found.notes)
+    with pytest.raises(DataError, match="expected 4 values"):
+        evaluate(run.run_dir, [*other, "data.source.values=[0,2,3]"])

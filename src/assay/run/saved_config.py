@@ -63,6 +63,11 @@ def load_checked_config(
     ).packages
     with name_file_in_errors(path):
         check_targets(config)
+        for key, text in interpolations(config).items():
+            if key.startswith("spec."):  # it could name the environment, and would be predicted
+                raise ConfigError(
+                    f"expected a value, got {text}", key=key, hint="restore the file"
+                )
     return config
 
 

@@ -268,12 +268,14 @@ class ClassPredictions(Scored):
 
     @property
     def labels(self) -> list[str]:
-        """Name of that class, N of them."""
-        return [self.class_names[index] for index in self.indices]
+        """Name of that class, N of them, or the only one."""
+        return [self.class_names[index] for index in np.atleast_1d(self.indices)]
 
     @property
     def index(self) -> int:
         """Index of the class of one sample."""
+        if self.scores.ndim > self.sample_ndim:
+            raise TypeError(f"these are predictions of {len(self)} samples; [0] is the first one")
         return int(self.indices)
 
     @property
@@ -594,11 +596,9 @@ def swatch(label: int) -> bytes:
     return _encode_png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
 
 
-def side_by_side(picture: bytes, target: Array, predicted: Array) -> bytes:
-    """Encode a PNG file: a picture, then overlaid with its mask, and with the predicted mask."""
-    return draw_beside(
-        picture, [partial(_overlay_mask, mask=mask) for mask in (target, predicted)]
-    )
+def side_by_side(picture: bytes, *masks: Array) -> bytes:
+    """Encode a PNG file: a picture, then overlaid with each mask."""
+    return draw_beside(picture, [partial(_overlay_mask, mask=mask) for mask in masks])
 
 
 def draw_beside(

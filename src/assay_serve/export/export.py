@@ -555,6 +555,7 @@ def _largest(name: str, differences: NDArray[np.float64], tolerance: float) -> f
     if largest > tolerance:
         raise AssayError(
             f"{name} of the file differ from the original's by {largest:.3g}; up to {tolerance:.3g} is "
-            "allowed. Nothing was kept"
+            "allowed",
+            hint="nothing was kept",
         )
     return largest

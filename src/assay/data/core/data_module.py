@@ -278,6 +278,7 @@ class DataModule(L.LightningDataModule):
             target_std=target_std,
             image_size=self.source.image_size,
             max_value=self.source.max_value,
+            mask_values=self.source.mask_values,
             cardinalities=cardinalities,
             train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
         )
@@ -290,6 +291,7 @@ class DataModule(L.LightningDataModule):
         if self.source.info.has_encoder:
             self.source.fitted = trained.encoder
         self.source.known_labels = trained.spec.class_names
+        self.source.mask_values = trained.spec.mask_values
         with torch.random.fork_rng(devices=[]):
             splits = read_for_model(
                 self.source,

@@ -67,6 +67,7 @@ class Source(ABC):
         divides: Whether the source cuts its samples into subsets; False may be set before `read()`.
         fitted: Set before `read()` to the encoder of a trained model, where `info.has_encoder`.
         known_labels: Set before `read()` to the labels of a trained model.
+        mask_values: Of each class in masks; set before `read()` to those of a trained model.
     """
 
     info: ClassVar[SourceInfo] = SourceInfo()
@@ -85,6 +86,7 @@ class Source(ABC):
     divides: bool = False
     fitted: Any = None
     known_labels: Sequence[str] = ()
+    mask_values: tuple[int, ...] = ()
 
     def __init_subclass__(cls) -> None:
         cls.info = BUILT_IN.get(f"{cls.__module__}.{cls.__qualname__}", cls.info)

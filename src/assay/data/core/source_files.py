@@ -19,7 +19,7 @@ from assay.quoting import join_first, pluralize
 from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -112,16 +112,16 @@ def find_subset_folders(folder: Path | None) -> dict[str, Path]:
 
 
 def note_bad(
-    where: str, kind: str, bad: Mapping[str, str], total: int, *, on_bad: str, mend: str
+    where: str, kind: str, bad: Sequence[tuple[str, str]], total: int, *, on_bad: str, mend: str
 ) -> str:
-    """A note on files that are left out, by what is wrong with them; more than `on_bad` allows are refused.
+    """A note on files that are left out: their names, and why; more than `on_bad` allows are refused.
 
     `error` allows none, `auto` a twentieth, `skip` all but one.
     """
     names: dict[str, list[str]] = {}
-    for name, why in bad.items():
+    for name, why in bad:
         names.setdefault(why, []).append(name)
-    listed = [f"{join_first(alike)} ({why})" for why, alike in names.items()]
+    listed = [f"{join_first(list(dict.fromkeys(alike)))} ({why})" for why, alike in names.items()]
     message = f"{where}: {len(bad)} of {pluralize(total, kind)} cannot be used: {join_first(listed, 10)}"
     most = {"error": 0, "auto": max(20, total) // 20, "skip": total}[on_bad]
     if len(bad) == total:

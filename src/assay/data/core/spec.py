@@ -63,6 +63,7 @@ class Spec:
         target_std: As `target_mean`.
         image_size: Height and width that the source scales images to; None where it does not.
         max_value: What the source scales images of 16 bits by; None where it does not.
+        mask_values: Of each class in the files of masks.
     """
 
     task: str
@@ -88,9 +89,17 @@ class Spec:
     target_std: tuple[float, ...] = field(default=(), repr=False)
     image_size: tuple[int, int] | None = None
     max_value: int | None = None
+    mask_values: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         task_of(self.task)
+        for name in (*self.class_names, *self.target_names):
+            # in a config, this would be looked up, in the environment too
+            if "${" in name or name == "???":
+                raise DataError(
+                    f"data: a class or target is called {name!r}, which a config cannot hold",
+                    hint="rename it",
+                )
 
     @property
     def num_features(self) -> int:
@@ -223,12 +232,7 @@ class FittedPreprocessing:
         names = tuple(source.class_names)
         targets = {subset: data.targets for subset, data in given.items()}
         if task.learns_from_inputs:
-            if names != self.spec.class_names or any(
-                values.ndim != 1 for values in targets.values()
-            ):
-                targets = {
-                    subset: values.new_zeros(len(values), 0) for subset, values in targets.items()
-                }
+            targets = self._labels_to_judge_by(names, targets)
         elif task.has_real_targets:
             for subset, values in targets.items():
                 if (width := values.shape[-1]) != self.spec.num_targets:
@@ -250,6 +254,17 @@ class FittedPreprocessing:
             name: self._with_encoder(replace(data, targets=targets[name]))
             for name, data in given.items()
         }
+
+    def _labels_to_judge_by(
+        self, names: Strings, targets: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Classes of the run, or none, which a task that learns from inputs alone does not need."""
+        has_classes = all(values.ndim == 1 for values in targets.values())
+        if has_classes and names and {*names} <= {*self.spec.class_names}:
+            return self._renumber_classes(names, self.spec.class_names, targets)
+        if has_classes and names == self.spec.class_names:
+            return dict(targets)
+        return {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
 
     def _with_encoder(self, data: Samples) -> Samples:
         if data.encoder is None:
@@ -332,10 +347,14 @@ class FittedPreprocessing:
         trained = self.spec.input_dtype
         same_kind = dtype == trained or (first.is_floating_point() and "float" in trained)
         if shape != expected or not same_kind:
+            hint = "give data of the form that the run was trained on"
+            if len(shape) == len("CHW") == len(expected) and shape[0] == expected[0]:
+                size = ",".join(map(str, expected[1:]))
+                hint += f"; data.source.image_size=[{size}] scales images"
             raise DataError(
                 f"data: a sample has shape {shape} and type {dtype}; the model was trained on "
                 f"{expected} and {trained}",
-                hint="give data of the form that the run was trained on",
+                hint=hint,
             )
 
 

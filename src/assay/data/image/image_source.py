@@ -155,7 +155,7 @@ class ImageSource(DecodedImages):
         self._root = Path(root)
         self._in_memory = in_memory
         self._on_bad = on_bad
-        self._unusable: dict[str, str] = {}
+        self._unusable: list[tuple[str, str]] = []
         """Images that are not listed, with the reason."""
 
     @abstractmethod
@@ -205,14 +205,14 @@ class ImageSource(DecodedImages):
         decoded = self._decode(paths, form, MODES[self.mode][1], self._decode_image)
         pictures, looks = decoded or (None, scan_images(self._root, paths, verify))
         scanned = zip(files, looks, strict=True)
-        problems = self._unusable | {
-            file.name: why for file, look in scanned if (why := self._problem(file, look))
-        }
-        if problems:
+        bad = [(file.name, why) for file, look in scanned if (why := self._problem(file, look))]
+        problems = dict(bad)
+        bad = [*self._unusable, *bad]
+        if bad:
             total = len(files) + len(self._unusable)
             mend = "repair or remove them"
             self.notes += (
-                note_bad(self._where, "image", problems, total, on_bad=self._on_bad, mend=mend),
+                note_bad(self._where, "image", bad, total, on_bad=self._on_bad, mend=mend),
             )
         good = [file.name not in problems for file in files]
         images = self._as_tensor(pictures, looks, good)

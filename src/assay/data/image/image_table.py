@@ -143,22 +143,25 @@ class ImageTable(ImageSource):
             name: pd.concat([table.split_values[name] for table in tables])
             for name in tables[0].split_values
         }
-        self._unusable = {}
+        self._unusable = []
         rows = count()
         return {
-            subset: self._find_images(table.inputs[self._column].astype(str), rows)
+            subset: self._find_images(_as_names(table.inputs[self._column]), rows)
             for subset, table in subsets.items()
         }
 
     def paths_in(self, table: Path) -> list[str]:
-        """What the rows of another table name: paths below its folder, or below `root`."""
+        """What the rows of another table name: paths below its folder or `root`, or nothing."""
         options = find_options(table, self._table.file_options)
         chunks = table_chunks(table, self._table.text_encoder, _ROWS, **options)
-        names = [name for chunk in chunks for name in chunk[self._column].astype(str)]
+        names = [name for chunk in chunks for name in _as_names(chunk[self._column])]
         return [
-            self._find(table.parent, name)
-            or self._find(self._root, name)
-            or str(table.parent / name)
+            name
+            and (
+                self._find(table.parent, name)
+                or self._find(self._root, name)
+                or str(table.parent / name)
+            )
             for name in names
         ]
 
@@ -169,9 +172,9 @@ class ImageTable(ImageSource):
             if path := self._find(self._root, name):
                 files.append(ImageFile(name, path, row))
             else:
-                self._unusable[name] = "no such file"
+                self._unusable.append((name, "no such file"))
         if not files:
-            missing = join_first(list(self._unusable), 3)
+            missing = join_first(list(dict(self._unusable)), 3)
             message = (
                 f"none of the images that column {self._column!r} names lies there: {missing}"
             )
@@ -180,7 +183,7 @@ class ImageTable(ImageSource):
 
     def _find(self, root: Path, name: str) -> str:
         """The path of a named image, empty where there is none; the suffix that fits comes first then."""
-        path = str(root / name.strip().replace("\\", "/"))
+        path = str(root / name.replace("\\", "/"))
         for place, suffix in enumerate(self._suffixes):
             if Path(path + suffix).is_file():
                 self._suffixes.insert(0, self._suffixes.pop(place))
@@ -201,6 +204,12 @@ class ImageTable(ImageSource):
     @override
     def _target_reader(self) -> Callable[[ImageFile], Tensor]:
         return partial(_read_target, self._row_targets)
+
+
+def _as_names(column: pd.Series[Any]) -> pd.Series[str]:
+    """Names of files, also of numbers such as 7.0, and empty where there is none."""
+    whole = column.convert_dtypes()
+    return whole.astype(str).where(whole.notna(), "").str.strip()
 
 
 def _read_target(targets: Tensor, file: ImageFile) -> Tensor:

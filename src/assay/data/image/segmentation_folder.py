@@ -25,7 +25,7 @@ from assay.quoting import join_first
 from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 """Those that keep values as they are: a JPEG would make others of them."""
+_COLOURED = "it has colours"
+_MOST_CLASSES = 20
+"""That a message names."""
 
 
 def read_mask(path: str, size: Size | None = None) -> Tensor:
@@ -76,12 +79,7 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
         pixels = pixels[:, :, 0]
     elif image.mode in ("RGB", "RGBA"):
         if (pixels[:, :, :3] != pixels[:, :, :1]).any():
-            some = ",".join(
-                map(str, np.unique(pixels[:, :, :3].reshape(-1, 3), axis=0)[:9].tolist())
-            )
-            raise ValueError(
-                f"it has colours; if each is a class: data.source.values=[{some.replace(' ', '')}]"
-            )
+            raise ValueError(_COLOURED)
         pixels = pixels[:, :, 0]
     elif image.mode == "P":
         colours = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
@@ -127,18 +125,20 @@ def find_classes(
     if values is None:
         class_values = [value for value in present if value != ignore_value]
         if class_names is None and class_values != list(range(len(class_values))):
-            every, others = (
-                f"[{','.join(map(str, some[:20]))}]" for some in (present, class_values)
-            )
-            is_ignored = ignore_value in present
+            every, others = (f"[{','.join(map(str, some))}]" for some in (present, class_values))
             ignored = ""
-            if is_ignored:
+            if ignore_value in present:
                 ignored = f", or data.source.values={others} to ignore {ignore_value}"
+            hint = (
+                f"data.source.values={every}{ignored}, or data.source.class_names=[…] with a name for "
+                "each, those without a pixel included"
+            )
+            if len(present) > _MOST_CLASSES:
+                hint = "save masks with one value per class; JPEG and smooth scaling make others"
             raise DataError(
-                f"data.source.values: the masks have the values {join_first(present, 20)}, "
+                f"data.source.values: the masks have the values {join_first(present, _MOST_CLASSES)}, "
                 "which do not number classes from 0",
-                hint=f"data.source.values={every}{ignored}, or data.source.class_names=[…] with a name for "
-                "each, those without a pixel included",
+                hint=hint,
             )
         values = range(len(class_values) if class_names is None else len(class_names))
     table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
@@ -233,7 +233,7 @@ class SegmentationFolder(ImageSource):
 
     @override
     def _list(self) -> dict[str, list[ImageFile]]:
-        self._unusable = {}
+        self._unusable = []
         return {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
 
     def _pairs(self, images: Path, masks: Path) -> list[ImageFile]:
@@ -258,9 +258,8 @@ class SegmentationFolder(ImageSource):
             if mask := mask_of.pop(stem + ending, ""):
                 pairs.append(ImageFile(name, path, mask=mask))
             else:
-                self._unusable[name] = (
-                    f"no mask {stem}{ending}.png in {masks.relative_to(self._root).as_posix()}"
-                )
+                place = masks.relative_to(self._root).as_posix()
+                self._unusable.append((name, f"no mask {stem}{ending}.png in {place}"))
         if mask_of:
             self._note(f"masks without an image are left out: {join_first(list(mask_of))}")
         return pairs
@@ -287,12 +286,48 @@ class SegmentationFolder(ImageSource):
         else:
             self._masks, looks = decoded
         self._looks = {pair.name: look for pair, look in zip(files, looks, strict=True)}
-        counts = [self._count(pair) for pair in files if not self._looks[pair.name].bad]
+        rows = [self._count(pair) for pair in files if not self._looks[pair.name].bad]
+        counts = np.array(rows).reshape(-1, NUM_VALUES)
+        self._name_colours(files, np.flatnonzero(counts.any(0)))
+        class_names, values, ignore_value = self._asked
+        if class_names is None and self.known_labels:
+            class_names = self.known_labels
+            if values is not None and len(values) != len(class_names):
+                raise DataError(
+                    f"data.source.values={values}: expected {len(class_names)} values, one per class of the "
+                    f"run: {join_first(class_names)}",
+                    hint="data.source.values=null takes those of the run",
+                )
+        if values is None and self.mask_values:
+            values = list(self.mask_values)
         self.class_names, self._table, note = find_classes(
-            np.array(counts).reshape(-1, NUM_VALUES), *self._asked
+            counts, class_names, values, ignore_value
         )
+        classes = self._table.tolist()
+        self.mask_values = tuple(map(classes.index, range(len(self.class_names))))
         if note:
             self._note(note)
+        if share := counts[:, self._table.numpy() == IGNORED].sum() / max(1, counts.sum()):
+            self._note(
+                f"{share * 100:.1f} % of the masks' pixels have the value {ignore_value} and are ignored"
+            )
+
+    def _name_colours(self, files: Sequence[ImageFile], greys: Iterable[int]) -> None:
+        """Name all colours of masks in what is wrong with those that have some."""
+        coloured = [pair for pair in files if self._looks[pair.name].bad == _COLOURED]
+        found: set[tuple[int, ...]] = {(grey, grey, grey) for grey in map(int, greys)}
+        for pair in coloured:
+            with Image.open(pair.mask, formats=_FORMATS) as image:
+                pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
+            found.update(map(tuple, np.unique(pixels, axis=0).tolist()))
+            if len(found) > _MOST_CLASSES:
+                break
+        typed = str([list(colour) for colour in sorted(found)]).replace(" ", "")
+        bad = f"{_COLOURED}; if each is a class: data.source.values={typed}"
+        if len(found) > _MOST_CLASSES:
+            bad = f"{_COLOURED}, more than {_MOST_CLASSES} in all; expected one value per class"
+        for pair in coloured:
+            self._looks[pair.name] = self._looks[pair.name]._replace(bad=bad)
 
     @property
     def _decode_mask(self) -> Decode:

@@ -260,7 +260,7 @@ class TableSource(Source):
         noun = self.input_option
         key = f"data.source.{noun}={name}"
         blank = blank_texts(frame[name])
-        if is_number(frame[name]) and not blank.all():
+        if noun == "text" and is_number(frame[name]) and not blank.all():
             raise DataError(
                 f"{key}: the column holds numbers, not texts",
                 hint="choose another column; data=table predicts from numbers",

@@ -139,7 +139,9 @@ def read_texts(
         notes = []
     if bad:
         mend = "convert them, name others with data.source.pattern"
-        notes.append(note_bad(where, "file", bad, len(files), on_bad=on_bad, mend=mend))
+        notes.append(
+            note_bad(where, "file", [*bad.items()], len(files), on_bad=on_bad, mend=mend)
+        )
     return texts, digest.hexdigest(), notes
 
 
