@@ -200,9 +200,9 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
             packages.setdefault(
                 key, str(override.package or override.key_or_group.replace("/", "."))
             )
+    origins.put(-1, ("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
     for layer, override in enumerate(merged.config_overrides, start=len(merged.defaults)):
         _put_override(origins, layer, override)
-    origins.put(-1, ("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
     for key in dict.fromkeys((*named, *changed)):
         if not key.startswith("hydra"):
             chain = [*named.get(key, ()), *changed.get(key, ())]

@@ -19,6 +19,7 @@ from assay.data.core.loaders import KeyedDataset
 from assay.data.core.normalize import expand_categories, stored_shape
 from assay.data.core.rendering import sample_names
 from assay.data.core.subset import blocks
+from assay.data.text.tokenizer import UNSPACED
 from assay.quoting import repeat_command
 from assay.record.scores import describe_baseline
 from assay.task.task_of import task_of
@@ -48,6 +49,7 @@ _BLOCK = 64
 _MOST_WORK = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
 """Values times outputs that are fitted on: some seconds of one core."""
 _MOST_FEATURES = 4096
+_WORD = f"{UNSPACED}|(?:(?!{UNSPACED})\\w){{2,}}"
 _SIDE = 32
 """Pixels that a side of a picture is averaged to."""
 _DRAWS = 100
@@ -309,7 +311,9 @@ def _estimator(
     estimators = {
         "majority": dummy.DummyClassifier(),
         "mean": dummy.DummyRegressor(),
-        "tfidf": pipeline.make_pipeline(TfidfVectorizer(max_features=50_000), linear),
+        "tfidf": pipeline.make_pipeline(
+            TfidfVectorizer(token_pattern=_WORD, max_features=50_000), linear
+        ),
         "linear": pipeline.make_pipeline(columns, preprocessing.StandardScaler(), linear),
         "gradient_boosting": boosting(random_state=0, categorical_features=few or None),
     }

@@ -189,6 +189,11 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Explain:
     return run
 
 
+def test_a_run_dir_that_was_typed_was_typed() -> None:
+    chain = origins(["run_dir=elsewhere"]).chain(("run_dir",))
+    assert [setting.where for setting in chain] == ["assay itself", "command line"]
+
+
 def test_a_value(shown: Explain) -> None:
     assert shown("optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1") == [
         "optimizer.lr = 0.1",

@@ -64,6 +64,16 @@ def test_no_text_has_the_id_of_padding_or_one_out_of_the_vocabulary(
         assert all(PAD < one < tokenizer.vocab_size for one in ids)
 
 
+@pytest.mark.parametrize("texts", ["今天足球比赛", "サッカーの試合", "ฟุตบอล", "ບານເຕະ", "𠀋𠀋a足b"])
+def test_words_of_scripts_without_spaces_are_their_characters(texts: str) -> None:
+    tokenizer = Tokenizer.train([f"{texts}, goals 2024"], kind="word")
+    (ids,) = tokenizer.encode([texts[::-1]])
+    assert UNKNOWN not in ids
+    assert len(ids) == len(texts)
+    spaced = [tokenizer.tokens[one] for one in tokenizer.encode([f"goals 2024, {texts[0]}"])[0]]
+    assert spaced == ["goals", "2024", ",", texts[0]]
+
+
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 def test_byte_pairs_give_back_each_text_and_know_every_sign(text: str) -> None:

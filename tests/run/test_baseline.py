@@ -93,6 +93,20 @@ def test_the_data_decides(tmp_path: Path, overrides: tuple[str, ...], name: set[
     assert RunRecord.load(tmp_path / "run").baseline == found
 
 
+def test_texts_without_spaces_between_words_are_learned_from(tmp_path: Path) -> None:
+    rows = [
+        f"{'的了在是我'[i % 5] * (i % 9)}{word}{'他们一个人'[i % 7 % 5]},{word}\n"
+        for i in range(60)
+        for word in "球饭"
+    ]
+    path = tmp_path / "texts.csv"
+    path.write_text("text,topic\n" + "".join(rows), encoding="utf-8")
+    data = f"data=text_table data.source.path={path} data.source.text=text data.source.target=topic"
+    result = trained(tmp_path, *data.split(), "trainer.max_epochs=20")
+    assert result.metrics["test/accuracy"] == 1
+    assert (result.baseline["name"], result.baseline["value"]) == ("tfidf", 1)
+
+
 @pytest.mark.parametrize(
     ("config", "baseline", "advice"),
     [

@@ -13,6 +13,7 @@ from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
+from torch import nn
 
 from assay.assemble.model import (
     build_model,
@@ -45,8 +46,6 @@ from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from torch import nn
 
     from assay.data.core.spec import Spec
     from assay.finetune.interface import FineTuning
@@ -231,7 +230,42 @@ def notes_on_parts(
         *notes_on_length(config),
         *notes_on_pictures(config),
         *notes_on_model(config, finetune, model),
+        *notes_on_unregistered(model),
     ]
+
+
+_LIBRARIES = {"torch", "torchvision", "timm", "transformers", "assay"}
+
+
+def notes_on_unregistered(model: nn.Module) -> list[str]:
+    """Note layers that are not trained, and tensors that no checkpoint holds, in a custom model."""
+    registered = {id(one) for one in (*model.modules(), *model.parameters(), *model.buffers())}
+    layers, tensors = [], []
+    for module in model.modules():
+        if type(module).__module__.partition(".")[0] in _LIBRARIES:
+            continue
+        for name, value in vars(module).items():
+            if name.startswith("_"):
+                continue
+            within = value.values() if isinstance(value, dict) else value
+            items = list(within) if isinstance(value, list | tuple | dict) else [value]
+            full_name = f"{type(module).__name__}.{name}"
+            lost = [one for one in items if id(one) not in registered]
+            if any(isinstance(one, nn.Module | nn.Parameter) for one in lost):
+                layers.append(full_name)
+            elif any(isinstance(one, torch.Tensor) for one in lost):
+                tensors.append(full_name)
+    notes = []
+    if layers:
+        notes.append(
+            f"model: {', '.join(layers)} is not trained: keep layers in a torch.nn.ModuleList or ModuleDict, "
+            "parameters in a ParameterList or ParameterDict"
+        )
+    if tensors:
+        notes.append(
+            f"model: {', '.join(tensors)} is in no checkpoint: self.register_buffer keeps a tensor"
+        )
+    return notes
 
 
 def notes_on_hyper_parameters(

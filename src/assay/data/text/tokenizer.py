@@ -63,6 +63,11 @@ UNKNOWN = 1
 _SPECIAL = ("[PAD]", "[UNK]")
 _NUM_BYTES = 256
 _MOST = 1_000_000
+UNSPACED = (
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff"
+    "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""A character of a script without spaces between words, such as Chinese or Thai: a word by itself."""
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, of which JSON may tell
 
 
@@ -72,7 +77,7 @@ class Tokenizer:
 
     - `bpe`: byte pairs (Sennrich, Haddow and Birch, 2016) over bytes as in GPT-2, so that no text has an
       unknown token, and `decode` gives back each text that was not folded;
-    - `word`: the most frequent words and runs of signs.
+    - `word`: the most frequent words and runs of signs, and characters of scripts without spaces.
     """
 
     end: int = PAD
@@ -214,8 +219,8 @@ def _backend(
     kind: Kind, vocabulary: dict[str, int], merges: Sequence[Strings], lowercase: bool
 ) -> tokenizers.Tokenizer:
     _library()
+    from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Backend
-    from tokenizers import decoders, models, normalizers, pre_tokenizers
 
     if kind == "bpe":
         backend = Backend(
@@ -225,7 +230,8 @@ def _backend(
         backend.decoder = decoders.ByteLevel()
     else:
         backend = Backend(models.WordLevel(vocab=vocabulary, unk_token=_SPECIAL[UNKNOWN]))
-        backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        characters = pre_tokenizers.Split(Regex(UNSPACED), "isolated")
+        backend.pre_tokenizer = pre_tokenizers.Sequence([characters, pre_tokenizers.Whitespace()])
     if lowercase:
         backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     return backend
