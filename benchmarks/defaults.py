@@ -306,9 +306,10 @@ def orientations(images: torch.Tensor) -> torch.Tensor:
 def _fit_pretrained(data: DataModule) -> dict[str, Any]:
     """As `_fit`, of ImageNet's features of the pictures enlarged to 224 pixels."""
     size = (224, 224)
-    network = Timm("tf_efficientnet_lite0", [3, *size], 2, weights="bundled").network.eval()
+    network: Any = Timm("tf_efficientnet_lite0", [3, *size], 2, weights="bundled").network.eval()
     network.reset_classifier(0)
-    features, targets = {}, {}
+    features: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
     for name in ("train", "val", "test"):
         images, targets[name] = _inputs(data, name)
         colors = images.expand(-1, 3, -1, -1)
@@ -320,8 +321,8 @@ def _fit_pretrained(data: DataModule) -> dict[str, Any]:
                 ]
             ).numpy()
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=300))
-    fitted_on = [np.concatenate([part["train"], part["val"]]) for part in (features, targets)]
-    return _predict(model, *fitted_on, features["test"], max(2, data.spec.num_classes))
+    fitted_on, known = (np.concatenate([part["train"], part["val"]]) for part in (features, targets))
+    return _predict(model, fitted_on, known, features["test"], max(2, data.spec.num_classes))
 
 
 def _fit_ugly(typed: Sequence[str], data: DataModule, seed: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from assay.model.text_transformer import TextTransformer
 from assay.model.unet import UNet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def test_equals_matrix_products_written_out() -> None:
@@ -522,7 +522,7 @@ def test_compiled_gradients_in_half_precision(option: str, dtype: torch.dtype) -
     inputs = torch.randn(8, 3, 17, 17)
     targets = torch.arange(8) % 10
 
-    def compute_gradients(called: nn.Module, *, half: bool = True) -> torch.Tensor:
+    def compute_gradients(called: Callable[..., torch.Tensor], *, half: bool = True) -> torch.Tensor:
         model.zero_grad()
         with torch.autocast("cpu", dtype=dtype, enabled=half):
             outputs = called(inputs)
