@@ -13,6 +13,7 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from omegaconf import OmegaConf
 from torch import nn
+from torchmetrics import Metric
 
 from assay.check.values import MICRO_BATCH, WHOLE_BATCH
 from assay.config.tree import walk
@@ -318,6 +319,7 @@ def _try_stage(
                 arguments = several.select_head(str(name), *arguments)
             copied.update(*arguments)
             to_nested_lists(copied.compute())
+            _check_reset(metric, copied)
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
@@ -336,6 +338,25 @@ def _try_stage(
     names = [name for name, value in tracker.compute().items() if is_scalar(value)]
     tracker.reset()
     return names
+
+
+def _check_reset(before: Metric, after: Metric) -> None:
+    """Refuse a metric whose numbers add up over epochs, as nothing resets them."""
+    within = [one for one in after.modules() if isinstance(one, Metric)]
+    if any(one.metric_state or type(one).reset is not Metric.reset for one in within):
+        return
+    values = [
+        {
+            name: value
+            for name, value in vars(one).items()
+            if not (name.startswith("_") or callable(value))
+        }
+        for one in (before, after)
+    ]
+    if repr(values[0]) != repr(values[1]):
+        raise ValueError(
+            "its reset() does not clear what it counts; self.add_state in its __init__ declares it"
+        )
 
 
 def _targets_in_words(config: DictConfig) -> str:

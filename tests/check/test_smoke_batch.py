@@ -159,6 +159,35 @@ def test_a_custom_metric_that_computes_no_number_is_named_with_its_file(value: A
     assert caught.value.hint == "~metrics.eval leaves it out"
 
 
+class Hits(Metric):
+    """A share of right answers that counts in attributes of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.right = 0
+        self.total = 0
+
+    def update(self, predictions: Tensor, targets: Tensor) -> None:
+        self.right += int((predictions.argmax(1) == targets).sum())
+        self.total += len(targets)
+
+    def compute(self) -> Tensor:
+        return torch.tensor(self.right / self.total)
+
+
+class ClearedHits(Hits):
+    def reset(self) -> None:
+        super().reset()
+        self.right = self.total = 0
+
+
+def test_a_metric_that_adds_up_over_epochs_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"its reset\(\) does not clear .* self\.add_state") as caught:
+        attempt(job(), metrics={"eval": MetricCollection({"mine": Hits()})})
+    assert str(caught.value.key).startswith("metrics.eval")
+    attempt(job(), metrics={"eval": MetricCollection({"mine": ClearedHits(), "same": Verdict(0.5)})})
+
+
 @pytest.mark.parametrize("num_classes", [2, 16, 17, 1000])
 def test_any_number_of_classes(num_classes: int) -> None:
     config = job("multiclass", IMAGE, "ldam", "multiclass", "mixup")

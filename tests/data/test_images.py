@@ -179,6 +179,18 @@ def write_wide(root: Path, suffix: str) -> list[Path]:
     return paths
 
 
+def test_what_lies_behind_the_first_page_is_said_to_be_left_out(tmp_path: Path) -> None:
+    pages = [Image.new("L", (8, 8), shade) for shade in (10, 200)]
+    for number in range(6):
+        folder = tmp_path / "ab"[number % 2]
+        folder.mkdir(exist_ok=True)
+        pages[0].save(folder / f"{number}.tif", save_all=number == 3, append_images=pages[1:])
+    source = ImageFolder(str(tmp_path))
+    data: Any = source.read()["all"]
+    assert {int(image.max()) for image in data.inputs} == {10}
+    assert [note for note in source.notes if "the first one is used" in note]
+
+
 @pytest.mark.parametrize("suffix", ["png", "tif", "pgm"])
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_sixteen_bits_are_scaled_by_what_the_set_uses(

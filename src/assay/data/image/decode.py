@@ -114,6 +114,15 @@ def size_of(path: str) -> tuple[int, int] | None:
     return None
 
 
+def has_frames(path: str) -> bool:
+    """Whether an image has more frames or pages than the one that is read."""
+    if Path(path).is_file():
+        with suppress(ValueError), _open_image(path) as image:
+            # A photo of a phone may have a preview or a depth map behind it.
+            return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
+    return False
+
+
 def largest_value(content: bytes | str) -> int:
     """The largest value of an image of 16 bits; 0 of others, and of those that cannot be read."""
     source = io.BytesIO(content) if isinstance(content, bytes) else content

@@ -24,6 +24,7 @@ from assay.data.image.decode import (
     MaxValue,
     Size,
     decode_with_size,
+    has_frames,
     largest_value,
     read_as,
     size_of,
@@ -197,6 +198,8 @@ class ImageSource(DecodedImages):
         if self.auto_size or not self.image_size:
             sizes = [size for size in map(size_of, spread) if size]
         self._choose_decoding(sizes, map(largest_value, spread))
+        if any(map(has_frames, spread)):
+            self._note("of images with several frames or pages, the first one is used")
         self._choose_scaling(sizes)
         self._read_targets(files)
         form = self.mode
