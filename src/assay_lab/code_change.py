@@ -195,7 +195,8 @@ def _check_out(code: CodeChange, commit: str, place: Path) -> Worktree:
     # before what is installed of the project
     names = project_packages(project_conf(folder))
     found = [path.parents[1] for name in names for path in place.rglob(f"{name}/__init__.py")]
-    paths = [*map(str, found), module_path(code.root, code.folder, place)]
+    others = os.environ.get("PYTHONPATH", "")
+    paths = [*map(str, found), module_path(code.root, code.folder, place, others)]
     python = sys.executable
     if run_git(code.root, "diff", "--name-only", commit, "--", ":(glob)**/uv.lock"):
         python = _sync(folder, place / ".venv", problem)

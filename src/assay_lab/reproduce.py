@@ -132,7 +132,10 @@ def reproduce(
         again = scratch / run_dir.name
         if plan.root is not None:
             checkout_code(plan.root, plan.commit, plan.patch, scratch / CODE)
-            environment["PYTHONPATH"] = module_path(plan.root, plan.folder, scratch / CODE)
+            others = environment.get("PYTHONPATH", "")
+            environment["PYTHONPATH"] = module_path(
+                plan.root, plan.folder, scratch / CODE, others
+            )
         _run_again(python, run_dir, again, environment, typed_packages(overrides))
         reproduced = RunRecord.load(again)
         different = differences(run_dir, record, again, reproduced)
@@ -272,21 +275,23 @@ def _notes(record: RunRecord) -> list[str]:
 # -- the run, once more --------------------------------------------------------------------------------------
 
 
-def module_path(root: Path, folder: str | Path, code: Path) -> str:
+def module_path(root: Path, folder: str | Path, code: Path, others: str) -> str:
     """The code of the run before all else, wherever the checkout lies on the module path now."""
     inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(root)]
     places = [code / folder, *(code / entry.relative_to(root) for entry in inside)]
     folders = [str(place) for place in dict.fromkeys(places) if place.is_dir()]
-    return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.pathsep.join([*folders, *filter(None, [others])])
 
 
 def _own_folders() -> list[str]:
-    """Places on the module path that are not of this environment: the user's own code."""
+    """Places on the module path that hold no installed packages: the user's own code."""
     installed = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
     return [
         place
         for place in sys.path
-        if place and not any(map(Path(place).resolve().is_relative_to, installed))
+        if place
+        and not any(map(Path(place).resolve().is_relative_to, installed))
+        and not any(Path(place).glob("*.dist-info"))
     ]
 
 

@@ -217,6 +217,10 @@ def test_a_run_is_reproduced_with_the_python_of_its_environment(
     quick = ("data=iris", "debug=one_batch", "device=cpu", "callbacks=[]")
     typed("train", *quick, "hydra.run.dir=runs/a", folder=folder)
     python = Path("environment", "bin", "python")
+    of_caller = tmp_path / "packages of the caller"
+    (of_caller / "torch-0.1.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(of_caller)
+    monkeypatch.setenv("PYTHONPATH", str(of_caller))
     monkeypatch.setattr(
         "assay_lab.reproduce.build_environment", lambda *_, **__: (python, ["environment: HERE"])
     )
@@ -224,6 +228,7 @@ def test_a_run_is_reproduced_with_the_python_of_its_environment(
     def run_in_fork(children: list[tuple[tuple[str, ...], dict[str, str]]]) -> tuple[list[int], str]:
         [(command, environment)] = children
         assert command[:3] == (str(python), "-P", "-m")
+        assert str(of_caller) not in environment["PYTHONPATH"], "they would be taken for the run's"
         with Forks(**environment) as forks:
             ended = forks.command(*command[4:], cwd=folder, module=command[3])
         return [ended.code], ""
