@@ -57,6 +57,23 @@ def batches(loader: DataLoader[Any], seed: int = 0, **position: int) -> list[lis
     return found
 
 
+class Noisy(Numbers):
+    """Draws from a generator of its own, or from the global one."""
+
+    def __init__(self, generator: np.random.Generator | None) -> None:
+        self.generator = generator
+
+    def __getitem__(self, index: int) -> Any:
+        return np.random.normal() if self.generator is None else self.generator.normal()
+
+
+def test_samples_that_cannot_be_read_again_are_noted() -> None:
+    apart = DataLoader(Noisy(np.random.default_rng(0)), shuffle=True)
+    note = SeededLoader(apart, 0, trainer()).note
+    assert note.startswith("a sample of Noisy differs when it is read again")
+    assert not SeededLoader(DataLoader(Noisy(None), shuffle=True), 0, trainer()).note
+
+
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_ranks_divide_the_samples_as_torch_does(world_size: int, drop_last: bool) -> None:

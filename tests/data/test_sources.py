@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import importlib
 import io
+import math
 import pickle
 import re
 import tarfile
@@ -77,6 +78,23 @@ def test_tuples_lists_and_mappings(
     assert (inputs[:, 0].long() % 2).tolist() == targets.tolist()
 
 
+def draw(generator: np.random.Generator | None) -> Callable[[int], Any]:
+    """Samples with noise of a generator, or of NumPy's global one; one number is missing."""
+    normal = np.random.normal if generator is None else generator.normal
+    return lambda index: (torch.tensor([float(normal()), math.nan]), index % 2)
+
+
+def test_samples_that_cannot_be_read_again_are_noted() -> None:
+    for form in (pair, draw(None)):
+        source = Custom(Own(form))
+        source.read()
+        assert source.notes == ()
+    source = Custom(Own(draw(np.random.default_rng(0))))
+    source.read()
+    (note,) = source.notes
+    assert note.startswith("data.source.dataset: a sample differs when it is read again with the same seed")
+
+
 @pytest.mark.parametrize("name", ["targets", "labels"])
 def test_known_targets_are_not_read_again(name: str) -> None:
     dataset = Own(pair, classes=["even", "odd"])
@@ -84,7 +102,7 @@ def test_known_targets_are_not_read_again(name: str) -> None:
     source = Custom(dataset)
     assert source.read()["train"].targets.tolist() == [0, 1] * 20
     assert source.class_names == ("even", "odd")
-    assert dataset.read == 1
+    assert dataset.read == 3, "one to compare, two that tell whether reading can be repeated"
     assert Custom(Own(pair, targets=[7] * 40)).read()["train"].targets.tolist() == [0, 1] * 20
 
 

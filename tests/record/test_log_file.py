@@ -70,10 +70,13 @@ def test_warnings_are_in_the_file_and_still_on_the_terminal(
         show = warnings.showwarning
         with log_file(tmp_path / "log.txt"):
             warnings.warn("mind the gap", stacklevel=1)
+            logging.getLogger("assay.notes").warning("mind the step")
         assert warnings.showwarning is show
     text = (tmp_path / "log.txt").read_text()
     assert text.count("UserWarning: mind the gap") == 1
-    assert capsys.readouterr().err.count("UserWarning: mind the gap") == 1
+    shown = capsys.readouterr().err
+    assert shown.count("UserWarning: mind the gap") == shown.count("mind the step") == 1
+    assert text.count("mind the step") == 1
 
 
 @pytest.mark.parametrize("capturing", [True, False])

@@ -21,6 +21,7 @@ from assay.assemble.recipe import early_validation
 from assay.assemble.trainer_options import is_rank
 from assay.callbacks.progress_bar import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
+from assay.callbacks.unsaved_state import UnsavedState
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import ConfigError, DeviceError
 from assay.logger.run_csv import RunCSV
@@ -181,6 +182,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
         callbacks=[
             MovedRun(),
             SeedEachStep(config.seed),
+            UnsavedState(),
             WithoutNvmlCheck(),
             *callbacks,
             RunLog(),

@@ -138,8 +138,9 @@ def log_file(path: Path) -> Iterator[None]:
             undo.callback(logging.captureWarnings, capture=False)
             # where no other handler would show warnings
             if terminal is not None and not root.handlers:
-                logging.getLogger("py.warnings").addHandler(terminal)
-                undo.callback(logging.getLogger("py.warnings").removeHandler, terminal)
+                for shown_logger in map(logging.getLogger, ("py.warnings", "assay.notes")):
+                    shown_logger.addHandler(terminal)
+                    undo.callback(shown_logger.removeHandler, terminal)
         for logger in (root, *logging.Logger.manager.loggerDict.values()):
             # Lightning's hand nothing on to the root, if no logging was set up before its import.
             if isinstance(logger, logging.Logger) and (logger is root or not logger.propagate):

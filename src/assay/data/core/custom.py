@@ -11,6 +11,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 
 from assay.data.core.samples import LazyDataset, Samples
 from assay.data.core.source import Source
+from assay.data.core.transforms import describe_draws
 from assay.errors import DataError, user_frame
 from assay.task.task_of import task_of
 
@@ -83,6 +84,8 @@ class Custom(Source):
             known = {name: value for name, value in values.items() if value is not None}
             identity = f"{type(dataset).__qualname__} {len(pairs)}"
             subsets[subset] = Samples(pairs, targets, identity, split_values=known)
+            if subset == "train" and (apart := describe_draws(partial(pairs.__getitem__, 0))):
+                self.notes = (f"{key}: a sample {apart}",)
         if not self.class_names and not self._task.has_real_targets:
             classes = getattr(self._datasets["train"], "classes", None)
             if classes is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import logging
+from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, final
 
@@ -23,7 +23,7 @@ from torch.utils.data import (
 
 from assay.data.core.batch_order import train_position
 from assay.data.core.loaders import Redrawn, ignore_stop_signals
-from assay.data.core.transforms import seed_generators
+from assay.data.core.transforms import describe_draws, seed_generators
 from assay.splitmix import mix
 from assay.torch_internals import end_workers, tree_map
 
@@ -53,7 +53,7 @@ class SeededSamples(Dataset[Any]):
         return together([index for _, index in keys])
 
 
-log = logging.getLogger("assay")
+log = logging.getLogger("assay.notes")
 
 _KNOWN = (
     *(DistributedSampler, RandomSampler, SequentialSampler),
@@ -68,9 +68,7 @@ _OPTIONS = (
 def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
     """Make the training batches of a custom datamodule a function of (seed, epoch, rank)."""
     # No local function: a spawned worker takes the datamodule along, if `collate_fn` is a method of it.
-    seeded = functools.partial(
-        _seeded_loaders, datamodule, datamodule.train_dataloader, seed, {""}
-    )
+    seeded = partial(_seeded_loaders, datamodule, datamodule.train_dataloader, seed, {""})
     datamodule.train_dataloader = seeded  # type: ignore[method-assign]  # of this one object
 
 
@@ -126,6 +124,8 @@ class SeededLoader:
                 f"{reason}, so a stopped run cannot resume in the middle of an epoch: it resumes "
                 "from the start of the epoch"
             )
+        elif apart := self._describe_draws():
+            self.note = f"a sample of {type(loader.dataset).__qualname__} {apart}"
         self._inner: Any = self._rebuild()
 
     def __getattr__(self, name: str) -> Any:
@@ -267,6 +267,13 @@ class SeededLoader:
             return f"{type(sampler).__qualname__} gives another order when asked for the same epoch again"
         return ""
 
+    def _describe_draws(self) -> str:
+        """Of workers, nothing is read here: they may not share files that this process has opened."""
+        sampler = self._elements()
+        if self.loader.num_workers or type(sampler) not in _KNOWN:
+            return ""
+        return describe_draws(partial(self.loader.dataset.__getitem__, next(iter(sampler))))
+
     def _is_repeatable(self, sampler: Any) -> bool:
         """Whether a sampler's order is a function of the seed: it is asked for one epoch twice."""
         if not hasattr(sampler, "__len__"):
@@ -282,7 +289,7 @@ class SeededLoader:
         if not _is_stock(loader):
             return loader
         options = {name: getattr(loader, name) for name in _OPTIONS}
-        options["worker_init_fn"] = functools.partial(_start_worker, loader.worker_init_fn)
+        options["worker_init_fn"] = partial(_start_worker, loader.worker_init_fn)
         if not self._by_index:  # persistent workers would go on drawing where they were
             sizes = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
             return DataLoader(loader.dataset, generator=loader.generator, **sizes, **options)

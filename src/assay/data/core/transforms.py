@@ -17,6 +17,7 @@ from assay.data.core.normalize import IMAGENET_MEAN, IMAGENET_STD
 from assay.errors import DataError, user_frame
 from assay.splitmix import mix
 from assay.task.segmentation import IGNORED
+from assay.torch_internals import tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -152,6 +153,29 @@ def seed_generators(key: tuple[int, ...]) -> None:
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
+
+
+def describe_draws(read: Callable[[], Any]) -> str:
+    """Say that a sample differs when it is read again with the same seed; empty where it does not."""
+    readings = []
+    for _ in range(2):
+        seed_generators((0,))
+        numbers = [torch.as_tensor(leaf) for leaf in tree_leaves(read()) if _is_numeric(leaf)]
+        readings.append([tensor.double().nan_to_num() for tensor in numbers])
+    if all(map(torch.equal, *readings)):
+        return ""
+    return (
+        "differs when it is read again with the same seed, so a resumed run is not exact; draw from "
+        "the global generators of torch, NumPy or random, which are seeded for each sample"
+    )
+
+
+def _is_numeric(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray):
+        return leaf.dtype.kind in "biuf"
+    if isinstance(leaf, torch.Tensor):
+        return leaf.layout == torch.strided
+    return isinstance(leaf, float | int)
 
 
 def stack(samples: Sequence[Any]) -> Tensor:
