@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities.seed import isolate_rng
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
@@ -158,10 +159,11 @@ def seed_generators(key: tuple[int, ...]) -> None:
 def describe_draws(read: Callable[[], Any]) -> str:
     """Say that a sample differs when it is read again with the same seed; empty where it does not."""
     readings = []
-    for _ in range(2):
-        seed_generators((0,))
-        numbers = [torch.as_tensor(leaf) for leaf in tree_leaves(read()) if _is_numeric(leaf)]
-        readings.append([tensor.double().nan_to_num() for tensor in numbers])
+    with isolate_rng(include_cuda=False):
+        for _ in range(2):
+            seed_generators((0,))
+            numbers = [torch.as_tensor(leaf) for leaf in tree_leaves(read()) if _is_numeric(leaf)]
+            readings.append([tensor.double().nan_to_num() for tensor in numbers])
     if all(map(torch.equal, *readings)):
         return ""
     return (
