@@ -7,6 +7,7 @@ import functools
 import math
 import re
 import sqlite3
+import sys
 import sysconfig
 import traceback
 from collections.abc import Sequence
@@ -260,3 +261,9 @@ def is_users_own(file: str) -> bool:
     return path.is_file() and not any(
         path.resolve().is_relative_to(place) for place in _installed()
     )
+
+
+def is_users_class(kind: type) -> bool:
+    """Whether a class is the user's own; one that a notebook defines has no file."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file is None or is_users_own(file)

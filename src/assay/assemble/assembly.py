@@ -40,7 +40,7 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.core.data_module import DataModule
 from assay.data.core.normalize import target_scale
 from assay.data.core.seeded_loader import seed_loaders
-from assay.errors import AssayError, ConfigError, DataError, describe_error
+from assay.errors import AssayError, ConfigError, DataError, describe_error, is_users_class
 from assay.targets.resolve import resolve_class
 from assay.task.task_of import custom_output_kind, task_of
 
@@ -234,15 +234,12 @@ def notes_on_parts(
     ]
 
 
-_LIBRARIES = {"torch", "torchvision", "timm", "transformers", "assay"}
-
-
 def notes_on_unregistered(model: nn.Module) -> list[str]:
     """Note layers that are not trained, and tensors that no checkpoint holds, in a custom model."""
     registered = {id(one) for one in (*model.modules(), *model.parameters(), *model.buffers())}
     layers, tensors = [], []
     for module in model.modules():
-        if type(module).__module__.partition(".")[0] in _LIBRARIES:
+        if not is_users_class(type(module)):
             continue
         for name, value in vars(module).items():
             if name.startswith("_"):

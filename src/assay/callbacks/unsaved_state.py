@@ -14,12 +14,12 @@ from torch import nn
 from torchmetrics import Metric
 from typing_extensions import override
 
+from assay.errors import is_users_class
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 log = logging.getLogger("assay.notes")
-
-_LIBRARIES = ("torch.", "torchvision.", "timm.", "transformers.", "lightning.", "assay")
 
 
 @final
@@ -67,7 +67,7 @@ def _owners(trainer: L.Trainer) -> Iterator[Any]:
         plain = next(
             one for one in (L.LightningModule, nn.Module, Callback) if isinstance(owner, one)
         )
-        if kind.__module__.startswith(_LIBRARIES) or isinstance(owner, Metric):
+        if isinstance(owner, Metric) or not is_users_class(kind):
             continue
         if all(getattr(kind, name, None) is getattr(plain, name, None) for name in saves):
             yield owner

@@ -107,19 +107,25 @@ def verify(content: bytes) -> tuple[int, int]:
 
 def size_of(path: str) -> tuple[int, int] | None:
     """Height and width of the upright image, from its header; None where it cannot be read."""
+    header = read_header(path)
+    if header is None:
+        return None
+    return header[0]
+
+
+def read_header(path: str) -> tuple[tuple[int, int], bool] | None:
+    """As `size_of`, and whether frames or pages follow the one that is read."""
     if Path(path).is_file():
         # what is wrong is found when all is read
         with suppress(ValueError), _open_image(path) as image:
-            return upright_size(image)
+            return upright_size(image), _has_more(image)
     return None
 
 
-def has_frames(path: str) -> bool:
-    """Whether an image has more frames or pages than the one that is read."""
-    if Path(path).is_file():
-        with suppress(ValueError), _open_image(path) as image:
-            # A photo of a phone may have a preview or a depth map behind it.
-            return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
+def _has_more(image: Image.Image) -> bool:
+    with suppress(Exception):  # of a later page, which nobody reads
+        # A photo of a phone may have a preview or a depth map behind it.
+        return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
     return False
 
 

@@ -24,10 +24,9 @@ from assay.data.image.decode import (
     MaxValue,
     Size,
     decode_with_size,
-    has_frames,
     largest_value,
     read_as,
-    size_of,
+    read_header,
     verify,
 )
 from assay.data.image.image_cache import (
@@ -194,11 +193,12 @@ class ImageSource(DecodedImages):
         files = [file for some in listed.values() for file in some]
         paths = [file.path for file in files]
         spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
+        headers = [header for header in map(read_header, spread) if header]
         sizes = []
         if self.auto_size or not self.image_size:
-            sizes = [size for size in map(size_of, spread) if size]
+            sizes = [size for size, _ in headers]
         self._choose_decoding(sizes, map(largest_value, spread))
-        if any(map(has_frames, spread)):
+        if any(has_more for _, has_more in headers):
             self._note("of images with several frames or pages, the first one is used")
         self._choose_scaling(sizes)
         self._read_targets(files)
