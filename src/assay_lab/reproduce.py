@@ -302,6 +302,7 @@ def _run_again(
     environment: dict[str, str],
     trusted: Sequence[str],
 ) -> None:
+    signal = ""
     question = {"run": str(run_dir), "again": str(again), "trusted": [*trusted]}
     try:
         ask(
@@ -312,11 +313,13 @@ def _run_again(
             environment=environment,
         )
     except Stopped as stop:
-        stopped = AssayError(f"stopped by {stop.name}")
-        stopped.exit_code = exit_code_of(stop.name)
-        raise stopped from stop
+        signal = stop.name
     except AssayError as error:
         raise _cannot_reproduce(error) from error
+    if signal:  # not within the handler: an error that Ctrl-C has caused is not printed
+        stopped = AssayError(f"stopped by {signal}")
+        stopped.exit_code = exit_code_of(signal)
+        raise stopped
     reproduced = RunRecord.load(again)
     if reproduced.status != "finished":
         raise AssayError(
