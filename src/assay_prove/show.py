@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.filesize import pick_unit_and_suffix
 from rich.markup import escape
 from rich.text import Text
 
@@ -215,5 +214,8 @@ def format_bytes(count: int) -> str:
 
 
 def _scale(count: int, base: int, units: Sequence[str]) -> str:
-    unit, suffix = pick_unit_and_suffix(count, [*units], base)
-    return f"{format_number(count / unit, 3)} {suffix}"
+    value, power = float(count), 0
+    while value >= 999.5 and power < len(units) - 1:  # three digits would be 1e+03
+        value /= base
+        power += 1
+    return f"{format_number(value, 3)} {units[power]}"
