@@ -499,11 +499,44 @@ def test_shards_may_differ_in_the_type_of_a_number(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pandas(everything[:0]), tmp_path / "part-3.parquet")  # without rows
     assert len(list(open_shards(tmp_path).train_dataloader())) == 24
     pq.write_table(pa.Table.from_pandas(everything.assign(a="text")), tmp_path / "part-1.parquet")
-    with pytest.raises(DataError, match=r"the shards differ in a column: .* a has incompatible types"):
+    with pytest.raises(DataError, match=r"part-1.parquet, part-0.parquet differ in a column: .* a has"):
         open_shards(tmp_path, split={"val": 0.2})
     pq.write_table(pa.Table.from_pandas(everything.drop(columns="a")), tmp_path / "part-1.parquet")
     with pytest.raises(DataError, match=r"the shard part-1.parquet has no column 'a'"):
         open_shards(tmp_path)
+
+
+def without_seventh(column: pd.Series, value: float | None = None) -> pd.Series:
+    return column.where(np.arange(len(column)) != 7, value)
+
+
+@pytest.mark.parametrize(
+    ("target", "change", "message"),
+    [
+        ("label", lambda part: part.drop(columns="b"), "the shard part-21.parquet has no column 'b'"),
+        ("label", lambda part: part.assign(b="text"), "part-21.parquet, part-0.parquet differ in a column: "),
+        (
+            "label",
+            lambda part: part.assign(label=without_seventh(part["label"])),
+            "1 row of part-21.parquet w",
+        ),
+        ("price", lambda part: part.assign(price=without_seventh(part["price"])), "infinity, in row 427 "),
+        (
+            "price",
+            lambda part: part.assign(price=without_seventh(part["price"], np.inf)),
+            "infinity, in row 427 ",
+        ),
+    ],
+)
+def test_one_of_many_shards_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, change: Callable[..., Any], message: str
+) -> None:
+    monkeypatch.setattr("assay.data.shards.shard_stream._SAMPLE_ROWS", 30)  # of other shards
+    write_shards(tmp_path, (30,) * 100)
+    part = pd.read_parquet(tmp_path / "part-28.parquet")
+    pq.write_table(pa.Table.from_pandas(change(part)), tmp_path / "part-21.parquet")
+    with pytest.raises(DataError, match=message):
+        open_shards(tmp_path, target, eval_rows=10)
 
 
 def test_labels_and_rows_that_are_none(tmp_path: Path) -> None:

@@ -24,10 +24,11 @@ from assay.data.table.table_targets import task_of_columns
 from assay.errors import DataError
 from assay.files.atomic import write_text
 from assay.files.checksum import digest_of, is_json_intact, seal_json
+from assay.quoting import pluralize
 from assay.task.task_of import TASKS, infer_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from assay.data.core.types import Frame, Rows, Strings, Values
 
@@ -60,6 +61,7 @@ class Shard(msgspec.Struct, frozen=True):
         sha256: Of the contents; of a URL that has an ETag, of that.
         rows: Of each block: a Parquet file's row group, a whole tar.
         num_bytes: Of the rows once they are decompressed.
+        schema: A hash of the columns and their types.
         offsets: Of a tar: where each sample's files lie, int64 `[N, 4]` in base64.
     """
 
@@ -69,6 +71,7 @@ class Shard(msgspec.Struct, frozen=True):
     sha256: str
     rows: list[int]
     num_bytes: int
+    schema: str
     offsets: str = ""
 
 
@@ -382,7 +385,14 @@ class ShardReader:
             )
         return table
 
-    def read_all(self, chosen: Iterable[tuple[int, Rows]], columns: Strings) -> Any:
+    def check_columns(self, columns: Strings) -> None:
+        """Refuse shards that lack a column, or have values of another kind in one."""
+        firsts: dict[str, int] = {}
+        for block in range(len(self.rows)):
+            firsts.setdefault(self.shard_of(block).schema, block)
+        self.read_all([(block, np.arange(1)) for block in firsts.values()], columns)
+
+    def read_all(self, chosen: Collection[tuple[int, Rows]], columns: Strings) -> Any:
         """The same of several blocks, in a type that holds what each has in a column."""
         import pyarrow as pa
 
@@ -390,8 +400,10 @@ class ShardReader:
         try:
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            shards = [self.shard_of(block) for block, _ in chosen]
+            names = {shard.schema: shard.name for shard in reversed(shards)}.values()
             raise DataError(
-                f"data.source.path={self.path}: the shards differ in a column: {error}",
+                f"data.source.path={self.path}: {list_names(names)} differ in a column: {error}",
                 hint="write all with the same types",
             ) from error
 
@@ -413,7 +425,7 @@ class ShardReader:
         if missing := int(values.isna().sum()):
             shard = self.shard_of(block).name
             raise DataError(
-                f"{key}={name}: {missing:,} rows of {shard} have no value",
+                f"{key}={name}: {pluralize(missing, 'row')} of {shard} without a value",
                 hint="write the shards without such rows",
             )
         return values
@@ -512,7 +524,10 @@ class ShardReader:
             if not is_tag:
                 digest = self._folder.hash(name)
             offsets = getattr(opened, "offsets", "")
-            return Shard(name, size, stamp, digest, opened.rows, opened.num_bytes, offsets)
+            schema = hashlib.sha256(opened.schema.remove_metadata().serialize()).hexdigest()[:16]
+            return Shard(
+                name, size, stamp, digest, opened.rows, opened.num_bytes, schema, offsets
+            )
 
     def _save(self) -> None:
         text = seal_json(msgspec.json.format(msgspec.json.encode(self._index), indent=1).decode())

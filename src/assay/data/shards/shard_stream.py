@@ -386,7 +386,10 @@ class ShardSource(Source):
             f"{pluralize(len(reader.shards), 'shard')}, shuffled within windows of {window:,}; statistics of "
             f"them are of {len(sampled['train'][1]):,}",
         )
-        return self._make_subsets(sampled)
+        subsets = self._make_subsets(sampled)
+        if not reader.is_random:  # samples of tars may differ in what is said of them
+            reader.check_columns(self.stream.columns)
+        return subsets
 
     def _count_classes(
         self, name: str, sampled: Mapping[str, tuple[Any, Rows]]

@@ -133,6 +133,8 @@ class TableShards(ShardSource):
         if task_of(self.task).by_class:
             by_name = {str(value): number for value, number in counts[classes[0]].items()}
             self.stream.class_counts = tuple(by_name[name] for name in self.class_names)
+        else:
+            self._reader.count(f"{self.task} of {self.targets}", self._check_targets)
         encoder = self.fitted
         if encoder is None:
             options = replace(
@@ -167,12 +169,20 @@ class TableShards(ShardSource):
         parse_targets(frame, [*self._target_forms], self._target_forms)
         return frame
 
+    def _check_targets(self, block: int) -> list[int]:
+        """Refuse targets of a block before training, not once their window comes."""
+        rows = np.arange(self._reader.rows[block])
+        table = self._reader.read(block, rows, self.targets)
+        self._encode_targets(self._frame(table, self._reader.starts[block] + rows))
+        return []
+
     def _encode_targets(self, frame: Frame) -> Tensor:
         for name in self.targets:
-            if len(missing := frame.index[frame[name].isna()]):
+            is_lost = frame[name].isna() | frame[name].isin((np.inf, -np.inf))
+            if len(missing := frame.index[is_lost]):
                 raise DataError(
-                    f"data.source.target={name}: no value in row {missing[0]} (rows count from 0, over all "
-                    "shards)",
+                    f"data.source.target={name}: no value, or infinity, in row {missing[0]} (rows "
+                    "count from 0, over all shards)",
                     hint="write the shards without such rows",
                 )
         # a window's numbers may be alike without any harm
