@@ -85,4 +85,5 @@ def test_a_size_has_three_digits_and_is_the_number(count: int) -> None:
 
 def test_the_next_unit_begins_where_three_digits_end() -> None:
     assert [format_bytes(count) for count in (999, 1023 << 20, 1 << 30)] == ["999 B", "0.999 GiB", "1 GiB"]
-    assert [format_flops(count) for count in (999_400, 999_600)] == ["999 kFLOP", "1 MFLOP"]
+    assert [format_flops(count) for count in (0, 999_400, 999_600)] == ["0 FLOP", "999 kFLOP", "1 MFLOP"]
+    assert [format_flops(10**20), format_bytes(3 << 39)] == ["100,000 PFLOP", "1.5 TiB"]
