@@ -26,6 +26,7 @@ from assay.data.table.number import Number, missing_numbers
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, first_line
+from assay.quoting import format_override
 from assay.record.run_record import RunRecord
 from assay.run.predictor import source_info
 from assay.run.saved_config import read_config
@@ -212,7 +213,8 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Ar
     if encoded := [column.name for column in columns if isinstance(column, Text)]:
         raise AssayError(
             f"the n-grams of the column {encoded[0]!r} cannot be part of an ONNX file",
-            hint="--format safetensors keeps the weights alone; or train without the column",
+            hint="--format safetensors keeps the weights alone; "
+            f"{format_override('data.source.exclude', encoded)} trains without it",
         )
     judged = judge_rows(frame, columns).frame
     numbers: list[Any] = []
@@ -451,7 +453,8 @@ def _shift_dates(first: Sequence[Column], columns: Sequence[Column]) -> Tensor:
                 raise AssayError(
                     f"the runs see other parts of the dates in {column.name!r}: "
                     f"{', '.join(expected.parts)} against {', '.join(column.parts)}",
-                    hint="export one run; or train without the column",
+                    hint="export one run; "
+                    f"{format_override('data.source.exclude', [column.name])} trains without it",
                 )
             days = expected.start - column.start
             shifts += [days if part == "elapsed" else 0.0 for part in column.parts]

@@ -352,4 +352,5 @@ def test_ngrams_are_refused(train: Train, tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="n-grams of the column 'where' cannot be part of") as caught:
         export(run.run_dir, "onnx")
     assert "--format safetensors" in caught.value.hint
+    assert "'data.source.exclude=[where]' trains without it" in caught.value.hint
     assert export(run.run_dir, "safetensors").path.is_file()
