@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
-from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.core.source_files import read_inputs
-from assay.data.image.image_source import list_images
+from assay.data.image.image_source import IMAGE_SUFFIXES, list_images
 from assay.data.image.image_table import ImageTable
 from assay.data.table.column import is_number
 from assay.data.table.table_file import find_options, table_chunks
@@ -199,7 +198,7 @@ def _input_form(preprocess: Preprocess, file: str) -> str:
     """`table`, `array` or `picture`; empty for what is plainly something else than the model takes."""
     name = file.lower()
     if preprocess.encoder is not None:
-        if not name.endswith((*_ARRAYS, *IMG_EXTENSIONS)):
+        if not name.endswith((*_ARRAYS, *IMAGE_SUFFIXES)):
             return "table"
         return ""
     if name.endswith(_ARRAYS):

@@ -431,9 +431,12 @@ def test_what_is_no_picture_by_its_name_is_said(tmp_path: Path) -> None:
     frames = [Image.fromarray(pixels()) for _ in range(3)]
     frames[0].save(tmp_path / "b" / "moving.gif", save_all=True, append_images=frames[1:])
     (tmp_path / "b" / "notes.txt").touch()
-    assert len(source.read()["all"]) == 5
+    samples = source.read()["all"]
+    assert len(samples) == 6
+    assert torch.equal(samples.inputs[-1], torch.from_numpy(np.array(frames[0])).movedim(-1, 0))
     assert "left out: 1 × folder named as an image" in quiet.notes[0]
-    assert {"1 × .gif", "1 × .txt"} <= set(source.notes[0].partition("left out: ")[2].split(", "))
+    assert "1 × .txt" in source.notes[0].partition("left out: ")[2].split(", ")
+    assert "of images with several frames or pages, the first one is used" in source.notes[1]
 
 
 @pytest.mark.parametrize("in_memory", [True, False])

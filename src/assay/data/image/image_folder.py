@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Literal, final
 
 import pandas as pd
 import torch
-from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # torchvision ships no types
-    IMG_EXTENSIONS,
-    find_classes,
-)
+from torchvision.datasets.folder import find_classes  # type: ignore[import-untyped]  # torchvision ships no types
 from typing_extensions import override
 
 from assay.data.core.source_files import SUBSETS, find_subset_folders
 from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
-from assay.data.image.image_source import NO_CLASS, ImageFile, ImageSource, list_images
+from assay.data.image.image_source import (
+    IMAGE_SUFFIXES,
+    NO_CLASS,
+    ImageFile,
+    ImageSource,
+    list_images,
+)
 from assay.data.table.table_targets import note_on_spelling
 from assay.quoting import format_override
 from assay.task.classification import Multiclass
@@ -113,7 +116,7 @@ class ImageFolder(ImageSource):
             files = [self._file(path) for path in images]
         if not files:
             message = f"{folder} contains no images"
-            raise self._error(message, f"expected images ({', '.join(IMG_EXTENSIONS)})")
+            raise self._error(message, f"expected images ({', '.join(IMAGE_SUFFIXES)})")
         return files
 
     def _list_classes(self, subset: str, folder: Path) -> list[ImageFile]:
@@ -171,7 +174,7 @@ class ImageFolder(ImageSource):
         if empty and subset in ("all", "train"):
             message = f"no image in the folder of class {', '.join(empty[:5])}"
             raise self._error(
-                message, f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})"
+                message, f"remove the folder, or add images ({', '.join(IMAGE_SUFFIXES)})"
             )
         return _labels(files)
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from assay.data.image.image_cache import Decode
 
 
+IMAGE_SUFFIXES: tuple[str, ...] = (*IMG_EXTENSIONS, ".gif")
 _MOST_LOOKED_AT = 1000
 _LARGE = 512
 _LONGEST = 224
@@ -361,9 +362,7 @@ def _decode_scaled(
     return FileScan(size=size), image
 
 
-def list_images(
-    folder: Path, suffixes: tuple[str, ...] = IMG_EXTENSIONS
-) -> tuple[list[str], list[str]]:
+def list_images(folder: Path) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
     images = []
     others = []
@@ -376,12 +375,14 @@ def list_images(
         seen.add(real_path)
         folders[:] = [name for name in folders if not name.startswith(".")]
         others += [
-            "folder named as an image" for name in folders if name.lower().endswith(suffixes)
+            "folder named as an image"
+            for name in folders
+            if name.lower().endswith(IMAGE_SUFFIXES)
         ]
         for name in names:
             if name.startswith(".") or name.lower() in _JUNK:
                 continue
-            if name.lower().endswith(suffixes):
+            if name.lower().endswith(IMAGE_SUFFIXES):
                 images.append((parent, name))
             else:
                 others.append(Path(name).suffix.lower() or "no suffix")

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import pandas as pd
 import torch
-from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from typing_extensions import override
 
 from assay.data.image.decode import ImageSize, MaxValue  # noqa: TC001 - of values that are checked
-from assay.data.image.image_source import ImageFile, ImageSource
+from assay.data.image.image_source import IMAGE_SUFFIXES, ImageFile, ImageSource
 from assay.data.table.category import Text
 from assay.data.table.table_file import AUTO, find_options, table_chunks
 from assay.data.table.table_source import TableSource, column_options
@@ -97,7 +96,7 @@ class ImageTable(ImageSource):
                 f"image={image!r}: expected a column other than the target, {target}"
             )
         self._column = image
-        self._suffixes: list[str] = ["", *IMG_EXTENSIONS, *map(str.upper, IMG_EXTENSIONS)]
+        self._suffixes: list[str] = ["", *IMAGE_SUFFIXES, *map(str.upper, IMAGE_SUFFIXES)]
         self._table = TableSource(
             path,
             test_path,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.tv_tensors import Mask  # type: ignore[import-untyped]  # torchvision ships no types
 from typing_extensions import override
 
@@ -267,7 +266,7 @@ class SegmentationFolder(ImageSource):
     def _by_stem(self, folder: Path) -> dict[str, str]:
         """The files below a folder by their names without suffixes."""
         paths: dict[str, str] = {}
-        for path in list_images(folder, (*IMG_EXTENSIONS, ".gif"))[0]:
+        for path in list_images(folder)[0]:
             stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
             if stem in paths:
                 message = f"{paths[stem]} and {path} differ only in their suffix"
