@@ -64,9 +64,8 @@ def failure(train: Train, spoil: Spoil, *overrides: str) -> Any:
     return run
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
-    run = failure(train, Spoil("input", 23, value))
+def test_a_spoilt_sample_is_named(train: Train) -> None:
+    run = failure(train, Spoil("input", 23, math.inf))
     reason = run.record["reason"]
     samples = run.trainer.train_dataloader.samples(1, 4)
     assert "the loss became" in reason
@@ -77,9 +76,8 @@ def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
     assert run.checkpoint("last")["global_step"] == len(run.watch.weights) == 23, "the step was not taken"
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_gradient_is_named_before_the_weights_take_it_in(train: Train, accumulate: int) -> None:
-    run = failure(train, Spoil("gradient", 4), f"trainer.accumulate_grad_batches={accumulate}")
+def test_a_gradient_is_named_before_the_weights_take_it_in(train: Train) -> None:
+    run = failure(train, Spoil("gradient", 4), "trainer.accumulate_grad_batches=3")
     assert "the gradient of model.layers.3.weight is not finite in batch" in run.record["reason"]
     assert run.moved()
 
@@ -94,8 +92,7 @@ def test_weights_that_are_not_finite_are_not_saved(train: Train) -> None:
     ("device", "precision"),
     [("cpu", "fp32"), *(pytest.param("gpu", one, marks=pytest.mark.gpu) for one in ("fp32", "fp16"))],
 )
-@pytest.mark.parametrize("every", [1, 4])
-def test_looking_at_several_steps_together(train: Train, every: int, device: str, precision: str) -> None:
+def test_looking_at_several_steps_together(train: Train, device: str, precision: str) -> None:
     spoil = Spoil("input", 9)
     run = train(
         *(
@@ -103,13 +100,13 @@ def test_looking_at_several_steps_together(train: Train, every: int, device: str
             f"device={device}",
             f"precision={precision}",
             "callbacks=[non_finite]",
-            f"callbacks.non_finite.every_n_steps={every}",
+            "callbacks.non_finite.every_n_steps=4",
         ),
         callbacks=[spoil],
         raise_errors=False,
     )
     assert "batch 9 (epoch 1, batch 10 of it)" in run.record["reason"]
-    assert spoil.seen == (10 if every == 1 else 12), "found at the end of the four"
+    assert spoil.seen == 12, "found at the end of the four"
 
 
 def test_no_checkpoint_is_saved_before_all_steps_are_looked_at(train: Train) -> None:

@@ -22,14 +22,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.core.data_module import DataModule
 from assay.data.core.loaders import MemoryLoader, StreamLoader
-from assay.data.core.rendering import (
-    RenderedSample,
-    eval_samples,
-    feature_names,
-    sample_names,
-    show,
-    show_test_samples,
-)
+from assay.data.core.rendering import RenderedSample, feature_names, sample_names, show, show_test_samples
 from assay.data.core.samples import Samples
 from assay.data.core.subset import Subset
 from assay.data.core.transforms import Transforms
@@ -364,32 +357,7 @@ def test_rows_have_the_names_of_their_columns() -> None:
     assert [one.picture for one in found] == [None, None]
 
 
-SAMPLES = Samples(torch.rand(40, 1, 6, 6), torch.arange(40) % 4)
-
-
-@pytest.fixture
-def data(data_module: Callable[..., DataModule], given_source: Any) -> DataModule:
-    source = given_source({"all": SAMPLES}, "multiclass", tuple("abcd"))
-    transform = {"train": [v2.RandomCrop(4)], "eval": [v2.CenterCrop(4)], "normalize": "data"}
-    built = data_module(source, transform=transform)
-    built.setup()
-    return built
-
-
-@pytest.mark.parametrize("name", ["train", "test"])
-def test_they_are_those_of_the_batches(data: DataModule, name: str) -> None:
-    inputs, targets = eval_samples(data, name, [2, 0])
-    rows = data.splits.rows[name][[2, 0]]
-    cropped = SAMPLES.inputs[rows][:, :, 1:5, 1:5]
-    mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in (data.spec.mean, data.spec.std))
-    torch.testing.assert_close(inputs, (cropped - mean) / std)
-    assert torch.equal(targets, SAMPLES.targets[rows])
-
-
-Build_shown_samples = Callable[..., DataModule]
-
-
-def test_rows_are_called_by_their_columns(data_module: Build_shown_samples, given_source: Any) -> None:
+def test_rows_are_called_by_their_columns(data_module: Build, given_source: Any) -> None:
     samples = Samples(
         torch.arange(40.0).view(20, 2),
         torch.arange(20) % 2,

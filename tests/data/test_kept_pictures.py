@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.mounting import room_for
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image import decode as decoding
@@ -135,19 +134,6 @@ def test_what_cannot_be_used_is_left_out_of_what_is_kept(
                 assert torch.equal(samples[row][0], right)
 
 
-@pytest.mark.parametrize("options", [{}, {"image_size": (8, 12)}])
-def test_a_full_disk_costs_a_line(root: Path, cache: Path, options: dict[str, Any]) -> None:
-    with room_for(1000):
-        source = ImageFolder(str(root / "classes"), **options)
-        samples = source.read()["all"]
-    [note] = source.notes
-    assert "decoded images are not kept for the next job: [Errno 27] File too large" in note
-    assert not list_cached()
-    assert torch.equal(
-        samples[5][0], read_image(str(root / "classes" / samples.names[5]), "RGB", options.get("image_size"))
-    )
-
-
 def test_no_more_is_kept_than_there_is_room_for(
     root: Path, cache: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,15 +146,6 @@ def test_no_more_is_kept_than_there_is_room_for(
     monkeypatch.setenv("ASSAY_CACHE_GB", "1e-6")
     assert len(source.read()["all"]) == COUNT
     assert "not kept for the next job: they take 0.0 GB, more than ASSAY_CACHE_GB=1e-06" in source.notes[0]
-
-
-def test_a_picture_that_changes_is_decoded_anew(root: Path, cache: Path) -> None:
-    ImageFolder(str(root / "classes")).read()
-    path = root / "classes" / "b" / "01.png"
-    Image.fromarray(np.full((9, 5, 3), 77, np.uint8)).save(path)
-    samples = ImageFolder(str(root / "classes")).read()["all"]
-    row = list(samples.names).index("b/01.png")
-    assert torch.equal(samples[row][0], torch.full((3, 9, 5), 77, dtype=torch.uint8))
 
 
 @pytest.mark.parametrize("orientation", [1, 6])

@@ -17,7 +17,6 @@ from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn s
 
 from assay.data.core.copies import find_copies, leave_out_copies
 from assay.data.core.samples import Samples
-from assay.data.table.bundled import Bundled
 from assay.data.table.column_kind import split_hints
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import TableEncoder
@@ -34,10 +33,7 @@ if TYPE_CHECKING:
 ROWS = {"train": np.array([0, 1, 2]), "val": np.array([3]), "test": np.array([4, 5])}
 TARGETS = torch.tensor([0, 1, 0, 1, 0, 0])
 VALUES = torch.tensor([[1.0, 2], [3, 4], [5, 6], [3, 4], [1, 2], [3, 4]])
-
-
 """Row 3 is row 1; row 4 is row 0; row 5 is row 1 with another target."""
-
 
 TOLD = (
     "1 of 1 in val (1 with the same target; such as {3}, like {1}) and "
@@ -220,16 +216,3 @@ def test_copies_are_left_out_of_training_alone() -> None:
         assert {name: rows[name].tolist() for name in ("val", "test")} == {"val": [3], "test": [4, 5]}
         assert "2 of 3 training samples" in told
         assert find_copies({"train": data}, rows) == []
-
-
-def test_dedup_leaves_the_test_samples_as_they_are(data_module: Callable[..., DataModule]) -> None:
-    usual, apart = (
-        data_module(Bundled("iris")),
-        data_module(Bundled("iris"), split={"val": 0.1, "test": 0.2, "dedup": True}),
-    )
-    for data in (usual, apart):
-        data.setup()
-    assert apart.splits.rows["test"].tolist() == usual.splits.rows["test"].tolist()
-    assert len(apart.splits.rows["train"]) < len(usual.splits.rows["train"])
-    assert any("are also in training" in note for note in usual.notes)
-    assert not any("are also in training" in note for note in apart.notes)

@@ -161,10 +161,7 @@ EXACT = {
     "one_by_one": 22,
     "two": 6,
 }
-
-
 """Batches an epoch of each kind of loader whose order is a function of the seed."""
-
 
 USUAL = ("shuffle", "one_by_one")
 WHOLE_EPOCHS = {"stream": 6, "remembering": 6, "batches": 6}

@@ -427,14 +427,6 @@ def test_values_mean_what_they_meant_in_training(
     np.testing.assert_array_equal(samples.targets, meant(np.array(masks))[order])
 
 
-def test_typed_values_are_those_of_all_classes_of_a_run(tmp_path: Path) -> None:
-    write_masks(tmp_path, random_masks([0, 2]))
-    source = SegmentationFolder(str(tmp_path), values=[0, 2])
-    vars(source).update(THREE)
-    with pytest.raises(DataError, match=r"data\.source\.values=\[0, 2\]: expected 3 values, .*0, 1, 2"):
-        source.read()
-
-
 def test_what_values_meant_in_training_is_kept(tmp_path: Path) -> None:
     write_masks(tmp_path, random_masks([0, 255]))
     source = SegmentationFolder(str(tmp_path))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
 import importlib
-import io
 import math
 import pickle
 import re
@@ -241,62 +239,40 @@ def idx(array: np.ndarray[Any, Any]) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">i4").tobytes() + array.tobytes()
 
 
-def md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
-
-
-def write_mnist(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray[Any, Any]]:
-    """The four archives as downloaded; torchvision checks and unpacks them."""
+def write_mnist(root: Path, name: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The four files as torchvision unpacks them."""
     folder = root / name / "raw"
     folder.mkdir(parents=True)
-    arrays, sums = {}, []
+    arrays = {}
     for part, count in SIZES.items():
         arrays[f"{part}-images-idx3-ubyte"] = RNG.integers(0, 256, (count, 28, 28), dtype=np.uint8)
         arrays[f"{part}-labels-idx1-ubyte"] = (np.arange(count) % 10).astype(np.uint8)
     for file, array in arrays.items():
-        content = gzip.compress(idx(array))
-        (folder / f"{file}.gz").write_bytes(content)
-        sums.append((f"{file}.gz", md5(content)))
-    monkeypatch.setattr(getattr(datasets, name), "resources", sums)
+        (folder / file).write_bytes(idx(array))
     return arrays
 
 
 def write_cifar(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray[Any, Any]]:
-    """The archive as downloaded: pickled batches, each image as 3,072 bytes, channels first."""
-    reader, label, num_classes = (
-        getattr(datasets, name),
-        "fine_labels" if name == "CIFAR100" else "labels",
-        10,
-    )
+    """The unpacked archive: pickled batches, each image as 3,072 bytes, channels first."""
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
+    reader = getattr(datasets, name)
+    label = "fine_labels" if name == "CIFAR100" else "labels"
     arrays: dict[str, Any] = {}
-    content: dict[str, bytes] = {}
-    lists: dict[str, list[Any]] = {}
-    for what in ("train_list", "test_list"):
-        lists[what] = []
-        for file, _ in getattr(reader, what):
-            data = RNG.integers(0, 256, (num_classes * 2, 3072), dtype=np.uint8)
-            arrays[file] = data
-            content[file] = pickle.dumps({"data": data, label: list(range(num_classes)) * 2})
-            lists[what].append([file, md5(content[file])])
-    names = [f"kind {index}" for index in range(num_classes)]
-    content[reader.meta["filename"]] = pickle.dumps({reader.meta["key"]: names})
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        for file, packed in content.items():
-            entry = tarfile.TarInfo(f"{reader.base_folder}/{file}")
-            entry.size = len(packed)
-            tar.addfile(entry, io.BytesIO(packed))
-    (root / reader.filename).write_bytes(archive.getvalue())
-    monkeypatch.setattr(reader, "tgz_md5", md5(archive.getvalue()))
-    for what, entries in lists.items():
-        monkeypatch.setattr(reader, what, entries)
-    monkeypatch.setattr(reader, "meta", {**reader.meta, "md5": md5(content[reader.meta["filename"]])})
+    content: dict[str, Any] = {
+        reader.meta["filename"]: {reader.meta["key"]: [f"kind {index}" for index in range(10)]}
+    }
+    for file, _ in (*reader.train_list, *reader.test_list):
+        arrays[file] = RNG.integers(0, 256, (20, 3072), dtype=np.uint8)
+        content[file] = {"data": arrays[file], label: list(range(10)) * 2}
+    (root / reader.base_folder).mkdir()
+    for file, value in content.items():
+        (root / reader.base_folder / file).write_bytes(pickle.dumps(value))
     return arrays
 
 
 @pytest.mark.parametrize("name", ["MNIST", "FashionMNIST"])
-def test_idx_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrays = write_mnist(tmp_path, name, monkeypatch)
+def test_idx_files(name: str, tmp_path: Path) -> None:
+    arrays = write_mnist(tmp_path, name)
     source = TorchvisionImages(getattr(datasets, name), str(tmp_path))
     source.prepare()
     parts = source.read()
@@ -359,8 +335,8 @@ def test_an_archive_with_a_member_that_leads_outside(
             info = tarfile.TarInfo(name)
             info.type, info.linkname = (tarfile.SYMTYPE, target) if target else (tarfile.REGTYPE, "")
             archive.addfile(info)
-    sum_of = md5((root / "cifar-10-python.tar.gz").read_bytes())
-    monkeypatch.setattr(datasets.CIFAR10, "tgz_md5", sum_of)
+    content = (root / "cifar-10-python.tar.gz").read_bytes()
+    monkeypatch.setattr(datasets.CIFAR10, "tgz_md5", hashlib.md5(content, usedforsecurity=False).hexdigest())
     with pytest.raises(DataError, match="CIFAR10 is missing or damaged") as caught:
         TorchvisionImages(datasets.CIFAR10, str(root)).prepare()
     if kind != "absolute":  # its leading slash is taken off

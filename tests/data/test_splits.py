@@ -132,8 +132,6 @@ DRAW = np.random.default_rng(0)
 CLASSES = DRAW.choice(4, 200, p=[0.4, 0.3, 0.2, 0.1])
 GROUPS = DRAW.integers(0, 25, 200)
 INDICES = np.arange(3, 200)
-
-
 """Three samples are no subset of it, as a column or a subset of the source's own may leave some out."""
 
 
@@ -518,16 +516,6 @@ def read_again(source: Any, split: Split, digest: str, *, whole: bool = True) ->
     return read_for_model(source, split, read, digest=digest, whole=whole)
 
 
-def test_the_runs_own_samples_are_divided_as_they_were(given_source: Any) -> None:
-    source = source_of(given_source, seed=1)
-    own = read_splits(source, FOLDS, None)
-    again = read_again(source, FOLDS, own.digest)
-    assert again.digest == own.digest
-    assert {name: rows.tolist() for name, rows in own.rows.items()} == {
-        name: again.rows[name].tolist() for name in ("train", "val", "test")
-    }
-
-
 def test_folds_of_other_samples_are_no_folds(given_source: Any) -> None:
     own = read_splits(source_of(given_source, seed=1), FOLDS, None)
     other = read_again(source_of(given_source, seed=2), FOLDS, own.digest)
@@ -577,6 +565,7 @@ def spec(task: Any = "multiclass", **values: Any) -> Spec:
     return Spec(task, (2,), **{"num_classes": len(names), "class_names": names, **values})
 
 
+# Classes and tables are matched by name in `tests/run/test_evaluate.py`.
 def adapted(
     trained: FittedPreprocessing, names: tuple[str, ...], targets: list[Any], task: str = "multiclass"
 ) -> Any:
@@ -584,19 +573,6 @@ def adapted(
     return trained.adapt(source, {"all": Samples(INPUTS_TRAINED, torch.tensor(targets))})[
         "all"
     ].targets.tolist()
-
-
-def test_classes_are_matched_by_name() -> None:
-    trained = FittedPreprocessing(spec())
-    assert adapted(trained, ("bird", "cat", "dog"), [0, 1, 2, 0]) == [0, 1, 2, 0]
-    assert trained.notes == []
-    assert adapted(trained, ("dog", "bird", "cat"), [0, 1, 2, 0]) == [2, 0, 1, 2]
-    assert trained.notes == []
-    assert adapted(trained, ("cat", "dog"), [0, 1, 1, 0]) == [1, 2, 2, 1]
-    assert adapted(trained, ("cat", "fish"), [0, 0, 0, 0]) == [1, 1, 1, 1]  # no sample is a fish
-    with pytest.raises(DataError, match="does not know the class 'cow', 'fish'") as caught:
-        adapted(trained, ("cat", "cow", "fish"), [0, 1, 2, 0])
-    assert caught.value.hint == "leave such samples out; it was trained on bird, cat, dog"
 
 
 def test_labels_are_matched_by_name_and_must_all_be_there() -> None:
@@ -610,31 +586,11 @@ def test_labels_are_matched_by_name_and_must_all_be_there() -> None:
             adapted(trained, names, [[0] * len(names)] * 4, "multilabel")
 
 
-def test_another_task_or_number_of_targets_is_refused() -> None:
-    with pytest.raises(DataError, match="the task is regression, but the model was trained for multiclass"):
-        adapted(FittedPreprocessing(spec()), (), [[1.0]] * 4, "regression")
+def test_another_number_of_targets_is_refused() -> None:
     trained = FittedPreprocessing(spec("regression", num_targets=2))
     assert adapted(trained, (), [[1.0, 2.0]] * 4, "regression") == [[1.0, 2.0]] * 4
     with pytest.raises(DataError, match="has 1 targets; the model predicts 2"):
         adapted(trained, (), [[1.0]] * 4, "regression")
-
-
-def test_a_table_is_encoded_as_in_training() -> None:
-    encoder = TableEncoder()
-    encoder.fit(pd.DataFrame({"size": [1.0, 2.0], "kind": ["a", "b"]}), np.arange(2))
-    source: Any = SimpleNamespace(task="multiclass", class_names=("bird", "cat", "dog"))
-    rows = pd.DataFrame({"kind": ["b", "c"], "size": [5.0, 6.0]})
-    given = {"all": Samples(rows, torch.tensor([0, 1]), encoder=TableEncoder())}
-    trained = FittedPreprocessing(spec(), encoder)
-    found: Any = trained.adapt(source, given)["all"]
-    assert found.encoder is encoder
-    [note] = trained.notes
-    assert note.startswith(
-        "2 of 2 rows are unlike the training rows, first row 0 (rows count from 0): 'size'"
-    )
-    assert "far outside the training range, 1 to 2" in note
-    with pytest.raises(DataError, match="trained on an array of numbers"):
-        FittedPreprocessing(spec()).adapt(source, given)
 
 
 @pytest.mark.parametrize(
@@ -648,3 +604,10 @@ def test_a_table_is_encoded_as_in_training() -> None:
 def test_another_form_is_refused(inputs: torch.Tensor, message: str) -> None:
     with pytest.raises(DataError, match=message):
         FittedPreprocessing(spec()).check(inputs)
+
+
+def test_a_table_is_refused_where_arrays_were_trained_on() -> None:
+    source: Any = SimpleNamespace(task="multiclass", class_names=("bird", "cat", "dog"))
+    table = Samples(pd.DataFrame({"size": [5.0]}), torch.tensor([0]), encoder=TableEncoder())
+    with pytest.raises(DataError, match="trained on an array of numbers"):
+        FittedPreprocessing(spec()).adapt(source, {"all": table})

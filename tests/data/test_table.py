@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped]  # ships no types
-from tests.data.in_columns import in_columns
+from tests.data.tables import in_columns, write_table
 
 from assay.data.core.rendering import sample_names
 from assay.data.table.table import Table
-from assay.data.table.table_file import table_chunks
 from assay.data.table.table_targets import TableTargets
 from assay.data.text.text_table import TextTable
 from assay.errors import DataError
@@ -46,12 +42,7 @@ def frame(count: int = 40) -> pd.DataFrame:
 
 
 def save(table: pd.DataFrame, folder: Path, name: str = "table.csv") -> str:
-    path = folder / name
-    if name.endswith(".parquet"):
-        table.to_parquet(path)
-    else:
-        table.to_csv(path, index=False)
-    return str(path)
+    return write_table(table, folder / name)
 
 
 def setup(build: Callable[..., DataModule], source: Table, **options: Any) -> tuple[DataModule, Samples]:
@@ -198,55 +189,6 @@ def test_columns_that_divide_are_features_where_that_is_asked_for(
         assert any("each group is whole in one subset" in note for note in datamodule.notes)
     with pytest.raises(DataError, match=r"data\.split\.group: .* no column 'patent'; did"):
         setup(data_module, Table(path, "kind"), split={**split, "group": "patent"})
-
-
-ROOMS = pd.DataFrame(
-    {
-        "size": [None if row % 7 == 3 else row / 3 for row in range(30)],
-        "city": [["Ulm", "Bonn", "a, b"][row % 3] for row in range(30)],
-        "since": [f"{1 + row % 28}.0{1 + row % 9}.2024" for row in range(30)],
-        "rooms": [row * row for row in range(30)],
-        "kind": [None if row in {0, 11} else ["no", "yes"][row // 2 % 2] for row in range(30)],
-    }
-)
-
-
-@functools.cache
-def plain_rows(folder: Path) -> tuple[pd.DataFrame, list[int], Any, Any]:
-    ROOMS.to_csv(folder / "plain.csv", index=False)
-    return read_by_name(folder / "plain.csv")
-
-
-def read_by_name(path: Path) -> tuple[pd.DataFrame, list[int], Any, Any]:
-    data = Table(str(path), "kind", day_first=True).read()["all"]
-    encoder: Any = data.encoder
-    encoder.fit(data.raw, np.arange(20))
-    inputs = pd.DataFrame(
-        in_columns(encoder, encoder.transform(data.raw)).numpy(), columns=encoder.feature_names
-    )
-    return inputs[sorted(inputs.columns)], data.targets.tolist(), data.names, encoder
-
-
-@settings(max_examples=8, deadline=None)
-@given(st.permutations(list(ROOMS.columns)), st.lists(st.integers(1, 30), max_size=5), st.integers(1, 31))
-def test_neither_the_order_of_columns_nor_blank_lines_change_a_row(
-    tmp_path_factory: pytest.TempPathFactory, order: list[str], blanks: list[int], size: int
-) -> None:
-    """As samples, by the names of inputs and the numbers of rows, and as chunks to predict from."""
-    folder = tmp_path_factory.mktemp("rows")
-    plain, read_before = plain_rows(tmp_path_factory.getbasetemp()), tmp_path_factory.getbasetemp()
-    lines = ROOMS[order].to_csv(index=False).splitlines()
-    for at in blanks:
-        lines.insert(at, " " * (at % 2))
-    (folder / "other.csv").write_text("\n".join(lines), encoding="utf-8")
-    other = read_by_name(folder / "other.csv")
-    pd.testing.assert_frame_equal(plain[0], other[0])
-    assert plain[1:3] == other[1:3]
-    whole = pd.concat(list(table_chunks(read_before / "plain.csv", plain[3], 30)))
-    chunks = list(table_chunks(folder / "other.csv", plain[3], size))
-    assert [row for chunk in chunks for row in chunk.index] == list(range(30))
-    parts = torch.cat([plain[3].transform(chunk) for chunk in chunks])
-    assert torch.equal(parts, plain[3].transform(whole))
 
 
 def messy(count: int = 60) -> pd.DataFrame:

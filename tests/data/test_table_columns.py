@@ -23,14 +23,14 @@ from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scik
 from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer  # type: ignore[import-untyped]  # scikit-learn ships no types
-from tests.data.in_columns import in_columns
+from tests.data.tables import encoder_of, in_columns, named_inputs, write_table
 
 from assay.data.table.column import judge_rows
 from assay.data.table.column_kind import kind_of
 from assay.data.table.date import Date, find_format, parse_dates
 from assay.data.table.features import ColumnOptions, choose_features
 from assay.data.table.leak import find_hints, find_leak
-from assay.data.table.number import Number, find_amount, find_words, looks_like_amount, parse_amounts
+from assay.data.table.number import Number, find_amount, find_words, parse_amounts
 from assay.data.table.table import Table
 from assay.data.table.table_encoder import TableEncoder
 from assay.data.table.table_file import prepare_rows
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
 def table_of(folder: Path, frame: pd.DataFrame, target: str, **options: Any) -> Table:
     """A source of these rows."""
-    frame.to_csv(folder / "rows.csv", index=False)
-    return Table(str(folder / "rows.csv"), target, **options)
+    return Table(write_table(frame, folder / "rows.csv"), target, **options)
 
 
 MANY = range(1, 41)
@@ -101,6 +100,9 @@ COLUMNS: list[tuple[str, str, Any]] = [
     ("id", "isbn", [f"978-3-16-{n + 148410}-0" for n in MANY]),
     ("category", "place", [f"{n % 12}{'st' if n % 4 < 1 else 'abcd'[n % 4] * 2}" for n in MANY]),
     ("category", "children", ["0", "1", "2", "3+"] * 9),
+    ("category", "house", ["12A", "12B", "3C", "7D"] * 20),
+    ("category", "version", ["1.2.3", "1.2.4"] * 20),
+    ("category", "screen", ["4K", "8K"] * 20),
     ("empty", "nothing", [None, float("nan")]),
 ]
 
@@ -113,12 +115,6 @@ def test_what_a_column_holds(kind: str, name: str, values: Any) -> None:
         found, why = kind_of(pd.Series([*values, *gaps] if gaps else values, name=name))
         assert found == kind, why
         assert bool(why) == (kind not in ("number", "category"))
-
-
-def test_numbers_with_a_sign_and_texts() -> None:
-    numbers = ["1", "-1.5", "$1,200.50", "12 %", "1 200,5 €", "5kg", "10 cm", "1'000"]
-    texts = ["", "A12", "12 Main Street", "one", "1-2", "-"]
-    assert [text for text in [*numbers, *texts] if looks_like_amount(text)] == numbers
 
 
 @pytest.mark.parametrize("zero", ["0", "-0.0", "+0", "0,00", "0 %", "$0.00"])
@@ -229,7 +225,6 @@ FRAME = pd.DataFrame(
     }
 )
 
-
 MIXED = [*(f"${price:,}.50" for price in range(100_000, 139_000, 1_000)), "€7"]
 AREAS = [*map(str, range(38)), "hidden", "n/k"]
 
@@ -247,6 +242,7 @@ def test_the_hour_is_announced_where_dates_have_a_time(time: str, parts: str) ->
 def test_all_problems_of_a_table_are_told_together(asked: dict[str, Any]) -> None:
     frame = FRAME.assign(price=MIXED, area=AREAS, when=[*FRAME["day"][1:], "31/31/2024"], copy=FRAME["y"])
     frame["start"] = [*(f"{hour % 24}:00" for hour in range(39)), "25:61"]
+    frame["cells"] = [[1, 2]] * 40
     with pytest.raises(DataError) as caught:
         choose_features(frame, ColumnOptions(["y"], day_first=True, **asked), "rows.csv")
     message, hint = caught.value.message, caught.value.hint
@@ -254,11 +250,12 @@ def test_all_problems_of_a_table_are_told_together(asked: dict[str, Any]) -> Non
     assert "the column 'area' looks like numbers, such as '0', but holds 'hidden', 'n/k'" in message
     assert "the dates in the column 'when' are not all in a known format: '31/31/2024'" in message
     assert "the column 'start' holds times of day, but also '25:61'" in message
+    assert "the column 'cells' cannot be predicted from" in message
     assert "'copy' reveals the target 'y'" in message
     assert f"data.source.na_values=[{''.join(f'{one},' for one in asked.get('na_values', []))}hidden," in (
         hint.replace('"-1"', "-1")
     )
-    named = ["price", "area", "when", "start"]
+    named = ["price", "area", "when", "start", "cells"]
     assert f"data.source.exclude=[{','.join([*asked.get('exclude', []), *named])}]" in hint
     assert f"data.source.keep=[{','.join([*asked.get('keep', []), 'price', 'area'])}]" in hint
     done = ColumnOptions(["y"], day_first=True, exclude=[*named, "copy"])
@@ -372,28 +369,30 @@ def test_categories_that_differ_only_in_spelling_are_told(tmp_path: Path) -> Non
     assert "categories of 'city' differ only in case or spaces: 'Essen', 'essen '" in source.notes
 
 
+CODES = [
+    ([-999, 1, 5, 3], "-999, 10 times"),
+    ([1.5, 99_999, 0.25, 7], "99999, 10 times"),
+    ([-99, 0, 1619, 420.5], "-99, 10 times"),  # the only one below 0
+    ([-99, -1, 1619, 420], ""),
+    ([999, 950, 1, 420], ""),  # not far from the others
+    ([-999.5, 1, 5, 3], ""),
+    ([20, 30, 90, 99], ""),
+    ([9999.9, 52.5, 60, 41], "9999.9, 10 times"),
+    ([1e30, 52.5, 60, 41], "1e+30, 10 times"),
+    ([1_000_000, 52, 60, 41], "1000000, 10 times"),
+    ([-1, 34, 51, 28, 60], "-1, 8 times"),
+    ([-9.0, 3.5, 5.25, 28, 60], "-9, 8 times"),
+    ([-200, 1.5, -0.5, 7.25, 3], "-200, 8 times"),
+    ([-1, 0, 1], ""),
+    ([-1, -2, 34, 51, 28, 60], ""),
+    ([-1.5, 34, 51, 28, 60], ""),
+]
+
+
 @pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ([-999, 1, 5, 3], "-999, 10 times"),
-        ([1.5, 99_999, 0.25, 7], "99999, 10 times"),
-        ([-99, 0, 1619, 420.5], "-99, 10 times"),  # the only one below 0
-        ([-99, -1, 1619, 420], ""),
-        ([999, 950, 1, 420], ""),  # not far from the others
-        ([-999.5, 1, 5, 3], ""),
-        ([20, 30, 90, 99], ""),
-        ([9999.9, 52.5, 60, 41], "9999.9, 10 times"),
-        ([1e30, 52.5, 60, 41], "1e+30, 10 times"),
-        ([1_000_000, 52, 60, 41], "1000000, 10 times"),
-        ([-1, 34, 51, 28, 60], "-1, 8 times"),
-        ([-9.0, 3.5, 5.25, 28, 60], "-9, 8 times"),
-        ([-200, 1.5, -0.5, 7.25, 3], "-200, 8 times"),
-        ([-1, 0, 1], ""),
-        ([-1, -2, 34, 51, 28, 60], ""),
-        ([-1.5, 34, 51, 28, 60], ""),
-    ],
+    ("name", "values", "said"),
+    [*(("size", *case) for case in CODES), *(("price", *case) for case in CODES[:4])],  # the target, too
 )
-@pytest.mark.parametrize("name", ["size", "price"])  # a feature, the target
 def test_a_number_that_may_stand_for_a_missing_value_is_told(
     tmp_path: Path, values: list[float], said: str, name: str
 ) -> None:
@@ -427,17 +426,15 @@ def test_a_date_that_may_stand_for_a_missing_one_is_told(
     days = pd.date_range("2020-01-01", periods=40).strftime("%Y-%m-%d").to_numpy(dtype=object)
     days[::4] = stand_in
     table = pd.DataFrame({"until": days, "x": draw.normal(size=40), "price": draw.normal(size=40)})
-    path = tmp_path / f"rows.{ending}"
-    if ending == "csv":
-        table.to_csv(path, index=False)
-    else:
-        table.assign(until=table["until"].astype("datetime64[us]")).to_parquet(path)
-    source = Table(str(path), "price", task="regression")
+    if ending == "parquet":
+        table["until"] = table["until"].astype("datetime64[us]")
+    path = write_table(table, tmp_path / f"rows.{ending}")
+    source = Table(path, "price", task="regression")
     source.read()
     (*_, told) = ["", *(note for note in source.notes if "possible codes of missing" in note)]
     assert (f"until ({said})" in told) is bool(said)
     for value in re.findall(r'data\.source\.na_values=\["(.*)"\]', told):
-        mended = Table(str(path), "price", task="regression", na_values=[value])
+        mended = Table(path, "price", task="regression", na_values=[value])
         (samples, *_) = mended.read().values()
         assert samples.raw["until"].isna().sum() == 10
         assert not any("possible codes of missing" in note for note in mended.notes)
@@ -550,22 +547,6 @@ def test_a_few_integers_of_many_rows_are_codes_as_well(
     assert few.categories == (), "fewer than 100 rows each"
 
 
-def test_grams_and_kilograms_are_refused_together(tmp_path: Path) -> None:
-    weights = [f"{n} kg" if n % 2 else f"{n}000 g" for n in range(1, 91)]
-    table = pd.DataFrame({"weight": weights, "y": np.arange(90) % 7 / 3})
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(DataError, match="'weight' mixes units") as refused:
-        Table(str(tmp_path / "rows.csv"), "y", task="regression").read()
-    assert "data.source.keep=[weight]" in str(refused.value.hint)
-
-
-@pytest.mark.parametrize(
-    "texts", [["12A", "12B", "3C", "7D"], ["1.2.3", "1.2.4"], ["4K", "8K"], ["1st", "2nd", "3rd"]]
-)
-def test_house_numbers_and_the_like_stay_categories(texts: list[str]) -> None:
-    assert kind_of(pd.Series(texts * 20, name="value"))[0] == "category"
-
-
 @pytest.mark.parametrize(
     ("column", "word"), [("price", "on request"), ("sold", "0000-00-00"), ("sold", "never")]
 )
@@ -578,7 +559,7 @@ def test_words_among_amounts_of_the_target_and_among_dates_are_named(
     table = pd.DataFrame({"x": draw.normal(size=60), "sold": dates, "price": prices})
     table.loc[::10, column] = word
     path = tmp_path / "rows.csv"
-    table.to_csv(path, index=False)
+    write_table(table, path)
     with pytest.raises(DataError, match=column) as refused:
         Table(str(path), "price").read()
     assert refused.value.hint is not None
@@ -685,9 +666,7 @@ def test_each_input_has_the_name_of_its_column(order: list[str]) -> None:
     frame.loc[3::20, "rooms"] = None  # in eight, too few to learn from
     encoder = TableEncoder(impute=True)
     encoder.fit(frame[order], ROWS)
-    inputs = pd.DataFrame(
-        in_columns(encoder, encoder.transform(frame)).numpy(), columns=encoder.feature_names
-    )
+    inputs = named_inputs(encoder, frame)
     there = {name: inputs[f"{name} is missing"] == 0 for name in ("size", "since")}
     for name in inputs:
         column, _, category = str(name).partition("=")
@@ -882,29 +861,6 @@ def test_a_comma_for_a_decimal_point(text: str, value: float | None) -> None:
     assert (0 in judged.errors) == (value is None)
 
 
-def test_all_problems_of_a_table_come_in_one_message(tmp_path: Path) -> None:
-    rows = [{"n": f"{i}.5", "cells": [i, 2], "m": str(i), "y": i % 2} for i in range(30)]
-    rows[3]["n"] = "oops"
-    rows[4]["m"] = "abc"
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    with pytest.raises(DataError, match=r"'n'.*'oops'.*'cells' cannot be predicted.*'m'.*'abc'") as refused:
-        Table(str(path), "y").read()
-    assert "data.source.exclude=[n,cells,m]" in refused.value.hint
-    assert "data.source.keep=[n,m]" in refused.value.hint
-    with pytest.raises(DataError, match=r"target=cells: the column holds lists.*'n'.*'oops'"):
-        Table(str(path), "cells").read()
-
-
-def test_text_among_numbers_of_new_rows_is_no_gap() -> None:
-    train = pd.DataFrame({"n": np.arange(30.0)})
-    encoder = TableEncoder(impute=True)
-    encoder.fit(train, np.arange(30))
-    with pytest.raises(DataError, match=r"row 1 .*'n' is 'abc', not a number") as refused:
-        encoder.transform(pd.DataFrame({"n": ["1", "abc"]}))
-    assert "impute" not in refused.value.hint
-
-
 @given(st.integers(0, 20), st.floats(0, 0.7))
 @settings(max_examples=20)
 def test_long_tails_are_mapped_by_their_quantiles(seed: int, zeros: float) -> None:
@@ -984,8 +940,7 @@ def test_names_that_come_again_have_codes_unless_many_are_rare(
         f"{name}{letter}" for name, letter in zip(names[rare], draw.choice(list("xyz"), 600), strict=False)
     ]
     frame = pd.DataFrame({"hospital": names, "y": draw.normal(size=600)})
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    (column,) = encoder_of(Table(str(tmp_path / "rows.csv"), "y")).columns
+    (column,) = encoder_of(table_of(tmp_path, frame, "y")).columns
     assert column.kind == kind
 
 
@@ -1058,22 +1013,13 @@ def test_well_known_words_among_numbers_are_missing_values(tmp_path: Path, word:
     )
     frame.loc[::30, "size"] = word
     frame.loc[1::100, "maker"] = word
-    path = tmp_path / f"rows{suffix}"
-    write = {".csv": frame.to_csv, ".parquet": frame.to_parquet}.get(suffix)
-    if write is None:
-        frame.to_json(path, orient="records", lines=True)
-    else:
-        write(path, index=False)  # type: ignore[operator]  # of pandas' overloads
-    source = Table(str(path), "y")
+    source = Table(write_table(frame, tmp_path / f"rows{suffix}"), "y")
     encoder = encoder_of(source)
     assert any(
         f"read as missing: size ({word!r}, 10 rows), maker ({word!r}, 3 rows)" in note
         for note in source.notes
     )
-    samples = source.read()["all"]
-    inputs = pd.DataFrame(
-        in_columns(encoder, encoder.transform(samples.raw)).numpy(), columns=encoder.feature_names
-    )
+    inputs = named_inputs(encoder, source.read()["all"].raw)
     assert inputs["size is missing"].tolist() == [float(row % 30 == 0) for row in range(300)]
     assert inputs["maker=missing"].sum() == 3
     np.testing.assert_allclose(inputs["size"][1:30], numbers[1:30], rtol=1e-6)
@@ -1096,13 +1042,6 @@ def test_rows_outside_of_training_change_nothing_that_is_learned(tmp_path: Path)
         learned.append(encoder.as_plain())
     assert learned[0] == learned[1]
     assert learned[0]["columns"][0]["kind"] == "ngrams"
-
-
-def encoder_of(source: Table) -> Any:
-    samples = source.read()["all"]
-    encoder: Any = samples.encoder
-    encoder.fit(samples.raw, np.arange(len(samples)))
-    return encoder
 
 
 def test_a_wide_table_is_read_without_a_warning() -> None:
@@ -1139,16 +1078,13 @@ def test_a_mark_in_some_rows_is_a_feature(tmp_path: Path, ending: str, mark: obj
     marked = pd.Series([mark if row % 3 else None for row in range(rows)])
     almost = pd.Series([mark if row % 10 else None for row in range(rows)])
     table = pd.DataFrame({"marked": marked, "almost": almost, "size": range(rows), "y": ["a", "b"] * 30})
-    path = tmp_path / f"rows.{ending}"
-    getattr(table, f"to_{ending}")(path, index=False)
-    source = Table(str(path), "y")
+    source = Table(write_table(table, tmp_path / f"rows.{ending}"), "y")
     samples = source.read()["all"]
     (left_out,) = [note for note in source.notes if note.startswith("left out of the features")]
     assert "almost (one value in 54 rows, none in the others)" in left_out
     encoder: Any = samples.encoder
     encoder.fit(samples.raw, np.arange(rows))
-    inputs = in_columns(encoder, encoder.transform(samples.raw)).numpy()
-    encoded = pd.DataFrame(inputs, columns=encoder.feature_names).filter(regex="^marked").drop_duplicates()
+    encoded = named_inputs(encoder, samples.raw).filter(regex="^marked").drop_duplicates()
     assert encoded.index.tolist() == [0, 1]
 
 

@@ -255,6 +255,7 @@ def test_says_what_is_wrong_of_lora() -> None:
 HEAD = (
     *("data=digits", "model=timm", "model.name=test_resnet", "finetune=head", "trainer.max_epochs=2"),
     *("data.batch_size=64", "optimizer.lr=0.01", "trainer.deterministic=true"),
+    "trainer.limit_train_batches=6",
 )
 """A frozen network without weights of its own, which is as good for what is asked here."""
 
@@ -267,6 +268,9 @@ def test_a_head_is_trained_on_features_that_are_computed_once(train: Train) -> N
     expected = every_step.weights
     for name, value in cached.weights.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=name)
+    said = (cached.run_dir / "log.txt").read_text()
+    assert "finetune=head keeps weights that were never trained: the model starts from random ones" in said
+    assert "model.weights=FILE" in said
     metrics = every_step.record["metrics"]
     for score in ("test/accuracy", "test/loss", "val/loss"):
         assert cached.record["metrics"][score] == pytest.approx(metrics[score], abs=3e-3)
@@ -274,7 +278,7 @@ def test_a_head_is_trained_on_features_that_are_computed_once(train: Train) -> N
 
 def test_a_head_on_features_resumes_bit_for_bit(train: Train, tmp_path: Path) -> None:
     job = (*HEAD, "callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1")
-    stopped = train(*job, callbacks=[Interrupt("batch", 25)], raise_errors=False).run_dir
+    stopped = train(*job, callbacks=[Interrupt("batch", 8)], raise_errors=False).run_dir
     run_dir = Path(shutil.copytree(stopped, tmp_path / "run"))
     resume(run_dir)
     assert outcome(run_dir) == outcome(train(*job).run_dir)

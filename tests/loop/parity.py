@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 Install = Callable[[L.Trainer], None]
 
-
 CALLS = ("_call_callback_hooks", "_call_lightning_module_hook", "_call_strategy_hook")
 ALLOWED: dict[str, str] = {
     r"sees \.current_fx_name: call \d+ \((data|module)\.\w+_batch_(transfer|to_device)\)": (

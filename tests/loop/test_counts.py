@@ -213,30 +213,21 @@ def test_a_step_waits_for_no_device(
 
 @final
 class _Impatient(Callback):
-    """Looks at each batch, in one of the ways that make the host wait."""
-
-    def __init__(self, how: str) -> None:
-        self._how = how
+    """Looks at each batch, in four ways that make the host wait."""
 
     @override
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         inputs, targets = batch
-        if self._how == "item":
-            float(inputs.sum())
-        elif self._how == "tolist":
-            targets.tolist()
-        elif self._how == "mask":
-            inputs[targets == 1]
-        elif self._how == "nonzero":
-            torch.nonzero(targets)
+        float(inputs.sum())
+        targets.tolist()
+        inputs[targets == 1]
+        torch.nonzero(targets)
 
 
-@pytest.mark.always("cpu-item", "cpu-tolist", "cpu-mask")
-@pytest.mark.parametrize("how", ["item", "tolist", "mask", "nonzero"])
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_step_that_waits_is_seen(
-    tmp_path: Path, device: str, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_waits_is_seen(tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = operations(monkeypatch) if device == "cpu" else synchronizations
     words = (f"device={device}", "callbacks.non_finite.every_n_steps=16")
-    assert in_a_step(tmp_path, counting, *words, watches=[_Impatient(how)])["waits"] >= 1
+    waits = in_a_step(tmp_path, counting, *words, watches=[_Impatient()])["waits"]
+    assert waits >= 4
+    assert waits < 4.1 or device == "gpu", "each way once"

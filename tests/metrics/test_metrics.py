@@ -47,12 +47,9 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).parents[2] / "conf" / "metrics"
 
-
 SPLIT = [1, 30, 30, 17]
 
-
 N = sum(SPLIT)
-
 
 Array = NDArray[Any]
 
@@ -226,47 +223,7 @@ def test_training_tracks_one_cheap_metric_at_most(task: str) -> None:
     compare(collection.compute(), {name: expected[name] for name in cheap})
 
 
-def draw_of_r2(mean: float, spread: float, num_samples: int, num_targets: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return mean + spread * torch.randn(num_samples, num_targets, generator=generator)
-
-
-def measured(predictions: torch.Tensor, targets: torch.Tensor, batch: int) -> float:
-    metric = R2(targets.shape[1])
-    for block, truth in zip(torch.split(predictions, batch), torch.split(targets, batch), strict=True):
-        metric.update(block, truth)
-    return metric.compute().item()
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    num_samples=st.integers(2, 40),
-    num_targets=st.integers(1, 3),
-    batch=st.integers(1, 17),
-    scale=st.sampled_from([(0.0, 1e-3), (0.0, 1e4), (-5.0, 1.0), (2000.0, 1.0)]),
-    seed=st.integers(0, 1000),
-)
-def test_uneven_batches_give_scikit_learns_score(
-    num_samples: int, num_targets: int, batch: int, scale: tuple[float, float], seed: int
-) -> None:
-    mean, spread = scale
-    targets = draw_of_r2(mean, spread, num_samples, num_targets, seed)
-    predictions = targets + spread / 2 * torch.randn(
-        targets.shape, generator=torch.Generator().manual_seed(seed)
-    )
-    expected = sk.r2_score(targets.double().numpy(), predictions.double().numpy())
-    assert measured(predictions, targets, batch) == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
-@pytest.mark.parametrize("value", [3.0, 0.1, 1e6])
-def test_a_target_that_never_varies(value: float) -> None:
-    constant = torch.full((30, 1), value)
-    assert measured(constant, constant, 7) == 1
-    assert measured(constant + 1, constant, 7) == 0
-
-
 LABELS = torch.randint(5, (60,), generator=torch.Generator().manual_seed(0))
-
 
 POINTS = torch.randn(60, 4, generator=torch.Generator().manual_seed(1)) + LABELS.unsqueeze(1) / 2
 
@@ -440,8 +397,6 @@ def test_too_few_samples_have_no_score() -> None:
 
 
 EVEN, UNEVEN = [4] * 70, [1, 7, 3, 16, 2, 5] * 12
-
-
 """More than the steps that are handed to the metrics at once."""
 
 
@@ -561,7 +516,6 @@ def test_nothing_waits_for_the_device_before_an_epoch_is_over(data: str, tmp_pat
 
 
 PLACE = "torchmetrics.classification"
-
 
 CURVES = (
     f"+metrics.eval.metrics.roc={{_target_:{PLACE}.BinaryROC}}",

@@ -252,15 +252,6 @@ def test_a_vision_transformer_of_another_size_is_fitted_as_timm_does_it(tmp_path
     torch.testing.assert_close(model(images), theirs(images), rtol=1e-4, atol=1e-5)
 
 
-def test_what_the_weights_were_trained_on() -> None:
-    known = Timm.trained_on("vit_tiny_patch16_224", "DEFAULT")
-    assert known["mean"] == (0.5, 0.5, 0.5)
-    assert known["size"] == (224, 224)
-    assert known["source"] == "timm's vit_tiny_patch16_224.augreg_in21k_ft_in1k"
-    assert Timm.trained_on("resnet50.a1_in1k", "DEFAULT")["mean"] == (0.485, 0.456, 0.406)
-    assert Timm.to_download("resnet50", "file.pth") is None
-
-
 def test_says_what_is_wrong_of_timm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
     with pytest.raises(ValueError, match=r"do not fit: missing .* more, unexpected a;"):

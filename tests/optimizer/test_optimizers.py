@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 
-
 STOCK: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, fused=True),
     "adam": lambda p: torch.optim.Adam(p, lr=1e-3, fused=True),
@@ -227,7 +226,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "AdamW": {"lr": 0.1},
     "SGD": {"lr": 0.1, "momentum": 0.9},
 }
-
 
 SHAPE = (4, 3, 2, 2)
 

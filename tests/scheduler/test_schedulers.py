@@ -24,15 +24,11 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).parents[2] / "conf" / "scheduler"
 
-
 TOTAL = 120
-
 
 LRS = (0.4, 0.02)  # two parameter groups
 
-
 OPTIONS = sorted(path.stem for path in CONF.glob("*.yaml"))
-
 
 PLACES = {"interval", "frequency", "monitor"}
 

@@ -155,25 +155,6 @@ def test_the_run_is_evaluated_on_its_own_and_on_other_texts(run: Trained, tmp_pa
     assert (found["subset"], found["num_samples"]) == ("all", 35)
 
 
-def test_byte_pairs_are_kept_in_the_run(train: Train, texts: Path) -> None:
-    options = ("data.source.tokens=bpe", f"data.source.root={texts}", "trainer.max_epochs=1")
-    run_dir = train(*JOB, *options, "callbacks=[checkpoint]").run_dir
-    assert assay.load(run_dir)("def ", max_tokens=20).num_tokens
-    assert (run_dir / "tokenizer.json").exists()
-
-
-def test_pieces_and_accumulated_batches_are_the_mean_over_tokens(train: Train, texts: Path) -> None:
-    job = (*JOB, f"data.source.root={texts}", "optimizer=sgd", "optimizer.lr=0.1", "trainer.max_epochs=1")
-    whole = train(*job, keep_weights=True).weights
-    for other in (
-        ("trainer.micro_batch=3",),
-        (*("data.batch_size=4", "trainer.accumulate_grad_batches=2"), "trainer.limit_train_batches=12"),
-    ):
-        found = train(*job, *other, keep_weights=True).weights
-        for name, value in found.items():
-            torch.testing.assert_close(value, whole[name], rtol=1e-4, atol=1e-6)
-
-
 CODEC = Bytes()
 A = ord("a")
 SHARES = torch.zeros(256)

@@ -22,19 +22,12 @@ if TYPE_CHECKING:
 
 SMALL = ("data=digits", "data.batch_size=256", "scheduler=none", "optimizer.lr=0.003")
 
-
 KEPT = ("callbacks=[checkpoint]",)
 
 
 @pytest.fixture(scope="module")
 def autoencoder(train: Train) -> Trained:
     return train("task=reconstruction", *SMALL, "trainer.max_epochs=4", "model.hidden=[64]", *KEPT)
-
-
-@pytest.fixture(scope="module")
-def simclr(train: Train) -> Trained:
-    narrow = ("model.num_features=16", "model.encoder.widths=[8,16]")
-    return train("task=self_supervised", *SMALL, *narrow, "trainer.max_epochs=2", *KEPT)
 
 
 def test_an_autoencoder_learns_and_says_its_scores_in_the_inputs_own_unit(autoencoder: Trained) -> None:
@@ -53,18 +46,6 @@ def test_an_autoencoder_learns_and_says_its_scores_in_the_inputs_own_unit(autoen
     assert kept.outputs.shape == (360, 9)
     assert kept.targets is not None
     assert set(kept.targets) == set(range(10))
-
-
-def test_simclr_is_judged_by_its_features(simclr: Trained) -> None:
-    metrics = simclr.result.metrics
-    assert 0.3 < metrics["test/one_nn"] <= 1
-    assert np.isfinite(metrics["val/loss"])
-    kept = predictions_file.read(simclr.run_dir / "predictions.parquet")
-    assert kept.outputs.shape == (360, 16)
-    assert evaluate(simclr.run_dir).metrics["test/one_nn"] == metrics["test/one_nn"]
-    subset = simclr.datamodule.subset("test")
-    made = assay.load(simclr.run_dir, map_location="cpu")(subset.data.inputs[subset.rows].numpy())
-    np.testing.assert_allclose(made.vectors, kept.outputs, rtol=1e-3, atol=1e-4)
 
 
 def test_a_table_without_a_target(train: Train, tmp_path: Path) -> None:

@@ -192,11 +192,3 @@ def test_what_does_not_go_with_texts_is_refused(path: Path, override: str) -> No
     with pytest.raises(AssayError) as error:
         checked(*SETTINGS, f"data.source.path={path}", override)
     assert REFUSED[override] in str(error.value)
-
-
-@pytest.mark.always("digits-text_transformer")
-@pytest.mark.parametrize("model", ["bag_of_embeddings", "text_transformer"])
-@pytest.mark.parametrize("data", ["digits", "iris"])
-def test_a_model_of_texts_refuses_other_data(data: str, model: str) -> None:
-    with pytest.raises(AssayError, match=f"model={model} takes texts"):
-        checked(f"data={data}", f"model={model}")
