@@ -59,7 +59,9 @@ def test_two_sweeps_of_one_second_have_folders_of_their_own(hydra: Hydra) -> Non
 
 @pytest.mark.parametrize("limit", ["timeout_min=0", "timeout_min=-5", "memory_gb=0", "max_retries=-1"])
 def test_a_limit_that_nothing_can_keep_is_refused(hydra: Hydra, limit: str) -> None:
-    with pytest.raises(ConfigError, match=f"hydra.launcher.{limit.partition('=')[0]}: expected .*(>|>=) 0(.0)?, got"):
+    with pytest.raises(
+        ConfigError, match=f"hydra.launcher.{limit.partition('=')[0]}: expected .*(>|>=) 0(.0)?, got"
+    ):
         definition(hydra, f"hydra.launcher.{limit}")
 
 

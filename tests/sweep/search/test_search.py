@@ -58,10 +58,15 @@ def test_params_come_first_and_the_command_line_wins() -> None:
 
 
 def test_what_is_typed_replaces_a_stored_sweep_however_it_is_typed() -> None:
-    assert jobs(GridSearch(["++a=1,2"], params={"a": "3,4", "b": "5"})) == [["b=5", "++a=1"], ["b=5", "++a=2"]]
+    assert jobs(GridSearch(["++a=1,2"], params={"a": "3,4", "b": "5"})) == [
+        ["b=5", "++a=1"],
+        ["b=5", "++a=2"],
+    ]
 
 
-@pytest.mark.parametrize("lines", [["a=1,2", "a=3"], ["a=1,2", "a=2,3"], ["a=1,2", "+a=range(3)"], ["a=1,2", "~a"]])
+@pytest.mark.parametrize(
+    "lines", [["a=1,2", "a=3"], ["a=1,2", "a=2,3"], ["a=1,2", "+a=range(3)"], ["a=1,2", "~a"]]
+)
 def test_a_sweep_is_not_dropped_for_another_word_of_its_key(lines: list[str]) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"a: typed twice: {lines[0]} and {lines[1]}")):
         GridSearch(lines)
