@@ -445,8 +445,8 @@ def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
         return typed
 
 
-def find_unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
-    """Kinds of data, in words, where there are several: another option, or another file or target of one."""
+def find_unlike_data(runs: Runs, configs: ConfigValues) -> list[str]:
+    """Kinds of data, in words, where there are several: another option, file, target or content."""
     distinct = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
     digests = {run.data_sha256 for run in distinct}
     if len(digests) < 2 and "" not in digests:
@@ -457,7 +457,27 @@ def find_unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
     kinds = sorted({_source(run, configs) or "as in its option" for run in distinct})
     if len(kinds) > 1:
         return kinds
+    if _have_changed(runs, configs):
+        return [f"{kinds[0]}, changed in between"]
     return []
+
+
+def _have_changed(runs: Runs, configs: ConfigValues) -> bool:
+    """Whether finished runs, of each job the last one, name the same data and had others."""
+    in_order = sorted(runs, key=lambda run: run.started)
+    last = {run.fingerprint: run for run in in_order if run.status == "finished"}
+    digests: dict[Any, str] = {}
+    for run in last.values():
+        derived = [key for key, text in run.interpolations.items() if "spec." in text]
+        with suppress(AssayError):  # its config is damaged
+            values = configs.all_of(run)
+            named = {key: text for key, text in values.items() if key.startswith("data.")}
+            for key in ("data.seed", *derived):
+                named.pop(key, None)
+            digest = digests.setdefault(tuple(named.items()), run.data_sha256)
+            if digest != run.data_sha256:
+                return True
+    return False
 
 
 def _source(run: Run, configs: ConfigValues) -> str:

@@ -63,8 +63,19 @@ _PLAIN = (
         "belongs to hydra/sweeper=optuna, which is not selected",
         "hydra/sweeper=optuna; sampler=random draws at random",
     ),
+    (
+        r"Sweeping over Hydra's configuration [^']*'\+*hydra\.sweeper\.params\.([^=]+)=(.*)'",
+        "is swept where it is typed by itself",
+        "{0}={1}",
+    ),
+    (
+        r"Sweeping over Hydra's configuration [^']*'\+*([^=]+)=(.*)'",
+        "got {1}, but all jobs of a sweep share this value",
+        "type a command for each",
+    ),
 )
 """Patterns of Hydra's messages, and the message and hint that replace them."""
+SWEEPS = "KEY=a,b, choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))"
 _UNKNOWN = re.compile(
     r"(?:Could not|Invalid Defaults List) (override|delete)(?: from config\.)?[^']*'/?([^'@:]+)"
 )
@@ -195,7 +206,17 @@ def _unreadable(
     hint = (
         "close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'"
     )
-    return ConfigError(f"cannot parse the value {value}: {first_line(text)}", key=key, hint=hint)
+    if "while evaluating" in text:
+        hint = SWEEPS
+    return ConfigError(
+        f"cannot parse the value {value}: {reason_of_parser(text)}", key=key, hint=hint
+    )
+
+
+def reason_of_parser(text: str) -> str:
+    """What Hydra's parser says of a value: after a line that repeats it, and the name of a class."""
+    lines = [line for line in text.splitlines() if not line.startswith("Error parsing override")]
+    return first_line("\n".join(lines)).rpartition("': ")[2].rstrip(".")
 
 
 def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigError:

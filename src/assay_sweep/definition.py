@@ -6,8 +6,9 @@ import inspect
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
+import msgspec
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
@@ -18,7 +19,7 @@ from assay.compose.recipe import task_defaults
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import to_raw_dict
 from assay.errors import ConfigError
-from assay.rooms import entries
+from assay.rooms import entries, name_source
 from assay.targets.annotation import accepts, check_value, resolve_annotation
 from assay.targets.resolve import call, custom_class
 from assay.targets.trust import Trust, check_place, is_within, trust_for
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from assay.record.run_record import Outcome
     from assay_analysis.objective import Objective
 
+_AboveZero = Annotated[float, msgspec.Meta(gt=0)]
 _UNUSED = ("_target_", "max_batch_size")
 
 
@@ -85,9 +87,9 @@ class Policy:
     """What to do after a job failed; keys of `hydra.launcher` beside those of the launcher itself."""
 
     on_failure: Literal["continue", "stop", "retry"] = "continue"
-    max_retries: int = 2
-    timeout_min: float | None = None
-    memory_gb: float | None = None
+    max_retries: Annotated[int, msgspec.Meta(ge=0)] = 2
+    timeout_min: _AboveZero | None = None
+    memory_gb: _AboveZero | None = None
 
     def should_retry(self, outcome: Outcome, failures: int) -> bool:
         """Whether to retry a failed job."""
@@ -128,9 +130,10 @@ class SweepDefinition:
 
     def check_scores(self, report: Report) -> None:
         """Refuse a job that lacks a requested score, and a direction that contradicts its metric."""
-        check_scores_exist(report.scores, self.needed)
-        for aim in self.objectives:
-            aim.check(report.directions)
+        with name_source(self.overrides, self.config_dir):
+            check_scores_exist(report.scores, self.needed)
+            for aim in self.objectives:
+                aim.check(report.directions)
 
 
 def read_definition(

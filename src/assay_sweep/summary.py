@@ -460,19 +460,18 @@ def next_commands(result: SweepResult) -> list[str]:
         if jobs:
             return [command("resume", directory), *report]
         return []
-    if best is None:
-        if any(job.status == "finished" for job in jobs):
-            return [*report, command("compare", directory)]
-        return [*report, command("resume", directory, "--failed")]
-    if result.is_repeated:
-        return [*report, command("compare", directory)]
-    found = []
-    if any(override.startswith("sweep=") for override in best.overrides):
-        found = ["hydra/sweeper=grid"]
-    return [
-        *report,
-        repeat_command(best.overrides, *found, "seed=1,2,3", config_dir=result.config_dir),
-    ]
+    statuses = {job.status for job in jobs}
+    if "finished" in statuses and (best is None or result.is_repeated):
+        report.append(command("compare", directory))
+    elif best is not None:
+        grid = []
+        if any(override.startswith("sweep=") for override in best.overrides):
+            grid = ["hydra/sweeper=grid"]
+        config_dir = result.config_dir
+        report.append(repeat_command(best.overrides, *grid, "seed=1,2,3", config_dir=config_dir))
+    if "failed" in statuses:
+        report.append(command("resume", directory, "--failed"))
+    return report
 
 
 def import_trusted_tasks(names: Iterable[str]) -> None:

@@ -319,6 +319,46 @@ def test_one_name_for_two_tables_is_not_one_data_set(tmp_path: Path) -> None:
     assert same.decides
 
 
+def of_a_file(place: Path, digest: str, *overrides: str, started: str = "1", **data: Any) -> None:
+    """A run on a CSV file that had these contents."""
+    node = {"source": {"path": "a.csv"}, "batch_size": 32, **data}
+    make_run(
+        place,
+        *overrides,
+        config={"data": node},
+        interpolations={"data.batch_size": "${oc.select:spec.batch_size,32}"},
+        metrics={"val/accuracy": 0.5},
+        data_sha256=digest,
+        started=started,
+    )
+
+
+def test_runs_of_a_file_that_was_changed_in_between_do_not_compare(tmp_path: Path) -> None:
+    of_a_file(tmp_path / "0", "old", "optimizer.lr=1", seed=0)
+    of_a_file(tmp_path / "1", "old", "optimizer.lr=2", seed=1)
+    of_a_file(tmp_path / "2", "old", "optimizer.lr=2", "fold=1", split={"fold": 1})
+    assert compared(tmp_path).best is not None
+    of_a_file(tmp_path / "3", "new", "optimizer.lr=3", seed=2, batch_size=16)
+    table = compared(tmp_path)
+    assert (table.best, table.best_run) == (None, None)
+    assert any("data.source.path=a.csv, changed in between" in note for note in table.notes)
+    assert compared(tmp_path, sort="val/accuracy").best is not None
+
+
+def test_runs_that_were_repeated_after_the_change_compare(tmp_path: Path) -> None:
+    for number, lr in enumerate("12"):
+        of_a_file(tmp_path / f"old/{number}", "old", f"optimizer.lr={lr}", started="1")
+        of_a_file(tmp_path / f"new/{number}", "new", f"optimizer.lr={lr}", started="2")
+    assert compared(tmp_path).best is not None
+
+
+def test_other_samples_that_were_asked_for_are_not_a_change(tmp_path: Path) -> None:
+    for fold in range(2):
+        of_a_file(tmp_path / str(fold), str(fold), f"fold={fold}", split={"fold": fold})
+    of_a_file(tmp_path / "limited", "less", "data.thin_classes=0.5", thin_classes=0.5)
+    assert compared(tmp_path).best is not None
+
+
 @pytest.mark.parametrize(
     ("conditions", "kept"),
     [

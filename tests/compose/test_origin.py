@@ -155,6 +155,7 @@ def test_what_replaces_or_changes_a_whole_node(typed: str, key: str, text: str) 
     [
         ("optimizer.lr", [], "conf/optimizer/adamw.yaml:4"),
         ("optimizer.lr", ["optimizer.lr=x"], COMMAND_LINE),
+        ("optimizer.lr", ["optimizer.lr=interval(1,0)"], COMMAND_LINE),
         ("optimizer.lrr", [], "conf/optimizer/adamw.yaml:2"),
         ("optimizer.lrr", ["+optimizer.lrr=1"], COMMAND_LINE),
         ("optimizer.typo", ["experiment=mine"], "conf/experiment/mine.yaml:5"),

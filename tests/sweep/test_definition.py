@@ -50,6 +50,36 @@ def test_policy_search_and_launcher_come_from_their_nodes(hydra: Hydra) -> None:
     assert isinstance(serial.make_launcher(), SerialLauncher)
 
 
+def test_two_sweeps_of_one_second_have_folders_of_their_own(hydra: Hydra) -> None:
+    words = ["data=digits", "model=linear", "seed=1,2"]
+    first, second = (read_definition(hydra, words, None).directory for _ in range(2))
+    assert first.parent == second.parent == Path("outputs/digits_linear/sweeps")
+    assert first != second
+
+
+@pytest.mark.parametrize("limit", ["timeout_min=0", "timeout_min=-5", "memory_gb=0", "max_retries=-1"])
+def test_a_limit_that_nothing_can_keep_is_refused(hydra: Hydra, limit: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"hydra.launcher.{limit.partition('=')[0]}: expected .*(>|>=) 0(.0)?, got"
+    ):
+        definition(hydra, f"hydra.launcher.{limit}")
+
+
+@pytest.mark.parametrize("limit", ["timeout_min=5", "memory_gb=1"])
+def test_no_limit_is_taken_where_it_is_not_kept(hydra: Hydra, limit: str) -> None:
+    with pytest.raises(ConfigError, match=f"hydra.launcher.{limit.partition('=')[0]}: unknown key"):
+        definition(hydra, "hydra/launcher=serial", f"hydra.launcher.{limit}")
+
+
+@pytest.mark.parametrize("word", ["objective=val/acuracy", "direction=maximize"])
+def test_a_score_that_no_job_has_is_named_where_it_was_typed(hydra: Hydra, word: str) -> None:
+    sweep = definition(hydra, f"hydra.sweeper.{word}")
+    report = Report([], "", scores=["val/loss", "val/accuracy"], directions={"val/loss": "min"})
+    with pytest.raises(ConfigError) as error:
+        sweep.check_scores(report)
+    assert error.value.file == "command line"
+
+
 @pytest.mark.parametrize(
     ("typed", "told"),
     [

@@ -25,6 +25,7 @@ from assay_sweep.summary import (
     SweepResult,
     ignore_closed_output,
     last_progress,
+    next_commands,
     print_results,
     write_results,
 )
@@ -140,6 +141,25 @@ def test_what_is_typed_next_and_the_command_of_the_best_in_a_comment(
         replace(result, jobs=tuple(replace(job, overrides=job.overrides[2:]) for job in jobs)),
     )
     assert capsys.readouterr().out.endswith(" assay train -m optimizer.lr=0.1 seed=1,2,3\n")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_what_failed_can_be_run_again_whatever_else_finished(tmp_path: Path, kept: int) -> None:
+    ends = [Outcome("finished", metrics={"val/loss": 1.0})] * kept + [Outcome("failed", "timed_out", "late")]
+    jobs = [
+        JobRecord(number, str(number), (f"optimizer.lr={number}",), status=outcome.status, outcome=outcome)
+        for number, outcome in enumerate(ends)
+    ]
+    told = next_commands(swept(tmp_path, jobs))
+    assert told[0] == f"assay report {tmp_path}"
+    assert told[-1] == f"assay resume {tmp_path} --failed"
+    assert len(told) == 2 + (kept > 0)
+
+
+def test_where_all_were_pruned_nothing_can_be_run_again(tmp_path: Path) -> None:
+    outcome = Outcome("pruned", reason="pruned at epoch 1")
+    job = JobRecord(0, "0", ("optimizer.lr=1",), status="pruned", outcome=outcome)
+    assert next_commands(swept(tmp_path, [job])) == [f"assay report {tmp_path}"]
 
 
 def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(

@@ -26,8 +26,9 @@ from hydra.errors import HydraException
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import as_override
 from assay.config.serialize import REPETITIONS
-from assay.errors import ConfigError, first_line
+from assay.errors import ConfigError
 from assay_analysis.run import flatten
+from assay_explain.composition_error import SWEEPS, reason_of_parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -198,27 +199,42 @@ def parse_overrides(
 ) -> dict[str, Override]:
     """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
     parser = OverridesParser.create(config_loader=config_loader)
-    parsed: dict[str, Override] = {}
-    from_params = [
-        (
+    typed = [_parse(parser, line) for line in overrides]
+    lines: dict[str, list[Override]] = {}
+    for override in typed:
+        lines.setdefault(_plain_key(override), []).append(override)
+    for key, same in lines.items():
+        if any(override.is_sweep_override() for override in same[:-1]):
+            texts = " and ".join(str(override.input_line) for override in same)
+            raise ConfigError(f"typed twice: {texts}", key=key, hint="leave one of them out")
+    stored = [
+        _parse(
+            parser,
             f"{key}={value if isinstance(value, str) else as_override(value)}",
             f"hydra.sweeper.params.{key}",
         )
         for key, value in (flatten(params) if params else ())
     ]
-    for line, key in [*from_params, *((line, "") for line in overrides)]:
-        try:
-            override = parser.parse_overrides([line])[0]
-        except HydraException as error:
-            raise ConfigError(
-                f"{line} cannot be parsed: {first_line(error).rstrip('.')}",
-                key=key,
-                hint="KEY=a,b, choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
-            ) from error
-        parsed[override.get_key_element()] = override
+    parsed = {
+        name: override
+        for name, override in {o.get_key_element(): o for o in (*stored, *typed)}.items()
+        if override in typed or _plain_key(override) not in lines
+    }
     for key, override in parsed.items():
         _check_sweep(key, override)
     return parsed
+
+
+def _parse(parser: OverridesParser, line: str, key: str = "") -> Override:
+    try:
+        return parser.parse_overrides([line])[0]
+    except HydraException as error:
+        message = f"{line} cannot be parsed: {reason_of_parser(str(error))}"
+        raise ConfigError(message, key=key, hint=SWEEPS) from error
+
+
+def _plain_key(override: Override) -> str:
+    return override.get_key_element().lstrip("+~")
 
 
 def read_space(
@@ -315,7 +331,9 @@ def _check_sweep(key: str, override: Override) -> None:
     elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:
         problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
         hint = f"available: {', '.join(_TAGS)}"
-    elif not isinstance(sweep, IntervalSweep) and not list(override.sweep_string_iterator()):
+    elif (isinstance(sweep, RangeSweep) and not sweep.step) or not (
+        isinstance(sweep, IntervalSweep) or list(override.sweep_string_iterator())
+    ):
         problem = f"{override.input_line} has no values"
     if problem:
         raise ConfigError(problem, key=key, hint=hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ LINE = st.sampled_from(
 )
 
 
-@given(lines=st.lists(LINE, max_size=5))
+@given(lines=st.lists(LINE, max_size=5, unique_by=lambda line: line.partition("=")[0].lstrip("+")))
 def test_jobs_are_hydras(lines: list[str]) -> None:
     search = GridSearch(lines)
     assert search.total == len(hydras(lines))
@@ -54,6 +55,26 @@ def test_jobs_are_hydras(lines: list[str]) -> None:
 def test_params_come_first_and_the_command_line_wins() -> None:
     search = GridSearch(["b=9", "c=5,6"], params={"a": "1,2", "b": "choice(3,4)"})
     assert jobs(search) == hydras(["a=1,2", "b=choice(3,4)", "b=9", "c=5,6"])
+
+
+def test_what_is_typed_replaces_a_stored_sweep_however_it_is_typed() -> None:
+    assert jobs(GridSearch(["++a=1,2"], params={"a": "3,4", "b": "5"})) == [
+        ["b=5", "++a=1"],
+        ["b=5", "++a=2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines", [["a=1,2", "a=3"], ["a=1,2", "a=2,3"], ["a=1,2", "+a=range(3)"], ["a=1,2", "~a"]]
+)
+def test_a_sweep_is_not_dropped_for_another_word_of_its_key(lines: list[str]) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"a: typed twice: {lines[0]} and {lines[1]}")):
+        GridSearch(lines)
+
+
+def test_values_that_are_typed_twice_are_hydras() -> None:
+    assert jobs(GridSearch(["a=1", "b=9", "a=2", "b=1,2"])) == hydras(["a=1", "b=9", "a=2", "b=1,2"])
+    assert jobs(GridSearch(["~c", "+c=3"])) == [["~c", "+c=3"]]
 
 
 def test_a_deletion_stays_one() -> None:
@@ -228,8 +249,10 @@ def test_values_that_are_no_sweep_are_fixed() -> None:
         ({"x": "tag(int, interval(1.2,1.8))"}, [], "x: there is no number from 1.2 to 1.8"),
         ({"x": "tag(log, interval(0,1))"}, [], "logarithmic scale cannot start at 0"),
         ({"x": "tag(lgo, interval(1,2))"}, [], "no tag 'lgo'; did you mean 'log'"),
-        ({"x": "interval(1)"}, [], r"hydra.sweeper.params.x: x=interval\(1\) cannot be parsed"),
+        ({"x": "interval(1)"}, [], r"hydra.sweeper.params.x: x=interval\(1\) cannot be parsed: missing"),
+        ({"x": "uniform(0,1)"}, [], r"cannot be parsed: Unknown function 'uniform'\n.*interval\(0.1,1\)"),
         ({"x": "range(3,3)"}, [], "has no values"),
+        ({"x": "range(0,1,0)"}, [], "has no values"),
         ({"x": "tag(log, range(0,3))"}, [], "whole numbers above 0"),
         ({"x": "1,range(3)"}, [], "a sweep among values"),
         ({}, ["seed=interval(0,1)"], "a seed is not a number to search for"),
