@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Loss, outputs, targets, and the weight of the loss; see `assay.loss.targets.loss_terms`."""
 
 
-log = logging.getLogger("assay")
+log = logging.getLogger("assay.notes")
 
 
 @final
@@ -103,6 +103,7 @@ class Module(L.LightningModule):
         self._members: int = getattr(model, "members", 1)
         self._compares_samples = getattr(loss, "kind", None) in ("embedding", "views")
         self.matrices: dict[str, list[Any]] = {}
+        self._too_large = set[str]()
         self._optimizer = optimizer
         self._scheduler = scheduler
         self._schedule = dict(schedule or {})
@@ -417,9 +418,12 @@ class Module(L.LightningModule):
         for name, value in values.items():
             if name in plain:
                 continue
+            if name in self._too_large:
+                continue
             if count_numbers(value) > LARGEST:
+                self._too_large.add(name)
                 log.warning(
-                    "%s has %d numbers and is not kept; give its metric thresholds=200",
+                    "note: %s has %d numbers and is not kept; give its metric thresholds=200",
                     name,
                     count_numbers(value),
                 )

@@ -413,6 +413,9 @@ def read_data(
         )
     data.prepare_data()
     data.setup_for(trained, split, digest)
+    if data.splits.task.compares_views and data.splits.targets(data.tested).ndim > 1:
+        config.metrics.eval.metrics = {}
+        trained.notes.append("without classes there is no score but the loss")
     return data
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from assay.callbacks.non_finite import NonFinite, non_finite_rows, non_finite_weights, note_non_finite
 from assay.errors import AssayError
@@ -123,6 +124,70 @@ def test_a_validation_loss_that_is_not_finite(train: Train) -> None:
     run = train(*DIGITS, "callbacks=[checkpoint,non_finite]", callbacks=[Break()], raise_errors=False)
     assert run.record["reason"].startswith("val/loss became nan in epoch 1")
     assert not (run.run_dir / "checkpoints" / "best.ckpt").exists()
+
+
+@final
+class Rows(Dataset[Any]):
+    """Samples of which one has a number that is not finite."""
+
+    def __init__(self, seed: int, spoilt: int = -1, where: str = "inputs", value: float = math.nan) -> None:
+        self.inputs = torch.randn(60, 4, generator=torch.Generator().manual_seed(seed))
+        self.values = self.inputs.sum(1, keepdim=True)
+        (self.inputs if where == "inputs" else self.values)[spoilt] = value if spoilt >= 0 else 0.0
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.inputs[index], self.values[index]
+
+
+BAD_TRAIN = "+data.source.dataset.spoilt=7"
+RAW = "data.transform.normalize=null"
+BAD_TARGETS = "+data.source.dataset.where=targets"
+
+
+@pytest.mark.parametrize(
+    ("val", "options", "message"),
+    [
+        (
+            ", spoilt: 50",
+            (),
+            r"val/loss became nan in epoch 1: the validation data holds .*, first in sample 50\n",
+        ),
+        (", spoilt: 50, value: inf", (), "the validation data holds NaN or infinity, first in sample 50\n"),
+        (", spoilt: 7, where: targets", (), "the targets of the val subset hold NaN or .* in sample 7\n"),
+        (
+            "",
+            (BAD_TRAIN, BAD_TARGETS),
+            "the targets of the train subset hold NaN or infinity, first in sample 7\n",
+        ),
+        ("", (BAD_TRAIN,), "the inputs of the train subset hold NaN or infinity, first in sample 7\n"),
+        ("", (BAD_TRAIN, RAW), r"the loss became nan in batch \d .*, sample 7; the inputs are already"),
+        (
+            "",
+            (BAD_TRAIN, RAW, "callbacks.non_finite.every_n_steps=9"),
+            r"became nan in batch \d .*, sample 7; the",
+        ),
+    ],
+)
+def test_data_that_is_not_finite_is_named(
+    train: Train, val: str, options: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(AssayError, match=message) as caught:
+        train(
+            *("data=custom", "data.source.task=regression", "model=mlp", "trusted_packages=[tests]"),
+            *(f"data.source.dataset._target_={__name__}.Rows", "+data.source.dataset.seed=0"),
+            f"data.source.val_dataset={{_target_: {__name__}.Rows, seed: 1{val}}}",
+            *(
+                "data.batch_size=16",
+                "data.num_workers=0",
+                "data.split.test=0",
+                "callbacks=[non_finite]",
+                *options,
+            ),
+        )
+    assert caught.value.hint == "leave such samples out, or fill in what is missing"
 
 
 def test_a_score_that_validation_leaves_undefined_stops_no_run(train: Train, tmp_path: Path) -> None:

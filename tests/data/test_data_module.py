@@ -308,7 +308,7 @@ def shown(inputs: Any, positions: list[int], transforms: Any = (), **options: An
     samples = Samples(inputs, targets)
     data = Samples(samples, targets) if options.pop("streamed", False) else samples
     rows = torch.arange(len(inputs))
-    return show(Subset(data, rows, rows, Transforms(transforms)), positions, 0, *options.values())
+    return show(Subset(data, rows, rows, Transforms(transforms), "test"), positions, 0, *options.values())
 
 
 def pixels(one: RenderedSample) -> Any:

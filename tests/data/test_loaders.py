@@ -146,7 +146,7 @@ CPU = torch.device("cpu")
 
 
 def subset(data: Samples, *transforms: Any, rows: Tensor = ROWS) -> Subset:
-    return Subset(data, rows, rows, Transforms(transforms))
+    return Subset(data, rows, rows, Transforms(transforms), "train")
 
 
 def start() -> tuple[int, int]:
@@ -406,7 +406,7 @@ def pictures() -> Samples:
 
 def test_what_draws_nothing_is_applied_once(pictures: Samples) -> None:
     crop, flip = v2.CenterCrop(4), v2.RandomHorizontalFlip()
-    subset = Subset(pictures, ROWS_SUBSET, ROWS_SUBSET + 100, Transforms([crop, flip]))
+    subset = Subset(pictures, ROWS_SUBSET, ROWS_SUBSET + 100, Transforms([crop, flip]), "train")
     once = subset.apply_once()
     assert isinstance(once.data, Samples)
     assert torch.equal(once.data.inputs, crop(pictures.inputs[ROWS_SUBSET]))

@@ -114,6 +114,12 @@ def test_lines_that_are_no_objects_are_refused(tmp_path: Path) -> None:
     chunks = read_chunks(path, ["text", "n"], 2)
     assert [list(chunk.index) for chunk in chunks] == [[0, 1], [2]]
     assert pd.concat(chunks)["text"].tolist()[:2] == ["a", "b\nb"]
+    path.write_text(LINES + r'{"text": "\ud83d\ude00 \uD800!"}', encoding="utf-8")
+    with pytest.raises(DataError, match="line 6 is not JSON: 'utf-8' codec can't decode"):
+        read_table(str(path))
+    assert read_chunks(path, ["text", "n"], 9)[0]["text"].iloc[-1] == "\U0001f600 \ufffd\ufffd\ufffd!", (
+        "half a pair"
+    )
     for bad, message in (("[1]", "is a list, not an object"), ('{"text":', "is not JSON: ")):
         path.write_text(LINES + bad, encoding="utf-8")
         with pytest.raises(DataError, match=f"line 6 {message}"):

@@ -295,7 +295,7 @@ class Counting:
 
 def of(data: Samples, scale: Any = None) -> Any:
     first = data.inputs[:2] if data.in_memory else INPUTS[:2]
-    subset = Subset(data, ROWS, ROWS, Transforms())
+    subset = Subset(data, ROWS, ROWS, Transforms(), "train")
     return input_statistics(subset, first, scale, seed=0, num_workers=0)
 
 

@@ -260,8 +260,12 @@ HEAD = (
 """A frozen network without weights of its own, which is as good for what is asked here."""
 
 
-def test_a_head_is_trained_on_features_that_are_computed_once(train: Train) -> None:
+def test_a_head_is_trained_on_features_that_are_computed_once(
+    train: Train, caplog: pytest.LogCaptureFixture
+) -> None:
     cached = train(*HEAD, keep_passes=True)
+    printed = [one.getMessage() for one in caplog.records if one.name == "assay.notes"]
+    assert "note: computing once what the head sees of 1,257 images" in printed
     every_step = train(*HEAD, "augment=noise", "augment.sigma=0", keep_passes=True)
     assert not any(one.training for one in cached.watch.passes)
     assert any(one.training for one in every_step.watch.passes)

@@ -538,6 +538,16 @@ def test_curves_are_kept_in_the_record(train: Train) -> None:
     assert not any("roc" in name.split("/") for name in run.rows[0])
 
 
+def test_a_curve_that_is_too_large_is_told_once(
+    train: Train, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("assay.module.LARGEST", 100)
+    run = train("data=breast_cancer", "model=linear", "trainer.max_epochs=2", CURVES[0])
+    assert not run.record["matrices"]
+    notes = [one.getMessage().split() for one in caplog.records if one.name == "assay.notes"]
+    assert [words[1] for words in notes if "kept;" in words] == ["val/roc", "test/roc"]
+
+
 def test_ranks_without_a_sample_take_part_in_each_collective(tmp_path: Path) -> None:
     with Forks() as forks:
         forks.start(cwd=tmp_path, module="tests.metrics.sharing_ranks")

@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has no stubs
 
 import assay
-from assay.errors import ConfigError
+from assay.errors import ConfigError, DataError
 from assay_analysis import predictions_file
 from assay_serve.evaluate import evaluate
 
@@ -127,4 +127,10 @@ def test_views_are_judged_on_pictures_of_some_of_the_classes(train: Train, tmp_p
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     similar = unit @ unit.T - 9 * np.eye(len(unit))
     labels = np.array([path.parent.name for path in paths])
+    flat = [f"data.source.root={tmp_path}/some/c"]
+    with pytest.raises(DataError, match=r"no folder of images\n  → .*; data\.source\.classes=false takes"):
+        evaluate(run.run_dir, flat)
+    unlabelled = evaluate(run.run_dir, [*flat, "data.source.classes=false"])
+    assert (unlabelled.num_samples, set(unlabelled.metrics)) == (12, {"all/loss"})
+    assert unlabelled.notes[0] == "without classes there is no score but the loss"
     assert found.metrics["all/one_nn"] == pytest.approx((labels[similar.argmax(1)] == labels).mean())

@@ -65,7 +65,9 @@ def test_own_data_set_of_mappings(train: Train) -> None:
 OWN = ("module._target_=own_project.plain.Plain", "data._target_=own_project.plain.Sums")
 
 
-def test_own_parts_are_typed_over_whatever_was_there(train: Train, caplog: pytest.LogCaptureFixture) -> None:
+def test_own_parts_are_typed_over_whatever_was_there(
+    train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As README promises: no key of assay's datamodule reaches the other one, which has no such arguments."""
     run = train(
         *(*OWN, "data.batch_size=16", "callbacks=[default]", "trainer.max_epochs=20"),
@@ -76,7 +78,7 @@ def test_own_parts_are_typed_over_whatever_was_there(train: Train, caplog: pytes
     assert (run.record["choices"]["data"], run.record["choices"]["model"]) == ("Sums", "Plain")
     assert run.datamodule.batch_size == 16
     assert dict(run.config.data) == {"_target_": "own_project.plain.Sums", "batch_size": 16}
-    assert "nothing was tested: the module has no test_step" in caplog.text
+    assert "nothing was tested: the module has no test_step" in capsys.readouterr().out
     model = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"])
     with torch.no_grad():
         assert float(model(torch.ones(1, 3))) == pytest.approx(3, abs=0.1)

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from assay.errors import NonFiniteError, check_numbers
 from assay.quoting import join_first
-from assay.torch_internals import mark_non_finite
+from assay.torch_internals import mark_non_finite, tree_leaves
 
 if TYPE_CHECKING:
     import lightning as L
@@ -90,6 +90,7 @@ def non_finite_weights(module: nn.Module) -> list[str]:
 log = logging.getLogger("assay")
 
 _ON_ACCELERATOR = 16
+_SPOILT = "leave such samples out, or fill in what is missing"
 
 
 class _Step(NamedTuple):
@@ -270,38 +271,57 @@ class NonFinite(Callback):
                 problem = "a gradient is not finite"
                 if not math.isfinite(loss):
                     problem = f"the loss became {loss}"
-                raise _error(f"{problem} in {_describe_step(trainer, step)}")
+                read = getattr(trainer.train_dataloader, "read_batch", None)
+                batch = read(step.epoch, step.batch_idx) if read else None
+                raise _step_error(trainer, problem, step, batch)
 
     def _fail(self, trainer: L.Trainer, module: L.LightningModule, problem: str) -> NoReturn:
         number, batch, batch_idx = self._batch
         step = _Step(number, trainer.current_epoch, batch_idx)
-        if not problem:
-            names = non_finite_gradients(module)
-            raise _error(
-                f"the gradient of {join_first(names)} is not finite in {_describe_step(trainer, step)}"
-            )
-        rows = non_finite_rows(batch)
-        cause = ""
-        if rows:
-            cause = "; the inputs are already not finite"
-        raise _error(f"{problem} in {_describe_step(trainer, step, rows)}{cause}")
-
-
-def _describe_step(trainer: L.Trainer, step: _Step, rows: Sequence[int] = ()) -> str:
-    """Describe the batch and samples of a step; log all samples."""
-    text = f"batch {step.batch} (epoch {step.epoch + 1}, batch {step.batch_idx + 1} of it)"
-    find_samples = getattr(trainer.train_dataloader, "samples", None)
-    samples: list[int] = []
-    if callable(find_samples):
-        samples = find_samples(step.epoch, step.batch_idx).tolist()
-    if not samples:
-        return text
-    log.error("%s holds the samples %s", text, " ".join(map(str, samples)))
-    if rows and rows[-1] < len(samples):
-        return (
-            f"{text}, sample{'s' * (len(rows) > 1)} {join_first([samples[row] for row in rows])}"
+        problem = (
+            problem or f"the gradient of {join_first(non_finite_gradients(module))} is not finite"
         )
-    return f"{text}, samples {join_first(samples)}"
+        raise _step_error(trainer, problem, step, batch)
+
+
+def _step_error(trainer: L.Trainer, problem: str, step: _Step, batch: Any) -> NonFiniteError:
+    """An error that describes the batch and samples of a step; logs all samples."""
+    text = f"batch {step.batch} (epoch {step.epoch + 1}, batch {step.batch_idx + 1} of it)"
+    samples = _samples_of(trainer.train_dataloader, step.epoch, step.batch_idx)
+    if samples:
+        log.error("%s holds the samples %s", text, " ".join(map(str, samples)))
+    rows = non_finite_rows(batch)
+    if rows and rows[-1] < len(samples):
+        samples = [samples[row] for row in rows]
+    if samples:
+        text += f", sample{'s' * (len(samples) > 1)} {join_first(samples)}"
+    if rows:
+        message = f"{problem} in {text}; the inputs are already not finite"
+        return NonFiniteError(message, hint=_SPOILT)
+    return _error(f"{problem} in {text}")
+
+
+def _samples_of(loader: Any, epoch: int, batch: int) -> list[int]:
+    find = getattr(loader, "samples", None)
+    if not callable(find):
+        return []
+    samples: list[int] = find(epoch, batch).tolist()
+    return samples
+
+
+def _describe_spoilt(trainer: L.Trainer) -> str:
+    """Where validation data is not finite, for which it is read once more; empty where all of it is."""
+    loaders = tree_leaves(trainer.val_dataloaders)
+    for loader, count in zip(loaders, trainer.num_val_batches, strict=False):
+        for index, batch in enumerate(loader):
+            if index >= count:
+                break
+            if rows := non_finite_rows(batch):
+                samples = _samples_of(loader, 0, index)
+                if rows[0] < len(samples):
+                    return f"sample {samples[rows[0]]}"
+                return f"batch {index + 1}"
+    return ""
 
 
 def _check_metrics(trainer: L.Trainer) -> None:
@@ -326,6 +346,9 @@ def _check_metrics(trainer: L.Trainer) -> None:
         is_undefined = loss in metrics and loss not in failed and bool(value.isnan().all())
         message = f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}"
         if not is_undefined:
+            if name.startswith("val/") and (place := _describe_spoilt(trainer)):
+                spoilt = f"the validation data holds NaN or infinity, first in {place}"
+                raise NonFiniteError(f"{message}: {spoilt}", hint=_SPOILT)
             raise _error(message)
         if name in monitored:
             raise NonFiniteError(

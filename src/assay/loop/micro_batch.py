@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Forward = Callable[[], tuple[Tensor | None, dict[str, Any]]]
     Backward = Callable[[Tensor | None], None]
 
-log = logging.getLogger("assay")
+log = logging.getLogger("assay.notes")
 
 
 @final
@@ -81,8 +81,8 @@ class MicroBatch:
                 module.piece = None
             before.restore()  # not in the handler, where the error still holds what the step has computed
             log.warning(
-                "out of memory in batch %d: from here on at most %d samples are computed at a time; lr and "
-                "batch size stay as they are (trainer.micro_batch=auto)",
+                "note: out of memory in batch %d: from here on at most %d samples are computed at a time; lr "
+                "and batch size stay as they are (trainer.micro_batch=auto)",
                 *(number, self.sizes[number]),
             )
             self.on_change()

@@ -191,11 +191,14 @@ def _try(record: RunRecord, message: str, function: Callable[..., Any], *argumen
     try:
         return function(*arguments)
     except Exception as error:
-        note = f"{message}: {reason_of(error)}"
-        log.warning("%s", note, exc_info=error)
-        record.notes.append(note)
-        print_and_log([("note", note)])
+        log.warning("%s", message, exc_info=error)
+        _note(record, f"{message}: {reason_of(error)}")
         return None
+
+
+def _note(record: RunRecord, note: str) -> None:
+    record.notes.append(note)
+    print_and_log([("note", note)])
 
 
 def _save(record: RunRecord, run_dir: Path) -> None:
@@ -254,9 +257,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
         path = None
     if not can_test:
-        log.warning(
-            "nothing was tested: the module has no test_step, or the datamodule no test_dataloader"
-        )
+        lacks = "the module has no test_step, or the datamodule no test_dataloader"
+        _note(record, f"nothing was tested: {lacks}")
     elif tests:
         _test(assembly, record, run_dir, path)
     record.matrices = dict(getattr(module, "matrices", {}))
@@ -313,10 +315,8 @@ def _checkpoint_to_test(trainer: L.Trainer, record: RunRecord) -> str | None:
     if not path:
         return None
     if reason := describe_damage(Path(path)):
-        note = f"{Path(path).name} {reason}; the weights of the last step are tested in its place"
-        log.warning("%s", note)
-        if record.resumed:
-            record.resumed[-1]["notes"].append(note)
+        instead = "the weights of the last step are tested in its place"
+        _note(record, f"{Path(path).name} {reason}; {instead}")
         return None
     return path
 

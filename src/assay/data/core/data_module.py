@@ -325,7 +325,7 @@ class DataModule(L.LightningDataModule):
         transforms = Transforms(
             transforms.transforms, transforms.keys, masks=self.splits.task.has_masks
         )
-        return Subset(self.splits.data[name], rows, keys=rows, transforms=transforms)
+        return Subset(self.splits.data[name], rows, keys=rows, transforms=transforms, name=name)
 
     def sample_inputs(self, count: int) -> Tensor:
         """Inputs of training samples drawn at random, transformed as in evaluation and not yet normalised."""

@@ -18,9 +18,10 @@ from typing_extensions import override
 from assay.data.core.normalize import category_shares, statistics
 from assay.data.core.placement import free_memory
 from assay.data.core.samples import Samples
-from assay.data.core.subset import Subset, blocks
+from assay.data.core.subset import Subset, blocks, refuse_non_finite
 from assay.data.core.transforms import Transforms, seed_generators, stack
 from assay.errors import DataError, first_line
+from assay.task.task import describe_subset
 from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
@@ -150,6 +151,17 @@ class StreamLoader(SubsetLoader):
         if isinstance(self._data, Subset):
             return super().samples(epoch, batch)
         return torch.from_numpy(self._data.rows(self.order, epoch, batch))
+
+    def read_batch(self, epoch: int, batch: int) -> Any:
+        """A batch, read once more in this process."""
+        dataset = self._loader.dataset
+        if not isinstance(self._data, Subset):
+            return dataset[epoch, batch, 1][0]
+        rows, keys = (
+            self.order.batches(epoch, batch, of=numbers)[0].tolist()
+            for numbers in (self._subset.rows, self._subset.keys)
+        )
+        return collate([dataset[epoch, *key] for key in zip(rows, keys, strict=True)])
 
     def close(self) -> None:
         """End the processes that read samples, now; another epoch starts new ones."""
@@ -286,7 +298,8 @@ def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iter
 def _read_inputs(
     subset: Subset, positions: Tensor, seed: int, **options: Any
 ) -> Iterator[Tensor]:
-    keys = zip(subset.rows[positions].tolist(), subset.keys[positions].tolist(), strict=True)
+    numbers = subset.keys[positions].tolist()
+    keys = zip(subset.rows[positions].tolist(), numbers, strict=True)
     loader: DataLoader[Any] = DataLoader(
         KeyedDataset(subset.data, subset.transforms, seed),
         batch_size=_MOST_AT_ONCE,
@@ -294,8 +307,12 @@ def _read_inputs(
         collate_fn=list,
         **options,
     )
-    for samples in loader:
-        yield stack(list(map(input_of, samples)))
+    for batch, samples in enumerate(loader):
+        inputs = stack(list(map(input_of, samples)))
+        refuse_non_finite(
+            inputs, numbers[batch * _MOST_AT_ONCE :], f"inputs of {describe_subset(subset.name)}"
+        )
+        yield inputs
 
 
 def input_of(sample: Any) -> Tensor:
@@ -314,7 +331,7 @@ def input_of(sample: Any) -> Tensor:
     return inputs
 
 
-_log = logging.getLogger("assay")
+_log = logging.getLogger("assay.notes")
 
 
 def compute_features(
@@ -334,11 +351,11 @@ def compute_features(
             return None
         if not features:
             _log.warning(
-                "computing once what the head sees of %s images", f"{len(subset.rows):,}"
+                "note: computing once what the head sees of %s images", f"{len(subset.rows):,}"
             )
         features.append(part.cpu())
     data = Samples(torch.cat(features), subset.data.targets[subset.rows])
-    return Subset(data, every, subset.keys, Transforms())
+    return Subset(data, every, subset.keys, Transforms(), subset.name)
 
 
 _SAMPLES = 1024

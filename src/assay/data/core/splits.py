@@ -15,7 +15,7 @@ from assay.data.core.normalize import have_same_scaling, stored_type
 from assay.data.core.source_files import SUBSETS
 from assay.data.core.spec import Spec
 from assay.data.core.split import Split, divide, long_tail, note_small_classes
-from assay.data.core.subset import blocks
+from assay.data.core.subset import blocks, refuse_non_finite
 from assay.errors import DataError
 from assay.quoting import join_first
 from assay.task.classification import Multilabel
@@ -419,25 +419,20 @@ def _check_subsets(parts: Mapping[str, Samples]) -> None:
 
 
 def check_inputs(subset: str, data: Samples) -> None:
-    """Refuse inputs in memory without a feature dimension, and values that are not finite."""
-    if not data.in_memory:
-        return
-    if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
+    """Refuse inputs in memory without a feature dimension, and values in memory that are not finite."""
+    values = {"targets": data.targets}
+    if data.in_memory:
+        values["inputs"] = data.inputs
+    if data.in_memory and (data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]):
         raise DataError(
             f"data: expected inputs [N, features] or [N, channels, …], got {list(data.inputs.shape)} in the "
             f"{subset} subset",
             hint="give a single feature a dimension of its own: inputs.reshape(-1, 1)",
         )
-    for kind, tensor in (("inputs", data.inputs), ("targets", data.targets)):
+    for kind, tensor in values.items():
         start = 0
-        for block in (
-            blocks(tensor, torch.arange(len(tensor))) if tensor.is_floating_point() else ()
-        ):
-            # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
-            if not block.sum().isfinite() and len(bad := (~block.isfinite()).nonzero()):
-                raise DataError(
-                    f"data: the {kind} of the {subset} subset hold NaN or infinity, first in sample "
-                    f"{start + int(bad[0, 0])}",
-                    hint="leave such samples out, or fill in what is missing",
-                )
+        rows = torch.arange(len(tensor) if tensor.is_floating_point() else 0)
+        for block in blocks(tensor, rows):
+            numbers = range(start, start + len(block))
+            refuse_non_finite(block, numbers, f"{kind} of {describe_subset(subset)}")
             start += len(block)

@@ -9,9 +9,10 @@ import torch
 
 from assay.data.core.placement import BLOCK_ELEMENTS, free_memory, take_rows
 from assay.data.core.samples import Samples
+from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
@@ -27,6 +28,7 @@ class Subset:
     rows: Tensor
     keys: Tensor
     transforms: Transforms
+    name: str
 
     def apply_once(self, processes: int = 1) -> Subset:
         """Apply the deterministic transforms the chain starts with, if data and result fit in memory."""
@@ -44,7 +46,8 @@ class Subset:
             chosen = self.data.targets[self.rows[at]]
             inputs[at], targets[at] = head.pairs(block, chosen, 0, 0, self.keys[at])
             start += len(block)
-        return Subset(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
+        every = torch.arange(len(self.rows))
+        return Subset(Samples(inputs, targets), every, self.keys, tail, self.name)
 
 
 def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
@@ -54,3 +57,15 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
     size = max(1, BLOCK_ELEMENTS // max(1, inputs[0].numel()))
     for chunk in rows.split(size):  # type: ignore[no-untyped-call]  # torch leaves it untyped
         yield take_rows(inputs, chunk)
+
+
+def refuse_non_finite(values: Tensor, samples: Sequence[int], what: str) -> None:
+    """Refuse NaN and infinity in values of samples, which the message names by their numbers."""
+    # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
+    if not values.is_floating_point() or values.sum().isfinite():
+        return
+    if len(bad := (~values.isfinite()).nonzero()):
+        raise DataError(
+            f"data: the {what} hold NaN or infinity, first in sample {samples[int(bad[0, 0])]}",
+            hint="leave such samples out, or fill in what is missing",
+        )

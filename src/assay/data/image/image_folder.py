@@ -123,9 +123,10 @@ class ImageFolder(ImageSource):
         try:
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
-            raise self._error(
-                f"{folder} contains no folder of images", _suggest(subset)
-            ) from error
+            hint = _suggest(subset)
+            if self.known_labels:  # of a trained model
+                hint = "expected one folder per class; data.source.classes=false takes images of none"
+            raise self._error(f"{folder} contains no folder of images", hint) from error
         if subset in ("all", "train"):
             self._check_classes(folder, names)
             self.class_names = tuple(names)

@@ -185,6 +185,9 @@ def _json_records(path: Path, errors: str) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 record = json.loads(line)
+                if "\\ud" in line.lower():  # half of a pair is no text
+                    text = json.dumps(record, ensure_ascii=False)
+                    record = json.loads(text.encode(errors="surrogatepass").decode(errors=errors))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"line {number} is not JSON: {error}") from error
             if not isinstance(record, dict):
