@@ -101,6 +101,17 @@ def test_best_is_a_directory_for_scripts(outputs: Path) -> None:
     assert "no run has a metric 'optimizer.lr'" in typed("best", "outputs", "optimizer.lr", code=2).stderr
 
 
+def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for loss, score in (("mse", 3000.0), ("cross_entropy", 0.5)):
+        best = {"monitor": "val/loss", "value": score, "epoch": 1}
+        make_run(tmp_path / f"runs/{loss}", f"loss={loss}", metrics={"val/loss": score}, best=best)
+    told = typed("best", "runs", code=1)
+    assert told.stdout == ""
+    assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in told.stderr
+    assert typed("best", "runs", "--where", "loss=mse").stdout == "runs/mse\n"
+
+
 @pytest.mark.parametrize("key", ["data", "data.source.path"])
 def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
