@@ -438,16 +438,6 @@ def test_the_depth_is_typed_or_kept_in_the_run_and_said(tmp_path: Path) -> None:
         assert network.blocks[0][0].stride == (2, 2)
 
 
-def test_a_run_without_a_stride_is_loaded_as_before(tmp_path: Path) -> None:
-    small = ("data=digits", "model=small_cnn", "model.widths=[4,8]", "device=cpu", "trainer.max_epochs=1")
-    with chdir(tmp_path), unchanged_process():
-        assay.train([*small, "~model.stride", "hydra.run.dir=old", "baseline=none"])
-        config = tmp_path / "old" / "config.yaml"
-        assert "stride" not in load_mapping(config).model
-        network: Any = assay.load("old").model
-        assert network.blocks[0][0].stride == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

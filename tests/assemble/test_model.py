@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from assay.assemble.assembly import (
     add_spec,
     assemble,
     build_module,
-    build_optimization,
+    notes_on_unregistered,
     open_data,
     settle,
 )
@@ -237,21 +236,6 @@ def test_data_and_loss_decide_how_many_outputs_a_model_has(overrides: list[str],
     assert module(torch.zeros(2, *config.spec.input_shape)).shape == (2, outputs)
 
 
-def test_what_lightning_reads_of_a_schedule_is_not_given_to_the_scheduler() -> None:
-    config = with_data(
-        "data=iris", "scheduler=plateau", "scheduler.monitor=val/accuracy", "scheduler.factor=0.5"
-    )
-    parts = build_optimization(config)
-    assert parts["schedule"] == {key: config.scheduler[key] for key in ("interval", "frequency", "monitor")}
-    assert isinstance(parts["scheduler"], partial)
-    assert parts["scheduler"].func is torch.optim.lr_scheduler.ReduceLROnPlateau
-    assert parts["scheduler"].keywords["factor"] == 0.5
-    assert parts["scheduler"].keywords["mode"] == "max"
-    assert not parts["scheduler"].keywords.keys() & parts["schedule"].keys()
-    parts = build_optimization(with_data("data=iris", "scheduler=none"))
-    assert (parts["scheduler"], parts["schedule"]) == (None, {})
-
-
 def assembled(*overrides: str, **options: Any) -> Assembly:
     return assemble(job_config(compose(["data=iris", "model=mlp", "device=cpu", *overrides])), **options)
 
@@ -374,3 +358,33 @@ def test_codes_that_a_type_cannot_hold_are_refused(precision: str, most: int) ->
     check_fit(config(most), nn.L1Loss())
     with pytest.raises(ConfigError, match=rf"hold codes up to {most:,}, .* has {most + 1:,} categories"):
         check_fit(config(most + 1), nn.L1Loss())
+
+
+class Forgetful(nn.Module):
+    """Layers in a list are not in `parameters()`, a plain tensor is not in `state_dict()`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [nn.Linear(2, 2)]
+        self.mean = torch.zeros(2)
+
+
+class Registered(nn.Module):
+    """All that training changes is registered; a list may name it once more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 2)
+        self.rest = nn.ModuleList([nn.LSTM(2, 2)])
+        self.order = [self.first, *self.rest]
+        self.register_buffer("mean", torch.zeros(2))
+        self.shape = (2, "same")
+
+
+def test_what_is_neither_trained_nor_saved_is_named() -> None:
+    model = nn.Sequential(Registered(), Forgetful())
+    assert not any(name.startswith("1.") for name in model.state_dict())
+    layers, tensors = notes_on_unregistered(model)
+    assert "Forgetful.layers is not trained" in layers
+    assert "Forgetful.mean is in no checkpoint" in tensors
+    assert notes_on_unregistered(Registered()) == []

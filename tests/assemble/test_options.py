@@ -6,7 +6,7 @@ import logging
 import re
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +14,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from assay.assemble.trainer import (
-    build_loggers,
     build_trainer,
     check_device,
     notes_on_gpu,
@@ -24,10 +23,6 @@ from assay.assemble.trainer_options import RUN_ID, num_local_processes, world_si
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import SHARDED
 from assay.errors import ConfigError, DeviceError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 NOTHING, ONE_GPU, FOUR_GPUS, APPLE = (0, False), (1, False), (4, False), (0, True)
 
@@ -153,20 +148,6 @@ def test_a_rank_starts_no_further_ranks(monkeypatch: pytest.MonkeyPatch) -> None
 
 def job(*overrides: str) -> DictConfig:
     return job_config(compose(["data=wine", "device=cpu", "hydra.run.dir=run", *overrides]))
-
-
-def test_callbacks_and_loggers_are_those_of_the_config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = job("callbacks=[early_stopping]", "logger=[tensorboard]", "trainer.max_epochs=7")
-    trainer = build_trainer(config)
-    assert trainer.early_stopping_callback is not None
-    assert trainer.early_stopping_callback.mode == "min"
-    assert (trainer.loggers, trainer.max_epochs, trainer.default_root_dir) == ([], 7, "run")
-    assert [type(one).__name__ for one in build_loggers(config)] == ["RunCSV", "TensorBoardLogger"]
-    assert [type(one).__name__ for one in build_loggers(job("logger=[csv]"))] == ["RunCSV"]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

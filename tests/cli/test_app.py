@@ -192,16 +192,6 @@ def test_a_sweep_over_words_with_letters_beyond_ascii() -> None:
     assert [job["name"] for job in yaml.safe_load_all(result.stdout)] == ["für", "über"], result.output
 
 
-def test_a_sweep_with_a_job_that_cannot_run_is_not_started(tmp_path: Path) -> None:
-    result = typed("train", "-m", *QUICK[:2], "data=iris,diabetes", "metrics=multiclass", "hydra.sweep.dir=s")
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
-    assert not (tmp_path / "s").exists()
-    assert "error: 1 of 2 jobs cannot run; none was started\n" in result.stderr
-    assert "job 1 (" in result.stderr
-    assert "\n  metrics." in result.stderr
-
-
 @dataclass(frozen=True)
 class Inner:
     path: Path

@@ -143,11 +143,6 @@ def test_what_has_ended_is_shown_once(live: Live, words: tuple[object, ...]) -> 
     assert live.waits == 0
 
 
-@pytest.mark.parametrize("verb", ["report", "ls", "compare"])
-def test_a_missing_run_is_one_message(live: Live, verb: str) -> None:
-    assert "there is no folder my runs/b" in typed(verb, "my runs/b", "--follow", code=1).stderr
-
-
 def test_a_run_that_is_removed_ends_it(live: Live) -> None:
     live.happens = [lambda: RUN.rename("elsewhere")]
     assert f"there is no folder {RUN}" in typed("report", RUN, "--follow", code=1).stderr

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -17,8 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # ships no types
-from tests.command import ASSAY, documented, typed
-from tests.contract.json_page import problems_of
+from tests.command import ASSAY, typed
 from tests.making_runs import make_run
 
 from assay.record.run_record import RunRecord
@@ -108,12 +106,9 @@ def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pyt
     for loss, score in (("mse", 3000.0), ("cross_entropy", 0.5)):
         best = {"monitor": "val/loss", "value": score, "epoch": 1}
         make_run(tmp_path / f"runs/{loss}", f"loss={loss}", metrics={"val/loss": score}, best=best)
-    for words in (("best", "runs"), ("best", "runs", "val/loss:min")):
-        told = typed(*words, code=1)
-        assert told.stdout == ""
-        assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in told.stderr
-    document = json.loads(typed("compare", "runs", "--json").stdout)
-    assert [row["best"] for row in document["rows"]] == [False, False]
+    told = typed("best", "runs", code=1)
+    assert told.stdout == ""
+    assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in told.stderr
     assert typed("best", "runs", "--where", "loss=mse").stdout == "runs/mse\n"
 
 
@@ -205,45 +200,19 @@ def test_half_a_letter_in_a_record_hurts_no_other_run(
     assert "good" in Path("runs/report.html").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def run_dir(digits_run: Trained, tmp_path: Path) -> Path:
-    return shutil.copytree(digits_run.run_dir, tmp_path / "a run")
-
-
-def test_beside_the_run_by_default(run_dir: Path) -> None:
-    said = typed("export", run_dir)
-    folder = run_dir / "export" / "onnx"
-    assert sorted(path.name for path in folder.iterdir()) == ["MODEL_CARD.md", "model.onnx"]
-    lines = said.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [
-        *("file", "card", "input", "output", "inside", "check", "next"),
-    ]
-    assert "inputs: float32 [batch, 1, 8, 8]" in lines[2]
-    assert "360 test samples, largest difference " in lines[5]
-    assert said.stderr == ""
-    _, document = documented("export", run_dir)
-    assert not problems_of(document)
-
-
-def test_without_the_extra(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra(digits_run: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else find(name, *rest)
     )
-    said = typed("export", run_dir, code=2)
+    said = typed("export", digits_run.run_dir, code=2)
     assert "needs the package onnxscript, which is not installed" in said.stderr
     assert "pip install 'assay[export]'" in said.stderr
 
 
-@pytest.fixture
-def digits(tmp_path: Path) -> Path:
-    np.save(tmp_path / "digits.npy", load_digits().images[:60, None].astype(np.float32))
-    return tmp_path / "digits.npy"
-
-
-def test_a_file_has_all_rows(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
-    out = tmp_path / "found.csv"
-    gone = tmp_path / "gone\x1b[31m.npy"
+def test_a_file_has_all_rows(digits_run: Trained, tmp_path: Path) -> None:
+    digits, out, gone = tmp_path / "digits.npy", tmp_path / "found.csv", tmp_path / "gone\x1b[31m.npy"
+    np.save(digits, load_digits().images[:60, None].astype(np.float32))
     words = ("predict", digits_run.run_dir, digits, gone, "--out", out, "--checkpoint", "last")
     lines = typed(*words).stdout.splitlines()
     assert lines[0] == f"out    {out}: 61 rows"
@@ -253,21 +222,6 @@ def test_a_file_has_all_rows(digits_run: Trained, digits: Path, tmp_path: Path) 
     assert frame["error"].notna().tolist() == [False] * 60 + [True]
     right = (frame["prediction"][:60] == load_digits().target[:60]).mean()
     assert right > 0.8
-
-
-def test_one_document(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
-    _, found = documented("predict", digits_run.run_dir, digits)
-    assert not problems_of(found)
-    assert (found["kind"], found["num_samples"], found["num_failed"]) == ("predict", 60, 0)
-    assert len(found["rows"]) == 60
-    assert found["rows"][7]["row"] == 7
-    out = tmp_path / "x.jsonl"
-    _, found = documented("predict", digits_run.run_dir, digits, "--out", out)
-    assert (found["rows"], found["out"]) == ([], str(out))
-    code, found = documented("predict", digits_run.run_dir, tmp_path / "gone")
-    assert code == 1
-    assert found["error"]["message"].endswith("gone: there is no such file")
-    assert found["num_failed"] == 1
 
 
 def test_the_page_is_told_and_opened(

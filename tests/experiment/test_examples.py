@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it ships no types
 
+from assay.run.result import RunResult
 from assay.run.train import train
+from assay_explain.listing import list_options
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -37,7 +40,7 @@ WITHOUT_A_SCORE = {
     "train device=gpu data.batch_size=512 trainer.micro_batch=auto",  # the same
     "train data=segmentation_folder data.source.root=scans data.source.image_size=null "
     "data/transform=random_crop data.eval_batch_size=1",  # tests/training/test_masks.py
-    "train experiment=digits_segmentation",  # tests/experiment/test_scores.py, as the next four
+    "train experiment=digits_segmentation",  # the experiments below, as the next four
     "train experiment=digits_autoencoder",
     "train experiment=digits_simclr",
     "train experiment=stdlib_gpt",
@@ -172,3 +175,68 @@ def best_of_sweep(words: list[str], metric: str, project: Path) -> float:
         scores = [float(row[metric]) for row in csv.DictReader(file) if row.get(metric)]
     assert scores
     return max(score for score in scores if math.isfinite(score))
+
+
+SCORES = {
+    "digits_image": ("test/accuracy", 0.98),
+    "breast_cancer_binary": ("test/accuracy", 0.94),
+    "diabetes_regression": ("test/r2", 0.22),
+    "digits_longtail": ("test/accuracy", 0.86),
+    "digits_embedding": ("test/one_nn", 0.975),
+    "wine_multitask": ("test/wine/accuracy", 0.94),
+    "digits_distillation": ("test/accuracy", 0.96),
+    "text_topics": ("test/accuracy", 0.79),
+    "digits_segmentation": ("test/mean_iou", 0.85),
+    "digits_simclr": ("test/one_nn", 0.92),
+}
+"""A little below the lowest of the seeds that the head comments speak of."""
+DOWNLOADED = {"cifar10_cpu", "cifar10_fast"}
+"""Of data that is not there: tests/experiment/test_small_jobs.py trains them small."""
+MOST = {"stdlib_gpt": ("test/bits_per_byte", 2.16), "digits_autoencoder": ("test/mse", 3.1)}
+"""A little above the highest of the seeds, where lower is better."""
+Experiment = Callable[[str], RunResult]
+"""Trains an experiment to its end; see the fixture `experiment`."""
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """Each is trained once: the teacher's is one of them."""
+    done: dict[str, RunResult] = {}
+
+    def trained(name: str) -> RunResult:
+        if name not in done:
+            extra = []
+            if name == "digits_distillation":
+                extra.append(f"augment.model.run={trained('digits_image').run_dir}")
+            run_dir = tmp_path_factory.mktemp(name) / "run"
+            done[name] = train([f"experiment={name}", f"hydra.run.dir={run_dir}", *extra])
+        return done[name]
+
+    return trained
+
+
+def test_every_experiment_has_a_score() -> None:
+    assert {option.name for option in list_options("experiment")} == {*SCORES, *MOST, *DOWNLOADED}
+
+
+LONG = {
+    *("digits_distillation", "digits_embedding", "digits_image", "digits_longtail", "digits_segmentation"),
+    *("digits_autoencoder", "digits_simclr", "stdlib_gpt", "text_topics", "wine_multitask"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in sorted(SCORES | MOST)]
+)
+def test_score(name: str, experiment: Experiment) -> None:
+    result = experiment(name)
+    metric, bound = (SCORES | MOST)[name]
+    assert result.status == "finished"
+    assert result.metrics[metric] <= bound if name in MOST else result.metrics[metric] >= bound
+
+
+@pytest.mark.long
+def test_distillation_beats_the_same_student_alone(tmp_path: Path, experiment: Experiment) -> None:
+    student = ["model=mlp", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.max_epochs=60"]
+    alone = train([*student, f"hydra.run.dir={tmp_path / 'alone'}"])
+    assert experiment("digits_distillation").metrics["test/accuracy"] > alone.metrics["test/accuracy"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SELDOM = {
     *("breast_cancer_binary", "diabetes_regression", "digits_distillation", "digits_embedding"),
-    *("digits_image", "digits_longtail", "multilabel"),
+    *("digits_image", "digits_longtail", "multilabel", "cifar10_fast"),
 }
 """Jobs of whose kind many other tests are; tried with `-m long` alone."""
 EXPORTED_ELSEWHERE = {"stdlib_gpt", "text_topics"}

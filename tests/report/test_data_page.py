@@ -237,9 +237,6 @@ def test_rows_of_a_table_and_the_same_as_a_document() -> None:
     ("words", "code", "says"),
     [
         (["data=table"], 2, "data.source.path=…"),
-        (["data=irs"], 2, "did you mean"),
-        (["data=iris", "data.split.val=2"], 2, "data.split.val"),
-        (["data=table", "data.source.path=t.csv", "data.source.target=y"], 2, "no such file"),
         (["data=iris", "--out", "mine.csv"], 2, "expected a name that ends in .html"),
         (["data=iris", "--out", "mine.html"], 2, "refusing to overwrite"),
         (["data=iris", "--out", "no/such/page.html"], 0, "page"),

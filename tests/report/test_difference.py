@@ -38,21 +38,6 @@ def told(first: str, second: str, capsys: pytest.CaptureFixture[str]) -> list[st
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_overrides(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("", "optimizer=sgd optimizer.lr=0.25", capsys) == [
-        "config",
-        "the default config optimizer=sgd optimizer.lr=0.25",
-        "optimizer._target_ torch.optim.AdamW torch.optim.SGD",
-        "optimizer.lr auto 0.25",
-        "optimizer.betas [0.9, 0.999] not there",
-        "optimizer.eps 1.0e-08 not there",
-        "optimizer.weight_decay auto 0.0005",
-        "optimizer.amsgrad false not there",
-        "optimizer.momentum not there 0.9",
-        "optimizer.nesterov not there true",
-    ]
-
-
 @pytest.mark.parametrize(
     ("first", "second"), [("", ""), ("seed=0", ""), ("one", "one"), ("", "one/config.yaml")]
 )
