@@ -414,10 +414,11 @@ def test_interrupted_in_mid_epoch_it_ends_the_same_to_the_bit(
 
 
 def test_a_run_does_what_every_run_does(
-    train: Train, shards: Path, all_rows: pd.DataFrame, cache: Path
+    train: Train, shards: Path, all_rows: pd.DataFrame, cache: Path, tmp_path: Path
 ) -> None:
     run = train(*job(shards), "data.source.target=price", "baseline=auto", "predictions.max_megabytes=1")
     record = run.record
+    write_shards(tmp_path, (400,))
     (index,) = cache.rglob("shards/*.json")
     listed = json.loads(index.read_text())["shards"]
     digests = [shard["sha256"] for shard in listed]
@@ -429,7 +430,10 @@ def test_a_run_does_what_every_run_does(
     assert len(predicted) == 5
     with chdir(run.run_dir.parent):
         again = evaluate(run.run_dir)
+        other = evaluate(run.run_dir, [f"data.source.path={tmp_path}"])
     assert again.metrics["test/loss"] == pytest.approx(record["metrics"]["test/loss"])
+    unknown = "it is not known whether the run was trained on some of these samples"
+    assert (unknown in other.notes, unknown in again.notes) == (True, False)
 
 
 def test_what_is_missing_truncated_or_changed_is_named(tmp_path: Path) -> None:
