@@ -55,7 +55,7 @@ LONGEST = (
     *("sweep/launcher/test_local.py", "contract/test_scores.py", "run/export/test_export.py"),
     *("training/test_killed_runs.py", "training/test_killed_ranks.py", "experiment/test_small_jobs.py"),
     *("check/hostile/test_hostile.py", "sweep/test_full_disk.py", "sweep/test_code_changes.py"),
-    "contract/test_agents.py",
+    "contract/test_pages.py",
 )
 """Test files that are begun first: with one of these as the last, all other workers would wait for it."""
 

@@ -13,20 +13,16 @@ import re
 import types
 import typing
 from collections import abc
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, Literal
 
 import msgspec
 
+from assay.check.report import Report
 from assay.cli.verb import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from assay.check.report import Report
-    from assay.data.image.image_cache import CachedImages
-    from assay_explain.listing import Option
+from assay.data.image.image_cache import CachedImages
+from assay_explain.listing import Option
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MARK = "<!-- from the classes: python -m tests.contract.json_page -->\n"
@@ -51,28 +47,112 @@ PLAIN: dict[Any, Any] = {
 }
 
 
-KINDS: dict[str, tuple[str, str]] = {
+def document(name: str, summary: str, **attributes: tuple[Any, str]) -> type:
+    """What a verb says that has no class for it, as a class with such attributes."""
+    made = dataclasses.make_dataclass(name, [(field, kind) for field, (kind, _) in attributes.items()])
+    described = [f"    {field}: {text}" for field, (_, text) in attributes.items()]
+    made.__doc__ = "\n".join([summary, "", "Attributes:", *described])
+    return made
+
+
+SWEEP_JOB: Any = document(
+    "SweepJob",
+    "A job of a sweep.",
+    number=(int, "Of the job."),
+    run_dir=(Path, "Where it writes."),
+    status=(str, "`waiting`, `running`, `finished`, `failed`, `interrupted` or `pruned`."),
+    overrides=(Sequence[str], "What stands for it in the sweep."),
+    seed=(int, "Of the run."),
+    attempts=(int, "Begun so far."),
+    metrics=(Mapping[str, float], "Last value of each scalar."),
+    best=(Mapping[str, Any], "Monitored metric, its value and the epoch of the best checkpoint."),
+    seconds=(float, "It took."),
+    cause=(str, "Kind of the failure, such as `out_of_memory`; empty where it did not fail."),
+    reason=(str, "How it ended, when not well."),
+    warnings=(Sequence[str], "What says that its model is of no use, although it has finished."),
+    reused_from=(str, "Directory of the finished run of which it is a copy; empty where it was trained."),
+)
+SWEEP = document(
+    "Sweep",
+    "What a sweep has come to.",
+    directory=(Path, "Where everything about it lies; `results.csv` has the same as a table."),
+    total=(int, "Jobs that it asks for."),
+    objectives=(Mapping[str, str], "`minimize` or `maximize` for each score; the first one decides."),
+    best=(int | None, "Number of the best job; null where none has a score."),
+    jobs=(Sequence[SWEEP_JOB], "In order."),
+)
+COMPOSED = document(
+    "Composed",
+    "What would run, from `train --cfg`.",
+    configs=(
+        Sequence[Mapping[str, Any]],
+        "One of a run, or those of the jobs that a sweep begins with; what only the data knows is"
+        " still an interpolation.",
+    ),
+)
+CHECKED = document(
+    "Checked",
+    "A sweep that can run.",
+    jobs=(Sequence[Report], "Those that it begins with, or that stand for all."),
+)
+CONFIGS = document(
+    "Configs", "What there is to choose from.", options=(Sequence[Option], "Sorted by group and name.")
+)
+MACHINE = document(
+    "Machine",
+    "What this machine has.",
+    versions=(Mapping[str, str], "Of Python and packages."),
+    cpu=(Mapping[str, str], "Of the processor, in words."),
+    gpu=(Mapping[str, str], "In words; `none` says why there is none."),
+    auto=(Mapping[str, str], "What `device=auto` chooses, and why."),
+)
+CREATED = document(
+    "Created",
+    "A new project.",
+    project=(Path, "Its folder."),
+    files=(Sequence[str], "In it."),
+    notes=(Sequence[str], "What is to be known about it."),
+)
+ADDED = document(
+    "Added",
+    "A component of a project.",
+    option=(str, "What to type to choose it."),
+    files=(Sequence[Path], "Its class, option and test."),
+)
+REMOVED = document("Removed", "What is gone.", runs=(Sequence[Path], "Directories of runs."))
+CACHE = document(
+    "Cache",
+    "Decoded pictures that jobs share.",
+    folder=(Path, "Where they lie."),
+    num_bytes=(int, "Of all pictures."),
+    files=(Sequence[CachedImages], "One for each folder of images; of `clear`, what was removed."),
+    environments=(
+        Mapping[str, int],
+        "Bytes of each environment that `assay reproduce` has built, by its folder.",
+    ),
+)
+KINDS: dict[str, tuple[str, str | type]] = {
     "run": ("train, resume RUN", "assay.run.result.RunResult"),
-    "sweep": ("train -m, resume SWEEP", "tests.contract.json_page.Sweep"),
+    "sweep": ("train -m, resume SWEEP", SWEEP),
     "try": ("try", "assay_lab.tries.Try"),
-    "config": ("train --cfg", "tests.contract.json_page.Composed"),
+    "config": ("train --cfg", COMPOSED),
     "check": ("check", "assay.check.report.Report"),
-    "check_sweep": ("check -m", "tests.contract.json_page.Checked"),
+    "check_sweep": ("check -m", CHECKED),
     "data": ("data", "assay_report.data_page.Survey"),
     "profile": ("profile", "assay_lab.measure.StepProfile"),
     "tune": ("tune", "assay_lab.measure.Tuning"),
-    "configs": ("configs", "tests.contract.json_page.Configs"),
+    "configs": ("configs", CONFIGS),
     "explain": ("explain", "assay_explain.origin.Explanation"),
     "diff": ("diff", "assay_report.difference.Difference"),
-    "info": ("info", "tests.contract.json_page.Machine"),
+    "info": ("info", MACHINE),
     "ls": ("ls", "assay_report.comparison_formats.Compared"),
     "compare": ("compare", "assay_report.comparison_formats.Compared"),
     "best": ("best", "assay_report.comparison_formats.Best"),
-    "rm": ("rm", "tests.contract.json_page.Removed"),
-    "cache": ("cache", "tests.contract.json_page.Cache"),
+    "rm": ("rm", REMOVED),
+    "cache": ("cache", CACHE),
     "convert": ("convert", "assay_project.convert.Conversion"),
-    "new": ("new", "tests.contract.json_page.Created"),
-    "add": ("add", "tests.contract.json_page.Added"),
+    "new": ("new", CREATED),
+    "add": ("add", ADDED),
     "schema": ("schema", "assay_project.schema.Schemas"),
     "eval": ("eval RUN", "assay_serve.evaluate.Evaluation"),
     "eval_sweep": ("eval SWEEP", "assay_serve.evaluate_members.MembersEvaluation"),
@@ -84,178 +164,9 @@ KINDS: dict[str, tuple[str, str]] = {
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""
 
 
-@final
-@dataclass(frozen=True)
-class Composed:
-    """What would run, from `train --cfg`.
-
-    Attributes:
-        configs: One of a run, or those of the jobs that a sweep begins with; what only the data knows is
-            still an interpolation.
-    """
-
-    configs: Sequence[Mapping[str, Any]]
-
-
-@final
-@dataclass(frozen=True)
-class Checked:
-    """A sweep that can run.
-
-    Attributes:
-        jobs: Those that it begins with, or that stand for all.
-    """
-
-    jobs: Sequence[Report]
-
-
-@final
-@dataclass(frozen=True)
-class Configs:
-    """What there is to choose from.
-
-    Attributes:
-        options: Sorted by group and name.
-    """
-
-    options: Sequence[Option]
-
-
-@final
-@dataclass(frozen=True)
-class Machine:
-    """What this machine has.
-
-    Attributes:
-        versions: Of Python and packages.
-        cpu: Of the processor, in words.
-        gpu: In words; `none` says why there is none.
-        auto: What `device=auto` chooses, and why.
-    """
-
-    versions: Mapping[str, str]
-    cpu: Mapping[str, str]
-    gpu: Mapping[str, str]
-    auto: Mapping[str, str]
-
-
-@final
-@dataclass(frozen=True)
-class Created:
-    """A new project.
-
-    Attributes:
-        project: Its folder.
-        files: In it.
-        notes: What is to be known about it.
-    """
-
-    project: Path
-    files: Sequence[str]
-    notes: Sequence[str]
-
-
-@final
-@dataclass(frozen=True)
-class Added:
-    """A component of a project.
-
-    Attributes:
-        option: What to type to choose it.
-        files: Its class, option and test.
-    """
-
-    option: str
-    files: Sequence[Path]
-
-
-@final
-@dataclass(frozen=True)
-class Removed:
-    """What is gone.
-
-    Attributes:
-        runs: Directories of runs.
-    """
-
-    runs: Sequence[Path]
-
-
-@final
-@dataclass(frozen=True)
-class Cache:
-    """Decoded pictures that jobs share.
-
-    Attributes:
-        folder: Where they lie.
-        num_bytes: Of all pictures.
-        files: One for each folder of images; of `clear`, what was removed.
-        environments: Bytes of each environment that `assay reproduce` has built, by its folder.
-    """
-
-    folder: Path
-    num_bytes: int
-    files: Sequence[CachedImages]
-    environments: Mapping[str, int]
-
-
-@final
-@dataclass(frozen=True)
-class SweepJob:
-    """A job of a sweep.
-
-    Attributes:
-        number: Of the job.
-        run_dir: Where it writes.
-        status: `waiting`, `running`, `finished`, `failed`, `interrupted` or `pruned`.
-        overrides: What stands for it in the sweep.
-        seed: Of the run.
-        attempts: Begun so far.
-        metrics: Last value of each scalar.
-        best: Monitored metric, its value and the epoch of the best checkpoint.
-        seconds: It took.
-        cause: Kind of the failure, such as `out_of_memory`; empty where it did not fail.
-        reason: How it ended, when not well.
-        warnings: What says that its model is of no use, although it has finished.
-        reused_from: Directory of the finished run of which it is a copy; empty where it was trained.
-    """
-
-    number: int
-    run_dir: Path
-    status: str
-    overrides: Sequence[str]
-    seed: int
-    attempts: int
-    metrics: Mapping[str, float]
-    best: Mapping[str, Any]
-    seconds: float
-    cause: str
-    reason: str
-    warnings: Sequence[str]
-    reused_from: str
-
-
-@final
-@dataclass(frozen=True)
-class Sweep:
-    """What a sweep has come to.
-
-    Attributes:
-        directory: Where everything about it lies; `results.csv` has the same as a table.
-        total: Jobs that it asks for.
-        objectives: `minimize` or `maximize` for each score; the first one decides.
-        best: Number of the best job; null where none has a score.
-        jobs: In order.
-    """
-
-    directory: Path
-    total: int
-    objectives: Mapping[str, str]
-    best: int | None
-    jobs: Sequence[SweepJob]
-
-
-def class_of(path: str) -> type:
+def class_of(path: str | type) -> type:
+    if isinstance(path, type):
+        return path
     module, _, name = path.rpartition(".")
     found: type = getattr(importlib.import_module(module), name)
     return found

@@ -67,28 +67,6 @@ def test_the_error_on_the_page_is_one_that_is_printed() -> None:
     assert (code, document) == (2, example)
 
 
-def test_what_is_printed_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert {one["name"] for one in printed("configs", "device")["options"]} >= {"auto", "cpu"}
-    found = printed("explain", "optimizer.lr", "optimizer.lr=0.1")
-    assert (found["value"], found["set_by"][-1]["where"]) == ("0.1", "command line")
-    assert printed("explain", "optimizer")["keys"]
-    assert printed("explain", "optimzer", code=2)["kind"] == "error"
-    found = printed("diff", "", "optimizer=sgd")
-    assert found["config"]["optimizer.momentum"] == [None, "0.9"]
-    assert printed("info")["auto"]["chooses"]
-    assert printed("train", "--cfg", "seed=3")["configs"][0]["seed"] == 3
-    assert [one["seed"] for one in printed("train", "--cfg", "-m", "seed=1,2")["configs"]] == [1, 2]
-    report = printed("check", "data=iris", "model=linear")
-    assert report["parameters"] == 15
-    assert [
-        one["parameters"] for one in printed("check", "-m", "data=iris", "model=linear", "seed=1,2")["jobs"]
-    ] == [15, 15]
-    error = printed("check", "data=iris", "optimizer.lr=fast", code=2)["error"]
-    assert (error["key"], error["file"], error["code"]) == ("optimizer.lr", "command line", 2)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("verb", "more"),
     [

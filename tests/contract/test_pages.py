@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shlex
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from PIL import Image
-from sklearn.datasets import load_breast_cancer, load_diabetes  # type: ignore[import-untyped]  # it ships no types
+from sklearn.datasets import (  # type: ignore[import-untyped]  # it ships no types
+    load_breast_cancer,
+    load_diabetes,
+    load_wine,
+)
 from tests.conftest import unchanged_process
+from tests.contract.json_page import problems_of
 from typer.testing import CliRunner
 
 from assay.cli.app import app
@@ -26,9 +34,12 @@ BLOCK = re.compile(
 LINE = re.compile(r"assay (?P<typed>.*?)(?:  # exit code (?P<code>\d+))?")
 QUICK = {"trainer.max_epochs": "1", "device": "cpu", "baseline": "none", "hydra/launcher": "serial"}
 """What a training takes unless the page or `pytest -m long` says otherwise."""
-ALWAYS = {"start", "from_pytorch", "api"}
+ALWAYS = {"start", "from_pytorch", "api", "agents, but for what takes seconds"}
+SLOW = re.compile(r"assay (tune|profile|export|try) |.*tries/base")
+"""Lines of the page for agents whose verbs tests/run, tests/cli and tests/sweep try in every run."""
 RUN = {
     *ALWAYS,
+    "agents",
     "from_keras",
     "from_module",
     "gan",
@@ -48,8 +59,17 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
+    page, is_quick, _ = page.partition(",")
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    if page == "agents":
+        lines = re.findall(r"^    (assay .*)$", text, re.MULTILINE)
+        return [Block("sh", "", line) for line in lines if not is_quick or not SLOW.match(line)]
     return [Block(found["kind"], found["file"] or "", found["text"]) for found in BLOCK.finditer(text)]
+
+
+def test_the_page_for_agents_shows_every_verb() -> None:
+    shown = {block.text.split()[1] for block in blocks("agents")}
+    assert shown == set(typer.main.get_group(app).commands) - {"reproduce"}
 
 
 @pytest.fixture
@@ -67,6 +87,12 @@ def patients(folder: Path, page: str) -> None:
     elif page == "troubleshooting":
         frame = load_diabetes(as_frame=True).frame.rename(columns={"target": "progression"})
         frame.to_csv(folder / "patients.csv", index=False)
+    elif page.startswith("agents"):
+        wine = load_wine(as_frame=True)
+        table = wine.frame.drop(columns="target").assign(kind=[wine.target_names[one] for one in wine.target])
+        table.to_csv(folder / "wine.csv", index=False)
+        project = Path(__file__).parents[1] / "experiment/lightning_project"
+        shutil.copytree(project, folder / "lightning_project")
 
 
 def invoke(typed: str, code: int) -> str:
@@ -82,6 +108,10 @@ def invoke(typed: str, code: int) -> str:
         result = CliRunner().invoke(app, [verb, *words], env={"COLUMNS": "300"})
     assert result.exit_code == code, f"{typed}\n{result.output}"
     assert result.output.strip(), f"{typed}: it says nothing"
+    if "--json" in words:
+        document = json.loads(result.stdout)
+        assert not problems_of(document)
+        assert ("error" in document) == bool(code)
     if redirected:
         Path(redirected).write_text(result.stdout, encoding="utf-8")
     return result.stderr

@@ -8,6 +8,7 @@ import subprocess
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import typer
@@ -16,7 +17,11 @@ from typer.testing import CliRunner
 from assay.cli.app import app
 from assay.compose.compose import compose
 from assay.paths import CONF_DIR
+from assay_sweep import session
 from assay_sweep.session import plan_sweep
+
+if TYPE_CHECKING:
+    from assay_sweep.search.search import Search
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(
@@ -78,6 +83,19 @@ def every_command() -> list[Command]:
 COMMANDS = every_command()
 
 
+@pytest.fixture
+def _first_and_last_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the jobs that a sweep begins with; the others differ from them in values alone."""
+    propose = session._first_proposals
+
+    def propose_ends(search: Search) -> tuple[dict[int, str], list[tuple[str, ...]]]:
+        tokens, proposals = propose(search)
+        return tokens, [proposals[0], proposals[-1]]
+
+    monkeypatch.setattr(session, "_first_proposals", propose_ends)
+
+
+@pytest.mark.usefixtures("_first_and_last_job")
 @pytest.mark.parametrize("command", {command.text: command for command in COMMANDS}.values(), ids=str)
 def test_can_be_typed(command: Command, tmp_path: Path) -> None:
     verb, *words = shlex.split(command.text)

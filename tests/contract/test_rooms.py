@@ -79,7 +79,7 @@ def process() -> Iterator[subprocess.Popen[str]]:
         yield started
 
 
-@pytest.mark.always("all of them", "assay_analysis")
+@pytest.mark.always("all of them")
 @pytest.mark.parametrize("room", [*ROOMS, "all of them"])
 def test_the_core_lives_without(room: str, process: subprocess.Popen[str], tmp_path: Path) -> None:
     packages = tmp_path / "src"

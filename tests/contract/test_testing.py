@@ -1,12 +1,10 @@
 """The checks for plugins find what is wrong with a component."""
 
-# ruff: noqa: ARG002 - an interface's arguments
-
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,6 +19,9 @@ from assay.data.core.source_info import SourceInfo
 from assay.task.classification import SingleLabel
 from assay.task.evaluator import Score
 from assay.testing import check_loss, check_source, check_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DRAW = torch.Generator().manual_seed(0)
 OUTPUTS = torch.randn(8, 3, generator=DRAW)
@@ -40,76 +41,50 @@ class Loss(nn.Module):
         return outputs.float().softmax(1)
 
 
-class PerSample(Loss):
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, targets, reduction="none")
-
-
-class Detached(Loss):
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return super().forward(outputs.detach(), targets)
-
-
-class Overflowing(Loss):
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (
-            -(outputs.exp() / outputs.exp().sum(1, keepdim=True)).log()[range(len(targets)), targets].mean()
-        )
-
-
-class Ordered(Loss):
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return super().forward(outputs * torch.linspace(1, 2, len(outputs))[:, None], targets)
-
-
-class Narrow(Loss):
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (
-            -outputs.softmax(1).clamp_min(1e-3).log()[range(len(targets)), targets].mean().to(outputs.dtype)
-        )
-
-
-class Summed(Loss):
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs.float(), targets, reduction="sum")
-
-
-class Unnormalised(Loss):
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        return outputs.float().sigmoid()
-
-
-class Negative(Loss):
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        return outputs.float()
-
-
-class Lenient(Loss):
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return super().forward(outputs[: len(targets)], targets)
+def broken(kind: type, **members: Any) -> Any:
+    """A component of that kind with these members in place of its own."""
+    return type("Bad", (kind,), members)()
 
 
 def test_a_loss_that_keeps_its_promises_passes() -> None:
     check_loss(Loss(), OUTPUTS, CLASSES)
 
 
+def overflowing(_: Any, outputs: Tensor, targets: Tensor) -> Tensor:
+    chances = outputs.exp() / outputs.exp().sum(1, keepdim=True)
+    return -chances.log()[range(len(targets)), targets].mean()
+
+
+def narrow(_: Any, outputs: Tensor, targets: Tensor) -> Tensor:
+    chances = outputs.softmax(1).clamp_min(1e-3)
+    return -chances.log()[range(len(targets)), targets].mean().to(outputs.dtype)
+
+
+def ordered(_: Any, outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs * torch.linspace(1, 2, len(outputs))[:, None], targets)
+
+
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("name", "method", "message"),
     [
-        (PerSample, r"expected a scalar, got \[8\]"),
-        (Detached, "does not require grad"),
-        (Overflowing, "expected a finite loss, got nan"),
-        (Ordered, "the loss in another order: Scalars are not close! Expected"),
-        (Narrow, "the loss of bfloat16"),
-        (Summed, "the mean of batches"),
-        (Unnormalised, "sum of the probabilities of a sample"),
-        (Negative, "probabilities: expected 0 to 1, got"),
-        (Lenient, "targets of fewer samples: expected a ValueError, got none"),
+        ("forward", lambda _, o, t: F.cross_entropy(o, t, reduction="none"), r"expected a scalar, got \[8\]"),
+        ("forward", lambda _, o, t: F.cross_entropy(o.detach().float(), t), "does not require grad"),
+        ("forward", overflowing, "expected a finite loss, got nan"),
+        ("forward", ordered, "the loss in another order: Scalars are not close! Expected"),
+        ("forward", narrow, "the loss of bfloat16"),
+        ("forward", lambda _, o, t: F.cross_entropy(o.float(), t, reduction="sum"), "the mean of batches"),
+        (
+            "forward",
+            lambda _, o, t: F.cross_entropy(o[: len(t)].float(), t),
+            "targets of fewer samples: expected a ValueError, got none",
+        ),
+        ("probabilities", lambda _, o: o.float().sigmoid(), "sum of the probabilities of a sample"),
+        ("probabilities", lambda _, o: o.float(), "probabilities: expected 0 to 1, got"),
     ],
 )
-def test_a_loss_that_breaks_one_is_named(broken: type[Loss], message: str) -> None:
-    with pytest.raises(AssertionError, match=rf"(?s)^{broken.__name__}: .*{message}"):
-        check_loss(broken(), OUTPUTS, CLASSES)
+def test_a_loss_that_breaks_one_is_named(name: str, method: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=rf"(?s)^Bad: .*{message}"):
+        check_loss(broken(Loss, **{name: method}), OUTPUTS, CLASSES)
 
 
 class Source:
@@ -233,63 +208,20 @@ class Grades(SingleLabel):
     form = "one grade per sample"
 
 
-class FloatTargets(Grades):
-    def as_targets(self, values: Tensor) -> Tensor:
-        return values.float()
+def reverse(self: Grades, outputs: Tensor, targets: Tensor, kind: Any) -> tuple[Tensor, Tensor]:
+    outputs, targets = Grades.kept(self, outputs, targets, kind)
+    return outputs.cumsum(0), targets
 
 
-class AnyTargets(Grades):
-    def check(self, subset: str, targets: Tensor, class_names: Any) -> None:
-        pass
+def scored(score: Callable[[Any, Any], float]) -> Callable[..., list[Score]]:
+    return lambda _, predictions: [Score("score", score(predictions.outputs, predictions.targets))]
 
 
-class OtherLosses(Grades):
-    loss_kinds = frozenset()
-
-
-class Reversed(Grades):
-    def kept(self, outputs: Tensor, targets: Tensor, kind: Any) -> tuple[Tensor, Tensor]:
-        outputs, targets = super().kept(outputs, targets, kind)
-        return outputs.cumsum(0), targets
-
-
-class Scored(Grades):
-    """With one score, which a subclass computes."""
-
-    def score(self, outputs: Any, targets: Any) -> float:
-        raise NotImplementedError
-
-    def scores(self, predictions: Any) -> list[Score]:
-        return [Score("score", self.score(predictions.outputs, predictions.targets))]
-
-
-class NotFinite(Scored):
-    def score(self, outputs: Any, targets: Any) -> float:
-        return float("nan")
-
-
-class FirstOnly(Scored):
-    def score(self, outputs: Any, targets: Any) -> float:
-        return float(outputs[0, 0])
-
-
-class ZeroWhereAbsent(Scored):
+def zero_where_absent(outputs: Any, targets: Any) -> float:
     """Mean recall in which a class without samples counts as 0."""
-
-    def score(self, outputs: Any, targets: Any) -> float:
-        guess = outputs.argmax(1)
-        hits = np.bincount(targets[guess == targets], minlength=3)
-        return float((hits / np.bincount(targets, minlength=3).clip(1)).mean())
-
-
-class Errors(Grades):
-    def error_scores(self, predictions: Any) -> Any:
-        return np.arange(len(predictions.outputs), dtype=float)
-
-
-class ShortTable(Grades):
-    def typed(self, outputs: Any, kind: Any, names: Any) -> Any:
-        return super().typed(outputs[:-1], kind, names)
+    guess = outputs.argmax(1)
+    hits = np.bincount(targets[guess == targets], minlength=3)
+    return float((hits / np.bincount(targets, minlength=3).clip(1)).mean())
 
 
 def test_a_task_that_keeps_its_promises_passes() -> None:
@@ -297,19 +229,27 @@ def test_a_task_that_keeps_its_promises_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("name", "method", "message"),
     [
-        (FloatTargets, r"as_targets\(\) of targets"),
-        (AnyTargets, r"check\(\) of 5 dimensions: expected a ValueError, got none"),
-        (OtherLosses, "loss_kinds: expected one with multiclass"),
-        (Reversed, "what is kept in another order"),
-        (NotFinite, r"scores: expected finite ones, got \{'score': nan\}"),
-        (FirstOnly, "scores in another order"),
-        (ZeroWhereAbsent, "score of perfect predictions without a class"),
-        (Errors, "error_scores in another order"),
-        (ShortTable, "table of predictions: expected 24 rows, got 23"),
+        ("as_targets", lambda _, values: values.float(), r"as_targets\(\) of targets"),
+        ("check", lambda *_: None, r"check\(\) of 5 dimensions: expected a ValueError, got none"),
+        ("loss_kinds", frozenset(), "loss_kinds: expected one with multiclass"),
+        ("kept", reverse, "what is kept in another order"),
+        ("scores", scored(lambda *_: float("nan")), r"scores: expected finite ones, got \{'score': nan\}"),
+        ("scores", scored(lambda outputs, _: float(outputs[0, 0])), "scores in another order"),
+        ("scores", scored(zero_where_absent), "score of perfect predictions without a class"),
+        (
+            "error_scores",
+            lambda _, predictions: np.arange(len(predictions.outputs), dtype=float),
+            "error_scores in another order",
+        ),
+        (
+            "typed",
+            lambda self, outputs, kind, names: Grades.typed(self, outputs[:-1], kind, names),
+            "table of predictions: expected 24 rows, got 23",
+        ),
     ],
 )
-def test_a_task_that_breaks_one_is_named(broken: type[Grades], message: str) -> None:
-    with pytest.raises(AssertionError, match=rf"(?s)^{broken.__name__}: .*{message}"):
-        check_task(broken(), Loss(), MetricCollection({}))
+def test_a_task_that_breaks_one_is_named(name: str, method: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=rf"(?s)^Bad: .*{message}"):
+        check_task(broken(Grades, **{name: method}), Loss(), MetricCollection({}))

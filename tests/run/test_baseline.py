@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import chdir
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -22,14 +21,11 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 from tests.conftest import unchanged_process
 from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]  # it has no stubs
-from typer.testing import CliRunner
 
 import assay
-from assay.check.checker import Checker
-from assay.cli.app import app
-from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
 from assay_analysis import predictions_file
+from assay_analysis.importances import read_importances
 from assay_lab import baseline
 from assay_lab.baseline import advise
 from assay_serve.threshold import best_threshold
@@ -137,32 +133,8 @@ def test_there_may_be_none(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     result = trained(tmp_path, "data=iris", *overrides)
     assert result.baseline == {}
     assert not [name for name in result.metrics if name.startswith("baseline/")]
-
-
-@pytest.mark.always(
-    "overrides0-majority, linear, gradient_boosting",
-    "overrides3-mean, last_value, linear",
-    "overrides7-there are no test samples",
-)
-@pytest.mark.parametrize(
-    ("overrides", "why"),
-    [
-        (("data=iris", "baseline=tfidf"), "majority, linear, gradient_boosting"),
-        (("data=iris", "baseline=mean"), "majority, linear"),
-        (("data=iris", "baseline=last_value"), "majority, linear"),
-        (("data=diabetes", "baseline=majority"), "mean, last_value, linear"),
-        (("data=wine_multitask", "baseline=linear"), "available: none"),
-        (("data=digits_segmentation", "baseline=linear"), "available: majority"),
-        (("data=stdlib_docs", "baseline=linear"), "majority, tfidf"),
-        (("data=iris", "baseline=linear", "data.split.test=0"), "there are no test samples"),
-        (("data=iris", "baseline=linear", "predictions.max_megabytes=0"), "keeps nothing to compare with"),
-    ],
-)
-def test_a_named_one_that_does_not_suit_is_refused(overrides: tuple[str, ...], why: str) -> None:
-    checker = Checker()
-    with pytest.raises(ConfigError, match=f"expected a baseline that suits the data, got .*{why}") as caught:
-        checker.check(checker.job(overrides))
-    assert (caught.value.key, caught.value.hint) == ("baseline", "baseline=auto")
+    assert read_importances(result.run_dir) is None
+    assert not [note for note in result.notes if "importances" in note]
 
 
 def test_one_that_fails_is_said_on_the_screen(
@@ -177,26 +149,6 @@ def test_one_that_fails_is_said_on_the_screen(
     assert result.baseline == {}
     assert [one for one in result.notes if one.startswith(note)]
     assert note in capsys.readouterr().out
-
-
-def test_the_terminal_json_page_and_compare_have_it(tmp_path: Path) -> None:
-    with chdir(tmp_path), unchanged_process():
-        typed = ["train", "data=iris", "model=mlp", *SHORT]
-        done = CliRunner().invoke(app, [*typed, "--json"])
-        document = json.loads(done.stdout)
-        assert document["baseline"]["name"] in ("gradient_boosting", "linear")
-        assert "baseline   " in done.stderr
-        assert "accuracy: ahead of this run by" in done.stderr
-        assert document["baseline"]["advice"] == "the last epoch was the best: trainer.max_epochs=2"
-        assert "baseline/accuracy" in CliRunner().invoke(app, ["compare", "run"]).stdout
-        assert CliRunner().invoke(app, ["report", "run"]).exit_code == 0
-        assert "Baseline: " in next((tmp_path / "run").glob("*.html")).read_text(encoding="utf-8")
-
-
-def test_a_name_that_there_is_not() -> None:
-    done = CliRunner().invoke(app, ["check", "data=iris", "baseline=boosting"])
-    assert done.exit_code != 0
-    assert "expected one of auto, none, majority" in done.output
 
 
 def test_training_is_the_same_without_it(tmp_path: Path) -> None:

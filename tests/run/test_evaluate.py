@@ -317,7 +317,7 @@ def test_16_bits_hold_what_has_been_normalised(train: Train, tmp_path: Path) -> 
     path = tmp_path / "table.csv"
     np.savetxt(path, np.column_stack([1000 + x, 3 * x]), delimiter=",", header="x,y", comments="")
     job = ("data=table", f"data.source.path={path}", "data.source.target=y", "data.source.keep=[x]")
-    short = ("precision=bf16_true", "trainer.max_epochs=8", "model.members=1")
+    short = ("precision=bf16_true", "trainer.max_epochs=8", "model.members=1", "model.hidden=[64]")
     run = train(*job, *short, KEPT[0], cwd=tmp_path)
     assert run.result.metrics["test/r2"] > 0.9
     assert evaluate(run.run_dir).metrics == stage(run.result.metrics, "test")

@@ -181,18 +181,11 @@ def test_columns_of_a_source_without_an_encoder(tmp_path: Path) -> None:
     assert {"bmi", "bp", "s5"} <= set(found.columns)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("data=iris", "baseline=none"),
-        ("data=iris", "predictions.max_megabytes=0"),
-        ("data=synthetic", "model=linear", "baseline=majority"),
-    ],
-)
-def test_there_may_be_none(tmp_path: Path, overrides: Sequence[str]) -> None:
+def test_pictures_have_none(tmp_path: Path) -> None:
+    """Nor has a run without a baseline or predictions: tests/run/test_baseline.py."""
     with chdir(tmp_path), unchanged_process():
-        short = ["trainer.max_epochs=1", "device=cpu", "callbacks.progress_bar=null"]
-        result = assay.train([*overrides, *short, f"hydra.run.dir={tmp_path}/run"])
+        short = ["trainer.max_epochs=1", "device=cpu", "callbacks.progress_bar=null", "baseline=majority"]
+        result = assay.train(["data=synthetic", "model=linear", *short, f"hydra.run.dir={tmp_path}/run"])
     assert read_importances(result.run_dir) is None
     assert not [note for note in result.notes if "importances" in note]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import chdir
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -26,6 +24,7 @@ from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -250,18 +249,6 @@ def test_what_is_given_twice_or_is_something_else(tmp_path: Path) -> None:
         if "Endless" in message:
             assert caught.value.file.startswith("conf/data/custom.yaml:")
         assert not (tmp_path / "run").exists()
-
-
-def test_the_page_on_objects(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "objects.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    frame().fillna({"x2": 2.0}).rename(columns={"sort": "kind"}).to_csv(tmp_path / "wine.csv", index=False)
-    names: dict[str, Any] = {}
-    with chdir(tmp_path):
-        exec(compile(block, "objects.md", "exec"), names)  # noqa: S102 - the page's own lines
-    assert names["result"].status == "finished"
-    rows = names["frame"].head(3)
-    assert names["predictor"](rows).labels == names["result"].predictor(rows).labels
 
 
 @pytest.mark.parametrize("more", [[], ["callbacks=[default,early_stopping]"]])

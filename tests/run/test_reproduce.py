@@ -274,30 +274,6 @@ def test_weights(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool)
         shutil.rmtree(result.kept.parent)
 
 
-@pytest.mark.long
-def test_metrics(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
-    lab, clean, *_ = made
-    run_dir = copied(clean, tmp_path)
-    table = run_dir / "metrics.csv"
-    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
-    column = lines[0].split(",").index("val/loss")
-    number = next(index for index, line in enumerate(lines[1:], 1) if line.split(",")[column].strip())
-    cells = lines[number].split(",")
-    step, value = cells[1], cells[column].strip()
-    cells[column] = cells[column].replace(value, "0.125")
-    lines[number] = ",".join(cells)
-    table.write_text("".join(lines), encoding="utf-8")
-    edit_record(run_dir, lambda record: record["files"].pop("metrics.csv"))
-    result = lab.reproduce(run_dir, trust_code=True)
-    assert not result.identical
-    assert result.different[0].startswith(f"step {step}: val/loss 0.125 then")
-    assert f"val/loss 0.125 then, {value} now" in result.different[0]
-    assert "a record that was changed" in result.likely[0]
-    assert result.kept is not None
-    assert (result.kept / "metrics.csv").is_file()
-    shutil.rmtree(result.kept.parent)
-
-
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
 def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_path: Path, name: str) -> None:
     lab, clean, *_ = made

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
-from scipy.special import expit, softmax  # type: ignore[import-untyped]  # ships no types
+from scipy.special import softmax  # type: ignore[import-untyped]  # ships no types
 from tests.mounting import room_for
 from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
@@ -26,14 +26,12 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 import assay
 from assay.data.core.normalize import Normalize
 from assay.data.core.transforms import Transforms
-from assay.data.table.category import Category
-from assay.data.table.table_encoder import TableEncoder
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.run.predictor import Predictor
 from assay.terminal import escape_markdown
 from assay_serve.export.export import export, open_onnx, write_onnx
-from assay_serve.export.exportable import Encode, Exportable, Original, table_inputs, trace, traceable
+from assay_serve.export.exportable import Exportable, Original, trace, traceable
 from assay_serve.export.model_card import MARK
 
 if TYPE_CHECKING:
@@ -150,45 +148,6 @@ def test_pictures_of_any_size_by_a_network_of_convolutions(pictures_run: Trained
     assert (onnx_outputs(exported.path, {"inputs": larger}).argmax(1) == found[:5].argmax(1)).all()
 
 
-def both_classes(logit: NDArray[np.float32]) -> NDArray[np.float32]:
-    yes: NDArray[np.float32] = expit(logit[:, 0])
-    return np.stack([1 - yes, yes], 1)
-
-
-@pytest.mark.always("labels")
-@pytest.mark.parametrize(
-    ("typed", "expected", "name"),
-    [
-        pytest.param(["experiment=breast_cancer_binary"], both_classes, "probabilities", id="binary"),
-        pytest.param(
-            [
-                *("data=synthetic", "data.source.task=multilabel", "data.source.num_classes=4"),
-                *("data.source.input_shape=[6]", "data.source.num_samples=400", "data.source.dtype=float32"),
-                *("metrics=multilabel", "loss=bce_with_logits", "model=mlp"),
-            ],
-            expit,
-            "probabilities",
-            id="labels",
-        ),
-        pytest.param(
-            ["experiment=digits_embedding", "trainer.limit_train_batches=2", "model.widths=[8,8]"],
-            lambda outputs: outputs,
-            "embeddings",
-            id="embeddings",
-        ),
-    ],
-)
-def test_what_outputs_become(
-    typed: list[str], expected: Any, name: str, train: Train, tmp_path: Path
-) -> None:
-    run = train(*typed, *SHORT)
-    exported = export(run.run_dir, "onnx", out=tmp_path)
-    data, rows = held_out(run)
-    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
-    np.testing.assert_allclose(found, expected(trained_outputs(run)), atol=1e-4)
-    assert exported.description["output"]["name"] == name
-
-
 def test_rows_of_a_table_with_gaps_and_new_categories(
     houses_run: Trained, houses: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -237,6 +196,12 @@ def test_weights_alone(digits_run: Trained, tmp_path: Path) -> None:
     with chdir(tmp_path):
         exec(code, names)  # noqa: S102 - the lines that a user is told to run
     assert all(torch.equal(value.cpu(), loaded[name]) for name, value in names["model"].state_dict().items())
+    card, record = exported.card.read_text(encoding="utf-8"), digits_run.record
+    assert card.startswith(MARK)
+    accuracy = f"| test/accuracy | {100 * record['metrics']['test/accuracy']:.2f} % |"
+    for words in (record["fingerprint"], record["data_sha256"], accuracy):
+        assert words in card
+    assert "takes inputs that are encoded, transformed and normalised already" in card
 
 
 @pytest.mark.parametrize("link", ["export", "export/safetensors"])
@@ -274,15 +239,6 @@ def test_a_full_disk_leaves_nothing(digits_run: Trained, tmp_path: Path, file_fo
     assert not list(tmp_path.rglob("*"))
 
 
-def train_on_sizes(train: Train, houses: pd.DataFrame, path: Path, *more: str) -> Trained:
-    """A run on one column of a file of its own: its export is soon done."""
-    houses[["size", "price"]].to_csv(path, index=False)
-    return train(
-        *("data=table", f"data.source.path='{path}'", "data.source.target=price", "model=linear"),
-        *("data.source.keep=[size]", "callbacks=[checkpoint]", *more),
-    )
-
-
 def test_data_that_is_gone_or_another_one(houses_run: Trained, tmp_path: Path) -> None:
     path = Path(houses_run.config.data.source.path)
     kept = shutil.copy(path, tmp_path / "kept.csv")
@@ -300,79 +256,24 @@ def test_data_that_is_gone_or_another_one(houses_run: Trained, tmp_path: Path) -
         shutil.copy(kept, path)
 
 
-def test_half_precision_is_widened(train: Train, tmp_path: Path) -> None:
+def test_half_precision_is_widened_here_without_a_test(train: Train, tmp_path: Path) -> None:
     run = train(
         *("data=iris", "model=linear", "precision=bf16_true", "callbacks=[checkpoint]"),
-        "predictions.max_megabytes=0",
+        *("predictions.max_megabytes=0", "data.split.test=0"),
     )
     original = Original(run.run_dir, "best")
     assert {one.dtype for one in original.stored.parameters()} == {torch.bfloat16}
     exported = export(run.run_dir, "onnx", out=tmp_path / "onnx")
     assert exported.notes == ("the weights are bfloat16 in the checkpoint and float32 in the file",)
+    assert exported.agreement is not None
+    num_val = len(run.datamodule.splits.rows["val"])
+    assert (exported.subset, exported.agreement.num_samples) == ("val", num_val)
     export(run.run_dir, "safetensors", out=tmp_path / "weights")
     weights = load_file(tmp_path / "weights" / "model.safetensors")
     bare = assay.load(run.run_dir, map_location="cpu", raw_input=False).state_dict()
     assert all(
         torch.equal(weights[name], bare[name]) and weights[name].dtype == torch.bfloat16 for name in weights
     )
-
-
-def test_a_table_without_test_rows(train: Train, houses: pd.DataFrame, tmp_path: Path) -> None:
-    run = train_on_sizes(train, houses, tmp_path / "sizes.csv", "data.split.test=0")
-    exported = export(run.run_dir, "onnx", out=tmp_path)
-    assert exported.subset == "val"
-    assert exported.agreement is not None
-    assert exported.agreement.num_samples == len(run.datamodule.splits.rows["val"])
-
-
-@pytest.fixture
-def frame() -> pd.DataFrame:
-    draw = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "town": draw.choice(["Nord", "Süd", "rare", "odd"], 200, p=[0.5, 0.4, 0.05, 0.05]),
-            "size": draw.normal(100, 30, 200),
-            "built": pd.Timestamp("1999-05-06") + pd.to_timedelta(draw.integers(0, 9000, 200), unit="D"),
-            "garden": draw.random(200) > 0.5,
-            "floor": draw.choice(["1", "2", "0"], 200),
-        }
-    )
-    frame.loc[::13, ["size", "built"]] = None
-    frame.loc[::19, "town"] = None
-    return frame
-
-
-@pytest.mark.always
-@pytest.mark.parametrize(
-    ("columns", "most"),
-    [(slice(None), None), (slice(None), 3), (["size", "garden"], None), (["town"], None)],
-    ids=str,
-)
-def test_a_table_as_its_encoder_has_it(
-    frame: pd.DataFrame, columns: Any, most: int | None, tmp_path: Path
-) -> None:
-    frame = frame[columns] if isinstance(columns, list) else frame
-    encoder = TableEncoder(impute=True, max_categories=most)
-    encoder.fit(frame, np.arange(150))
-    new = frame.copy()
-    if "town" in new:
-        new.loc[[150, 160], "town"] = "Mars"
-    if "floor" in new:
-        new["floor"] = new["floor"].astype(float)  # a column of integers with a gap
-    inputs = table_inputs(new, encoder.columns)
-    example = {
-        name: torch.zeros(values[:3].shape, dtype=torch.int64)
-        if name == "categories"
-        else torch.from_numpy(values[:3])
-        for name, values in inputs.items()
-    }
-    batch = tuple({0: torch.export.Dim("batch")} for _ in example)
-    program = torch.export.export(Encode(encoder.columns), tuple(example.values()), dynamic_shapes=(batch,))
-    names = [name.replace("categories", "codes") for name in example]
-    categories = [column for column in encoder.columns if isinstance(column, Category)]
-    path = tmp_path / "encode.onnx"
-    write_onnx(path, program, names=names, outputs=["values"], lookups={"codes": categories}, metadata={})
-    np.testing.assert_allclose(open_onnx(path)(inputs)["values"], encoder.transform(new).numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("interpolation", [v2.InterpolationMode.BILINEAR, v2.InterpolationMode.BICUBIC])
@@ -452,16 +353,6 @@ def test_what_cannot_be_exported(forward: Any, message: str, capfd: pytest.Captu
     assert caught.value.hint
     assert "\n" not in caught.value.message
     assert capfd.readouterr() == ("", "")
-
-
-def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:
-    exported = export(digits_run.run_dir, "safetensors", out=tmp_path)
-    card, record = exported.card.read_text(encoding="utf-8"), digits_run.record
-    assert card.startswith(MARK)
-    accuracy = f"| test/accuracy | {100 * record['metrics']['test/accuracy']:.2f} % |"
-    for words in (record["fingerprint"], record["data_sha256"], accuracy):
-        assert words in card
-    assert "takes inputs that are encoded, transformed and normalised already" in card
 
 
 def test_scores_of_other_weights_are_not_this_file_s(digits_run: Trained, tmp_path: Path) -> None:

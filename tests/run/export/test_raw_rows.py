@@ -18,11 +18,9 @@ from scipy.special import expit  # type: ignore[import-untyped]  # ships no type
 from torch import Tensor, nn
 
 import assay
-from assay.data.table.category import Category
 from assay.errors import AssayError
 from assay.run.predictor import Predictor
 from assay_serve.export.export import export, open_onnx, write_onnx
-from assay_serve.export.exportable import Encode
 from assay_serve.predict import predict
 
 if TYPE_CHECKING:
@@ -101,13 +99,8 @@ def serve(train: Train, path: Path, out: Path, *typed: str) -> Served:
     run = train(
         *("data=table", f"data.source.path='{path}'", "data.source.target=kind", "model=mlp"),
         *('data.source.na_values=[-999,"?"]', "data.source.positive=fraud", "data.split.val=0.3"),
-        *(
-            "data.source.keep=[empty]",
-            "data.source.categories=[grade]",
-            "trainer.max_epochs=4",
-            "callbacks=[checkpoint]",
-            *typed,
-        ),
+        *("data.source.keep=[empty]", "data.source.categories=[grade]", "trainer.max_epochs=4"),
+        *("data.source.max_categories=3", "callbacks=[checkpoint]", *typed),
     )
     exported = export(run.run_dir, "onnx", out=out)
     session = onnxruntime.InferenceSession(str(exported.path))
@@ -233,19 +226,15 @@ def test_rare_events_keep_their_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(far, [[0], [1], [np.nan]])
 
 
-@pytest.mark.always("labels")
-@pytest.mark.parametrize("task", ["binary", "labels"])
 def test_a_file_that_loses_rare_events_is_not_kept(
-    task: str, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No probability of it is more than 1e-4 away."""
-    labels = [
+    run = train(
         *("data=synthetic", "data.source.task=multilabel", "data.source.num_classes=4"),
         *("data.source.input_shape=[6]", "data.source.num_samples=400", "data.source.dtype=float32"),
-        *("metrics=multilabel", "loss=bce_with_logits", "model=linear"),
-    ]
-    typed = ["data=breast_cancer", "model=linear"] if task == "binary" else labels
-    run = train(*typed, "callbacks=[checkpoint]")
+        *("metrics=multilabel", "loss=bce_with_logits", "model=linear", "callbacks=[checkpoint]"),
+    )
     usual = Predictor.model_outputs
     monkeypatch.setattr(Predictor, "model_outputs", lambda *given: usual(*given) * 5 - 30)
     exported = export(run.run_dir, "onnx", out=tmp_path / "good")
@@ -268,16 +257,6 @@ def test_a_file_that_loses_rare_events_is_not_kept(
     assert not (tmp_path / "bad").exists()
 
 
-def test_no_code_is_taken_for_a_row_from_the_end() -> None:
-    """Categories that training lacks, and missing ones that it refused, get the code of none of them."""
-    column = Category("town", codes={"a": 0, "b": 1})
-    encode = Encode([column])
-    codes = torch.tensor([[0], [1], [-1], [-2]])
-    assert encode(codes).tolist() == [[0], [1], [2], [2]]
-    marked = encode.mark_missing(torch.zeros(4, 1), codes)
-    assert marked.isnan().flatten().tolist() == [False, False, False, True]
-
-
 @pytest.fixture(scope="module")
 def folds(train: Train, fraud: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two folds; a town stands in one row alone, so that training of one of them lacks it."""
@@ -290,11 +269,8 @@ def folds(train: Train, fraud: Path, tmp_path_factory: pytest.TempPathFactory) -
         train(
             *("data=table", f"data.source.path='{folder / 'fraud.csv'}'", "data.source.target=kind"),
             *("model=mlp", "model.hidden=[8]", "callbacks=[checkpoint]", "optimizer.lr=0.01"),
-            *(
-                "data.source.keep=[empty]",
-                "data.source.na_values=[-999,unknown]",
-                "data.source.categories=[grade]",
-            ),
+            *("data.source.keep=[empty]", "data.source.na_values=[-999,unknown]"),
+            "data.source.categories=[grade]",
             *("data.split.folds=2", f"fold={fold}", f"hydra.run.dir='{folder / 'runs' / str(fold)}'"),
         )
     return folder

@@ -37,19 +37,6 @@ def kept(run: Trained) -> StoredPredictions:
     return predictions_file.read(run.run_dir / predictions_file.FILE)
 
 
-def test_they_are_those_of_the_test_subset_in_its_order(train: Train) -> None:
-    """Scikit-learn comes by them to the scores of the run: tests/contract/test_scores.py."""
-    run = train("data=diabetes", *MLP)
-    predictions = kept(run)
-    found = (predictions.task, predictions.kind, predictions.outputs.shape)
-    assert found == ("regression", "values", (89, 1))
-    assert predictions.keys == tuple(map(str, run.datamodule.splits.rows["test"]))
-    assert predictions.num_evaluated == 0
-    files = run.record["files"]
-    assert {predictions_file.FILE, predictions_file.SAMPLES} <= files.keys()
-    assert not find_changed_files(run.run_dir, files)
-
-
 def test_embeddings_and_scores_are_called_so(train: Train, tmp_path: Path) -> None:
     predictions = kept(train("data=digits", *MLP, "loss=triplet", "metrics=retrieval"))
     assert (predictions.kind, predictions.outputs.shape) == ("embeddings", (360, 10))
@@ -132,6 +119,7 @@ def test_what_cannot_be_kept_ends_no_run(train: Train, monkeypatch: pytest.Monke
 def test_only_the_end_of_a_run_has_them(train: Train) -> None:
     run = train("data=wine", *MLP, "callbacks=[last_checkpoint]", "trainer.max_epochs=2")
     first = (run.run_dir / predictions_file.FILE).read_bytes()
+    assert {predictions_file.FILE, predictions_file.SAMPLES} <= run.record["files"].keys()
     with unchanged_process(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("assay.module.Module.on_train_epoch_end", _interrupt)
         assert resume(run.run_dir, ["trainer.max_epochs=4"]).status == "interrupted"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from tests.command import documented, typed
 from tests.conftest import train_each
 from tests.making_runs import make_run
@@ -20,11 +21,13 @@ from assay.files.checksum import seal_json
 from assay.record.run_record import RunRecord
 from assay_serve.ensemble import read
 from assay_serve.members import find_members
+from assay_serve.predict import predict
 from assay_serve.threshold import set_threshold
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from tests.conftest import Train, Trained
 
 
@@ -119,21 +122,6 @@ def test_pictures_are_normalised_by_each_run(train: Train, photos: Path, tmp_pat
     assert predictor(paths[0]).probability == pytest.approx(members.mean(0)[0].max(), abs=1e-6)
     means = [tuple(one.preprocess.normalize.mean) for one in each(folder)]
     assert means[0] != means[1]
-
-
-def test_labels_are_averaged(train: Train, arrays: Path, tmp_path: Path) -> None:
-    """Masks are in tests/run/test_evaluate_members.py."""
-    labels = train_each(
-        train,
-        tmp_path / "labels",
-        ("seed=0", "seed=1"),
-        *("data=arrays", f"data.source.root={arrays}", "data.source.layout=NHWC", *SHORT),
-        *("data.source.class_names=[odd,large,threes]", "loss=bce_with_logits", "metrics=multilabel"),
-    )
-    pixels = np.load(arrays / "inputs.npy")
-    members = np.stack([one(pixels).probabilities for one in each(labels)])
-    found = assay.load(labels, map_location="cpu")(pixels)
-    np.testing.assert_allclose(found.probabilities, members.mean(0), atol=1e-6)
 
 
 def test_texts_are_tokenized_by_each_run(train: Train, tmp_path: Path) -> None:
@@ -268,3 +256,91 @@ def test_a_folder_without_runs_and_a_bare_model(kinds: Path, tmp_path: Path) -> 
         assay.load(tmp_path / "no")
     with pytest.raises(AssayError, match=r"is not a run directory: it has no config\.yaml"):
         assay.load(kinds, raw_input=False)
+
+
+OF_MEMBERS = ("model=table_mlp", "callbacks=[checkpoint]", "trainer.limit_train_batches=4")
+
+
+def values_of_members(run: Trained, inputs: torch.Tensor) -> NDArray[np.float32]:
+    """What each member answers, `[members, N, num_outputs]`."""
+    model: Any = run.module.model.eval()
+    with torch.no_grad():
+        return np.stack([model.member_outputs(inputs)[:, k].numpy() for k in range(model.members)])
+
+
+def predicted_from(run: Trained, path: Path, out: Path) -> tuple[pd.DataFrame, torch.Tensor, Any]:
+    """Written predictions, inputs of the network, and predictions from Python."""
+    predictor = assay.load(run.run_dir, map_location="cpu")
+    predict(predictor, run.run_dir, [path], out=out, batch_size=64)
+    rows = pd.read_csv(path)
+    assert predictor.preprocess is not None
+    return pd.read_parquet(out), predictor.preprocess(rows), predictor(rows)
+
+
+@pytest.fixture(scope="module")
+def price_run(train: Train, table: Path) -> Trained:
+    """Four members for one value."""
+    return train(
+        *("data=table", f"data.source.path={table / 'rows.csv'}", "data.source.target=price", *OF_MEMBERS),
+        *("data.source.missing=impute", "data.source.exclude=[kind]", "model.members=4"),
+    )
+
+
+def test_of_values_in_the_unit_of_the_target(price_run: Trained, table: Path, tmp_path: Path) -> None:
+    run = price_run
+    frame, inputs, found = predicted_from(run, table / "rows.csv", tmp_path / "found.parquet")
+    spec = run.datamodule.spec
+    members = values_of_members(run, inputs)[:, :, 0] * spec.target_std[0] + spec.target_mean[0]
+    np.testing.assert_allclose(frame["uncertainty"], members.std(0), rtol=1e-3)
+    np.testing.assert_allclose(frame["prediction"], members.mean(0), rtol=1e-5)
+    assert frame["uncertainty"].min() > 1  # in the unit of prices, not of standardised ones
+    np.testing.assert_allclose(found.uncertainty[:, 0], frame["uncertainty"], rtol=1e-4)
+    assert found[3].uncertainty == found.uncertainty[3]
+    assert found[3].to_frame()["uncertainty"].item() == found.uncertainty[3].item()
+
+
+def test_of_the_probability_of_the_predicted_class(train: Train, table: Path, tmp_path: Path) -> None:
+    run = train(
+        *("data=table", f"data.source.path={table / 'rows.csv'}", "data.source.target=kind", *OF_MEMBERS),
+        *("data.source.missing=impute", "data.source.exclude=[price]", "model.members=4"),
+    )
+    frame, inputs, found = predicted_from(run, table / "rows.csv", tmp_path / "found.parquet")
+    logits = values_of_members(run, inputs)
+    shares = np.exp(logits) / np.exp(logits).sum(2, keepdims=True)
+    names = list(run.datamodule.spec.class_names)
+    chosen = [names.index(name) for name in frame["prediction"]]
+    expected = shares.std(0)[np.arange(len(frame)), chosen]
+    np.testing.assert_allclose(frame["uncertainty"], expected, atol=1e-6)
+    np.testing.assert_allclose(found.uncertainty, expected, atol=1e-6)
+    assert found[5].to_frame()["uncertainty"].item() == found.uncertainty[5]
+    assert expected.std() > 0
+
+
+def test_a_single_network_has_none(train: Train, table: Path, tmp_path: Path) -> None:
+    run = train(
+        *("data=table", f"data.source.path={table / 'rows.csv'}", "data.source.target=price", *OF_MEMBERS),
+        *("data.source.missing=impute", "data.source.exclude=[kind]", "model.members=1"),
+    )
+    frame, _, found = predicted_from(run, table / "rows.csv", tmp_path / "found.parquet")
+    assert "uncertainty" not in frame
+    assert found.uncertainty is None
+
+
+def test_a_model_is_asked_once_for_its_output_and_its_spread(
+    price_run: Trained, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = assay.load(price_run.run_dir, map_location="cpu")
+    model: Any = predictor.model
+    original = model.member_outputs
+    sizes = []
+
+    def count(inputs: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(inputs))
+        return original(inputs)  # type: ignore[no-any-return]  # of any model
+
+    monkeypatch.setattr(model, "member_outputs", count)
+    num_rows = len(pd.read_csv(table / "rows.csv"))
+    found = predict(
+        predictor, price_run.run_dir, [table / "rows.csv"], out=tmp_path / "found.csv", batch_size=64
+    )
+    assert (found.num_samples, sum(sizes)) == (num_rows, num_rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,7 @@ from tests.mounting import room_for
 
 from assay.errors import AssayError, ConfigError
 from assay.task.predictions import MaskPredictions
-from assay.terminal import Console
-from assay_serve.predict import SUFFIXES, as_table, open_predictions
+from assay_serve.predict import SUFFIXES, open_predictions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,18 +114,3 @@ def test_files_and_their_table_are_there_together_or_not_at_all(
         file.add_files(["a", "b", "c"], FOUND)
         raise RuntimeError
     assert not [*tmp_path.iterdir()]
-
-
-def test_what_is_shown() -> None:
-    names = ("input", "row", "prediction", "probability", "probability <b>cat", "error")
-    rows: list[dict[str, object]] = [
-        dict(zip(names, ("[bold]a\x1b[31m_png", None, "<b>cat", 0.123456, 0.123456, None), strict=True)),
-        dict(zip(names, ("b", None, None, None, None, "it is empty"), strict=True)),
-    ]
-    out = io.StringIO()
-    Console(file=out, width=200).print(as_table(names, rows))
-    assert [line.split() for line in out.getvalue().splitlines()] == [
-        ["input", "prediction", "probability", "error"],
-        ["[bold]a\\x1b[31m_png", "<b>cat", "0.1235"],
-        ["b", "it", "is", "empty"],
-    ]

@@ -48,15 +48,13 @@ READ: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("form", "suffix"), [("csv", "csv"), ("csv", "parquet"), ("parquet", "jsonl")])
-def test_a_table(kind_run: Trained, table: Path, tmp_path: Path, form: str, suffix: str) -> None:
-    out = tmp_path / f"found.{suffix}"
-    found = predicted(kind_run, table / f"rows.{form}", out=out, top_k=1)
+def test_a_table(kind_run: Trained, table: Path, tmp_path: Path) -> None:
+    """Other formats are tried with columns that are kept."""
+    out = tmp_path / "found.parquet"
+    found = predicted(kind_run, table / "rows.csv", out=out, top_k=1)
     [note] = found.notes
-    assert note.startswith(
-        f"{table / f'rows.{form}'}: the model does not use customer_id, price; --keep NAME"
-    )
-    frame, expected = READ[suffix](out), said_in_test(kind_run)
+    assert note.startswith(f"{table / 'rows.csv'}: the model does not use customer_id, price; --keep NAME")
+    frame, expected = pd.read_parquet(out), said_in_test(kind_run)
     assert len(frame) == found.num_samples == 300
     assert frame["row"].tolist() == list(range(300))
     names = list(kind_run.config.spec.class_names)

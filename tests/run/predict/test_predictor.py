@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +13,11 @@ from omegaconf import OmegaConf
 from PIL import Image
 from sklearn.datasets import load_breast_cancer  # type: ignore[import-untyped]  # ships no types
 from tests.run.predict.conftest import SHORT, rows_of_test, said_in_test, two_columns
-from typer.testing import CliRunner
 
 import assay
-from assay.cli.app import app
 from assay.data.preprocess import Preprocess, to_training_dtype
 from assay.errors import AssayError, ConfigError, DataError
-from assay.run.result import print_run
 from assay.task.predictions import ClassPredictions
-from assay.terminal import Console
 from assay_serve.predict import predict
 
 if TYPE_CHECKING:
@@ -64,14 +58,13 @@ def test_files_of_pictures(name: str, photos: Path, request: pytest.FixtureReque
         np.testing.assert_allclose(predictor(file).probabilities, row, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_a_value_that_stands_for_a_missing_one(train: Train, table: Path, tmp_path: Path, form: str) -> None:
+def test_a_value_that_stands_for_a_missing_one(train: Train, table: Path, tmp_path: Path) -> None:
     gaps = pd.read_parquet(table / "rows.parquet")
     marked = gaps.assign(size=gaps["size"].fillna(-999.0), district=gaps["district"].fillna("n/k"))
     runs = []
     for name, frame, more in (("gaps", gaps, []), ("marked", marked, ["data.source.na_values=[-999,n/k]"])):
-        path = tmp_path / f"{name}.{form}"
-        frame.to_parquet(path) if form == "parquet" else frame.to_csv(path, index=False)
+        path = tmp_path / f"{name}.csv"
+        frame.to_csv(path, index=False)
         words = ("data=table", f"data.source.path={path}", "data.source.target=kind", *more)
         runs.append(train(*words, "data.source.exclude=[price]", *SHORT))
     expected = loaded(runs[0])(gaps).probabilities
@@ -190,22 +183,6 @@ def test_a_type_changes_where_no_value_means_something_else(
     assert found.tolist() == given.tolist()
 
 
-def test_best_or_last(digits_run: Trained) -> None:
-    for role in ("best", "last"):
-        model = assay.load(digits_run.run_dir, checkpoint=role, map_location="cpu")
-        saved = digits_run.checkpoint(role)["state_dict"]
-        assert list(model.state_dict()) == list(saved)
-        assert all(torch.equal(value, saved[name]) for name, value in model.state_dict().items())
-
-
-def test_what_is_no_run_is_refused(train: Train, tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match="holds no run"):
-        assay.load(tmp_path)
-    run = train("data=digits", "model=linear", "trainer.limit_train_batches=1")
-    with pytest.raises(AssayError, match="there is no checkpoint"):
-        assay.load(run.run_dir)
-
-
 def test_a_checkpoint_that_was_kept_and_is_gone_is_not_another_one(wine_run: Trained, tmp_path: Path) -> None:
     run_dir = shutil.copytree(wine_run.run_dir, tmp_path / "run")
     with pytest.raises(AssayError, match=r"there is no checkpoint .*bset"):
@@ -242,15 +219,6 @@ def test_a_config_of_somebody_elses_that_describes_no_model(
 @pytest.fixture(scope="module")
 def wine_run(train: Train) -> Trained:
     return train("data=wine", "callbacks=[default]", "trainer.max_epochs=5", "optimizer.lr=0.01")
-
-
-def test_the_command_that_a_run_ends_with_is_right(kind_run: Trained, table: Path) -> None:
-    screen = io.StringIO()
-    print_run(Console(file=screen, width=1000), kind_run.result)
-    (command,) = (line for line in screen.getvalue().splitlines() if "assay predict" in line)
-    _, *words = shlex.split(command.replace("NEW_ROWS.csv", str(table / "rows.csv")))
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
 
 
 def test_a_config_gets_the_model_alone(wine_run: Trained, train: Train, tmp_path: Path) -> None:

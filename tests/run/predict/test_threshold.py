@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import precision_score, recall_score, roc_curve  # type: ignore[import-untyped]  # it has no stubs
+from tests.command import documented, typed
 from tests.run.predict.conftest import SHORT
-from typer.testing import CliRunner
 
 import assay
-from assay.cli.app import app
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
 from assay_analysis import predictions_file
@@ -28,46 +26,32 @@ if TYPE_CHECKING:
     from tests.conftest import Train, Trained
 
 
-def invoke(*typed: object) -> Any:
-    return CliRunner().invoke(app, [*map(str, typed)])
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
-def test_what_was_used_is_written_beside_the_predictions(
-    yes_no_run: Trained, tmp_path: Path, suffix: str
-) -> None:
+def test_what_was_used_is_written_beside_the_predictions(yes_no_run: Trained, tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).random((20, 30)) * 20
     np.save(tmp_path / "new.npy", inputs)
-    out = tmp_path / f"said.{suffix}"
-    told = invoke("predict", yes_no_run.run_dir, tmp_path / "new.npy", "--threshold", "0.3", "-o", out)
-    assert told.exit_code == 0, told.stderr
+    out = tmp_path / "said.csv"
+    told = typed("predict", yes_no_run.run_dir, tmp_path / "new.npy", "--threshold", "0.3", "-o", out)
     name = yes_no_run.config.spec.class_names[1]
     assert f"note   threshold 0.3, as typed, for '{name}'" in told.stderr
     assert "assay export" in told.stdout
     assert "--threshold=0.3" in told.stdout
-    read: Any = {"csv": pd.read_csv, "parquet": pd.read_parquet}.get(
-        suffix, lambda path: pd.read_json(path, lines=True)
-    )
-    frame = read(out)
+    frame = pd.read_csv(out)
     assert np.isclose(frame["threshold"], 0.3, rtol=1e-12).all()
     assert ((frame[f"probability {name}"] >= 0.3) == (frame["prediction"] == name)).all()
-    document = json.loads(
-        invoke("predict", yes_no_run.run_dir, tmp_path / "new.npy", "--threshold=0.3", "--json").stdout
-    )
+    _, document = documented("predict", yes_no_run.run_dir, tmp_path / "new.npy", "--threshold=0.3")
     assert document["threshold"] == {"chosen": "as typed", "value": 0.3, "class": name}
 
 
 @pytest.mark.parametrize(
-    "typed", ["recall", "1.5", "nan", "", "recall>=2", "recall>=1.5", "cost=1", "cost=a:b", "f2", "-1"]
+    "value", ["recall", "1.5", "nan", "", "recall>=2", "recall>=1.5", "cost=1", "cost=a:b", "f2", "-1"]
 )
-def test_what_is_no_threshold_is_refused(yes_no_run: Trained, tmp_path: Path, typed: str) -> None:
-    told = invoke("predict", yes_no_run.run_dir, tmp_path / "none.npy", f"--threshold={typed}")
-    assert told.exit_code == 2
+def test_what_is_no_threshold_is_refused(yes_no_run: Trained, tmp_path: Path, value: str) -> None:
+    told = typed("predict", yes_no_run.run_dir, tmp_path / "none.npy", f"--threshold={value}", code=2)
     assert "--threshold" in told.stderr
 
 
 def test_a_threshold_of_more_classes_is_refused(kind_run: Trained, table: Path) -> None:
-    told = invoke("predict", kind_run.run_dir, table / "rows.csv", "--threshold=0.3")
+    told = typed("predict", kind_run.run_dir, table / "rows.csv", "--threshold=0.3", code=2)
     assert "--threshold: the model does not predict probabilities of two classes" in told.stderr
 
 
@@ -153,15 +137,13 @@ def test_a_rule_stands_in_the_run_and_on_its_page(rare_run: Trained, rare: Path)
     assert assay.load(run.run_dir).threshold == value
     notes = [block.text for block in run_page(run.run_dir).sections[0].blocks if isinstance(block, Note)]
     assert any("by recall>=0.9 on validation" in note for note in notes)
-    told = invoke("eval", run.run_dir, "--threshold", "cost=0:1")
-    assert told.exit_code == 2
+    typed("eval", run.run_dir, "--threshold", "cost=0:1", code=2)
     assert RunRecord.load(run.run_dir).threshold == found.threshold
-    told = invoke("eval", run.run_dir, "--threshold", "recall>=0.5")
+    told = typed("eval", run.run_dir, "--threshold", "recall>=0.5")
     assert "by recall>=0.5 on validation" in told.output
     assert "use this threshold from now on" in told.output
     assert RunRecord.load(run.run_dir).threshold != found.threshold
-    told = invoke("predict", run.run_dir, rare, "--threshold", "cost=10:1")
-    assert told.exit_code == 0, told.stderr
+    told = typed("predict", run.run_dir, rare, "--threshold", "cost=10:1")
     assert "by cost=10:1 on validation" in told.stderr
     assert "--threshold=cost=10:1" in told.stdout
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from assay_lab.measure import Part
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
 
 JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=20", "data.batch_size=16")
 SLEEP, HOOK = 30.0, "on_train_batch_end"
@@ -73,36 +75,13 @@ def test_what_is_slow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert not [*tmp_path.iterdir()]
 
 
-@final
-class HalfBusy:
-    """A profiler of a GPU that computes half of the time."""
-
-    def __init__(self, activities: Any) -> None:
-        assert activities == [torch.profiler.ProfilerActivity.CUDA]
-
-    def start(self) -> None:
-        self.began = time.perf_counter()
-
-    def stop(self) -> None:
-        self.seconds = time.perf_counter() - self.began
-
-    def key_averages(self) -> list[Any]:
-        return [SimpleNamespace(self_device_time_total=250_000 * self.seconds) for _ in range(2)]
-
-
-def test_a_gpu_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.profiler.profile", HalfBusy)
-    monkeypatch.setattr(*SLOW["forward"][:3])
-    checker = Checker()
-    job = checker.job(JOB)
-    waits = measure._waiting_share(job, checker.check(job).datamodule, steps=8)
-    assert waits == pytest.approx(0.5, abs=0.15)
+def test_a_gpu_that_waits_is_told() -> None:
     parts = [Part(name, 1.0, share) for name, share in zip(PARTS, SHARES, strict=True)]
     assembly: Any = SimpleNamespace(
-        config=job.to_config(),
+        config=Checker().job(JOB).to_config(),
         trainer=SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cuda"))),
     )
-    text, hints = measure._diagnose(parts, assembly, waits)
+    text, hints = measure._diagnose(parts, assembly, 0.5)
     assert text.startswith("the GPU waits for")
     assert hints == ["data.batch_size=64", "trainer.compile=reduce-overhead"]
     assert "own computing" in measure._diagnose(parts, assembly, 0.0)[0]
@@ -134,3 +113,70 @@ def test_what_cannot_be_profiled(tmp_path: Path, words: tuple[str, ...], code: i
     assert exit_code == code
     assert says in f"{found['error']['message']} {found['error']['hint']}"
     assert not [*tmp_path.iterdir()]
+
+
+TUNED = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=50", "data.batch_size=4")
+
+
+def take_a_while(*_: Any) -> None:
+    time.take_a_while(0.02)  # whatever the number of samples: larger batches are faster
+
+
+def test_the_job_as_typed_is_measured_within_any_budget(tmp_path: Path) -> None:
+    code, found = documented("tune", *TUNED, "--budget=1", folder=tmp_path)
+    assert code == 0
+    first, *others = found["settings"]
+    assert first["override"] == ""
+    assert first["samples_per_s"] > 0
+    assert {one["override"] for one in others} >= {"trainer.compile=true", "data.batch_size=8"}
+    assert all(one["samples_per_s"] is None and one["note"] for one in others)
+    assert (found["fastest"], found["gain"]) == ([], 1.0)
+    assert "--budget" in found["interrupted"]
+
+
+def test_ctrl_c_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+
+    def interrupt(*_: Any) -> None:
+        calls.append(None)
+        if len(calls) == 70:  # in the midst of the third measurement
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(NonFinite, "on_train_batch_end", interrupt)
+    monkeypatch.setattr("assay_lab.measure._STEPS", 20)
+    monkeypatch.setattr("assay_lab.measure.candidates", lambda *_: [(False, ["data.batch_size=8"])])
+    before = signal.getsignal(signal.SIGINT)
+    code, found = documented("tune", *TUNED, folder=tmp_path)
+    assert code == 0
+    assert found["interrupted"] == "stopped by Ctrl-C"
+    assert found["settings"][0]["samples_per_s"] > 0
+    assert len(calls) == 70
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_batch_for_which_there_is_no_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: NonFinite, trainer: Any, *__: Any) -> None:
+        if trainer.datamodule.batch_size == 8:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr(NonFinite, "on_train_batch_end", refuse)
+    monkeypatch.setattr("assay_lab.measure._STEPS", 20)
+    monkeypatch.setattr("assay_lab.measure.candidates", lambda *_: [(False, ["data.batch_size=8"])])
+    code, found = documented("tune", *TUNED, folder=tmp_path)
+    assert code == 0, found
+    [_, larger] = found["settings"]
+    assert (larger["note"], larger["samples_per_s"]) == ("out of memory", None)
+
+
+@pytest.mark.long
+def test_the_largest_batch_is_chosen_where_a_step_takes_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NonFinite, "on_train_batch_end", take_a_while)
+    code, found = documented("tune", *TUNED, "--budget=300", folder=tmp_path)
+    assert code == 0
+    settings = {one["override"]: one for one in found["settings"]}
+    assert settings["data.batch_size=32"]["chosen"]
+    assert not settings["data.batch_size=32"]["same_results"]
+    assert 5 < settings["data.batch_size=32"]["gain"] < 9
+    assert "data.batch_size=32" in found["next"][-1]
