@@ -632,11 +632,6 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
         "some rows hold runs of different code (commit or uncommitted changes)": any(
             len({run.code for run in row.runs}) > 1 for row in rows
         ),
-        "the data have changed between runs of the same config and seed (data_sha256 of their records)": any(
-            len({(run.fingerprint, run.data_sha256) for run in row.runs})
-            > len({run.fingerprint for run in row.runs})
-            for row in rows
-        ),
         "seeds of one fold are tested on the same samples: their mean counts once, and n is folds": any(
             0 < row.folds < len(row.counted) for row in rows
         ),

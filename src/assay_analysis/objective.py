@@ -31,8 +31,8 @@ class Objective:
     direction: Direction
     stated: bool = field(default=True, repr=False, compare=False)
 
-    def check(self, directions: Mapping[str, str]) -> None:
-        """Refuse the wrong direction."""
+    def check(self, directions: Mapping[str, str], aims: Sequence[Objective]) -> None:
+        """Refuse the wrong direction; the message names the right ones of all objectives."""
         key = "hydra.sweeper.direction"
         stated = self.direction
         better = directions.get(self.name)
@@ -40,14 +40,12 @@ class Objective:
             message = f"whether {self.name} is better high or low is not known; state it"
             raise ConfigError(message, key=key, hint=f"{key}=maximize, or {key}=minimize")
         if better is not None and not stated.startswith(better):
-            other = "minimize"
-            if stated == "minimize":
-                other = "maximize"
+            right = [f"{directions.get(aim.name, aim.direction)[:3]}imize" for aim in aims]
             raise ConfigError(
                 f"{self.name} is better the {'higher' if better == 'max' else 'lower'} it is; "
                 f"{stated} looks for the worst",
                 key=key,
-                hint=f"{key}={other}",
+                hint=f"{key}={right[0] if len(right) == 1 else '[' + ','.join(right) + ']'}",
             )
 
     def score(self, outcome: Outcome) -> float | None:

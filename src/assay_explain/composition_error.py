@@ -213,10 +213,12 @@ def _unreadable(
     )
 
 
+_REPEATED = re.compile(r"Error parsing override.*\n(.* while evaluating .*?': )?")
+
+
 def reason_of_parser(text: str) -> str:
     """What Hydra's parser says of a value: after a line that repeats it, and the name of a class."""
-    lines = [line for line in text.splitlines() if not line.startswith("Error parsing override")]
-    return first_line("\n".join(lines)).rpartition("': ")[2].rstrip(".")
+    return first_line(_REPEATED.sub("", text)).rstrip(".")
 
 
 def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigError:

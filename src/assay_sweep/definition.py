@@ -133,7 +133,7 @@ class SweepDefinition:
         with name_source(self.overrides, self.config_dir):
             check_scores_exist(report.scores, self.needed)
             for aim in self.objectives:
-                aim.check(report.directions)
+                aim.check(report.directions, self.objectives)
 
 
 def read_definition(

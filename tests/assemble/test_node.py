@@ -291,8 +291,8 @@ def test_an_objective_has_the_direction_of_its_metric(
     known = {**KNOWN, "val/loss": "min"}
     if not error:
         for aim in aims:
-            aim.check(known)
+            aim.check(known, aims)
         return
     with pytest.raises(ConfigError, match=error) as caught:
-        aims[0].check(known)
+        aims[0].check(known, aims)
     assert caught.value.key == "hydra.sweeper.direction"

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +15,14 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from typing_extensions import override
 
-from assay.errors import ConfigError, describe_error
+from assay.errors import AssayError, ConfigError, describe_error, first_line
 from assay.targets.resolve import require
 from assay_analysis.objective import read_objectives
 from assay_sweep.pruning import STUDY, build_part, open_storage, quiet_optuna
 from assay_sweep.search.search import Choice, Count, Search, read_space
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import optuna
     from hydra.core.config_loader import ConfigLoader
@@ -117,8 +118,6 @@ class OptunaSearch(Search):
             raise ConfigError(
                 message, key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=tpe"
             )
-        self._make_sampler(0)
-        _build("pruner", self._pruner)
         tested = next(
             (aim.name for aim in self._objectives if aim.name.startswith("test/")), None
         )
@@ -130,6 +129,25 @@ class OptunaSearch(Search):
             raise ConfigError(
                 message, key="hydra.sweeper.pruner", hint="hydra/sweeper/pruner=none"
             )
+        self._try_parts()
+
+    def _try_parts(self) -> None:
+        """Use the parts for two trials in memory: some arguments are only looked at then."""
+        import optuna
+
+        pruner = _build("pruner", self._pruner)
+        with quiet_optuna():
+            study = optuna.create_study(directions=[aim.direction for aim in self._objectives])
+        for number in range(2):
+            with _naming("sampler"):
+                trial = self._ask_study(study, number)
+            study.pruner = pruner
+            if self._prunes:
+                with _naming("pruner"):
+                    trial.report(0.0, 1)
+                    trial.should_prune()
+            study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
+            study.tell(trial, [0.0] * len(self._objectives))
 
     @property
     def _prunes(self) -> bool:
@@ -180,19 +198,19 @@ class OptunaSearch(Search):
         return self._propose(trial, self._space.seeds[0])
 
     def _ask(self, index: int) -> _Trial:
-        study = self.study
+        try:
+            trial = self._ask_study(self.study, index)
+        except ValueError as error:
+            message = f"the study cannot continue with this search space: {error}"
+            raise ConfigError(
+                message, key="hydra.sweeper.params", hint="start a new sweep"
+            ) from error
+        return _Trial(trial.number, dict(trial.params))
+
+    def _ask_study(self, study: optuna.Study, index: int) -> optuna.Trial:
         with quiet_optuna():
             study.sampler = self._make_sampler(index)
-            try:
-                trial = study.ask(
-                    {part.key: to_distribution(part) for part in self._space.dimensions}
-                )
-            except ValueError as error:
-                message = f"the study cannot continue with this search space: {error}"
-                raise ConfigError(
-                    message, key="hydra.sweeper.params", hint="start a new sweep"
-                ) from error
-        return _Trial(trial.number, dict(trial.params))
+            return study.ask({part.key: to_distribution(part) for part in self._space.dimensions})
 
     def _make_sampler(self, index: int) -> optuna.samplers.BaseSampler:
         """Made anew for each trial: its seed is a function of the search's and the trial's number."""
@@ -293,10 +311,19 @@ class OptunaSearch(Search):
 
 
 def _build(kind: str, node: Mapping[str, Any], **arguments: Any) -> Any:
-    try:
+    with _naming(kind):
         return build_part(kind, node, **arguments)
-    except ValueError as error:
-        raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
+
+
+@contextmanager
+def _naming(kind: str) -> Iterator[None]:
+    """Name the part whose arguments raise an error in this block."""
+    try:
+        yield
+    except AssayError:
+        raise
+    except Exception as error:
+        raise ConfigError(first_line(error), key=f"hydra.sweeper.{kind}") from error
 
 
 def _parse_token(token: str) -> tuple[int, str]:

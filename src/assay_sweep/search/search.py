@@ -200,13 +200,11 @@ def parse_overrides(
     """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
     parser = OverridesParser.create(config_loader=config_loader)
     typed = [_parse(parser, line) for line in overrides]
-    lines: dict[str, list[Override]] = {}
-    for override in typed:
-        lines.setdefault(_plain_key(override), []).append(override)
-    for key, same in lines.items():
-        if any(override.is_sweep_override() for override in same[:-1]):
-            texts = " and ".join(str(override.input_line) for override in same)
-            raise ConfigError(f"typed twice: {texts}", key=key, hint="leave one of them out")
+    keys = [_plain_key(override) for override in typed]
+    for place, override in enumerate(typed):
+        if override.is_sweep_override() and keys[place] in keys[place + 1 :]:
+            message = f"{override.input_line} would have no effect, as this key is typed again"
+            raise ConfigError(message, key=keys[place], hint="leave one of them out")
     stored = [
         _parse(
             parser,
@@ -218,7 +216,7 @@ def parse_overrides(
     parsed = {
         name: override
         for name, override in {o.get_key_element(): o for o in (*stored, *typed)}.items()
-        if override in typed or _plain_key(override) not in lines
+        if override in typed or _plain_key(override) not in keys
     }
     for key, override in parsed.items():
         _check_sweep(key, override)

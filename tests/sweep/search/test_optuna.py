@@ -149,6 +149,12 @@ TPE, MEDIAN = sampler("TPESampler"), {"_target_": "optuna.pruners.MedianPruner"}
 
 
 HALVING = {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 0}
+HYPERBAND = {"_target_": "optuna.pruners.HyperbandPruner"}
+
+
+def test_that_the_parts_were_tried_is_not_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    search(tmp_path, pruner=MEDIAN)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +167,9 @@ HALVING = {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource":
         ({"sampler": TPE | {"seed": 3}}, "multiple values for keyword argument 'seed'"),
         ({"sampler": TPE | {"startup": 3}}, "unexpected keyword argument 'startup'"),
         ({"pruner": HALVING}, "hydra.sweeper.pruner: SuccessiveHalvingPruner"),
+        ({"pruner": HYPERBAND | {"min_resource": 0}}, "hydra.sweeper.pruner: .*division by zero"),
+        ({"pruner": HYPERBAND | {"reduction_factor": 0}}, "hydra.sweeper.pruner: "),
+        ({"sampler": TPE | {"n_startup_trials": "few"}}, "hydra.sweeper.sampler: .*'int' and 'str'"),
         ({"direction": "up"}, "'up' is neither minimize nor maximize"),
         ({"objective": ["a", "b"], "direction": ["min"] * 3}, "3 of them for 2 objectives"),
         ({"sampler": sampler("CmaEsSampler")}, "hydra.sweeper.sampler: CMA-ES keeps its state as a pickle"),

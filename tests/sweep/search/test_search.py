@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +67,7 @@ def test_what_is_typed_replaces_a_stored_sweep_however_it_is_typed() -> None:
     "lines", [["a=1,2", "a=3"], ["a=1,2", "a=2,3"], ["a=1,2", "+a=range(3)"], ["a=1,2", "~a"]]
 )
 def test_a_sweep_is_not_dropped_for_another_word_of_its_key(lines: list[str]) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"a: typed twice: {lines[0]} and {lines[1]}")):
+    with pytest.raises(ConfigError, match=f"a: {lines[0]} would have no effect, as this key is typed again"):
         GridSearch(lines)
 
 
