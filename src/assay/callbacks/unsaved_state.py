@@ -24,7 +24,7 @@ log = logging.getLogger("assay.notes")
 
 @final
 class UnsavedState(Callback):
-    """Compares numbers, lengths of lists and generators of the first batch with the second and the next epoch."""
+    """Compares numbers, lengths of lists and generators at three batches: two, and one of the next epoch."""
 
     def __init__(self) -> None:
         self._before: dict[str, str] | None = None
