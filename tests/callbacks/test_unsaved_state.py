@@ -76,9 +76,18 @@ class Counting(L.Callback):
         self.seen += 1
 
 
+class CountingEpochs(L.Callback):
+    def __init__(self) -> None:
+        self.seen = 0
+
+    @override
+    def on_train_epoch_end(self, *arguments: Any) -> None:
+        self.seen += 1
+
+
 def notes(folder: Path, log: pytest.LogCaptureFixture, model: nn.Module, *callbacks: L.Callback) -> list[str]:
     inputs, targets = load_wine(return_X_y=True)
-    words = ["device=cpu", "trainer.max_epochs=1", "baseline=none", f"hydra.run.dir={folder / 'run'}"]
+    words = ["device=cpu", "trainer.max_epochs=3", "baseline=none", f"hydra.run.dir={folder / 'run'}"]
     data = (inputs.astype(np.float32), targets)
     assay.train(words, model=model, data=data, callbacks=callbacks)
     return [record.getMessage() for record in log.records if record.name == "assay.notes"]
@@ -90,8 +99,9 @@ def test_what_a_model_changes_is_named(tmp_path: Path, caplog: pytest.LogCapture
     assert f"training changes {names}, which no checkpoint holds" in note
 
 
+@pytest.mark.parametrize("kind", [Counting, CountingEpochs])
 def test_a_callback_is_named_and_what_saves_itself_is_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type[L.Callback]
 ) -> None:
-    (note,) = notes(tmp_path, caplog, Saving("count"), Counting())
-    assert "training changes Counting.seen, which" in note
+    (note,) = notes(tmp_path, caplog, Saving("count"), kind())
+    assert f"training changes {kind.__name__}.seen, which" in note

@@ -28,7 +28,7 @@ from tests.data.tables import encoder_of, in_columns, named_inputs, write_table
 from assay.data.table.column import judge_rows
 from assay.data.table.column_kind import kind_of
 from assay.data.table.date import Date, find_format, parse_dates
-from assay.data.table.features import ColumnOptions, choose_features
+from assay.data.table.features import ColumnOptions, Features, choose_features
 from assay.data.table.leak import find_hints, find_leak
 from assay.data.table.number import Number, find_amount, find_words, parse_amounts
 from assay.data.table.table import Table
@@ -1147,7 +1147,7 @@ def test_texts_of_few_words_become_as_many_numbers_as_they_hold() -> None:
     draw = np.random.default_rng(0)
     words = ["Bonn", "Essen", "Köln", "Trier", "Süd", "West", "Ufer"]
     texts = pd.Series([" ".join(draw.choice(words, 4)) for _ in range(400)], name="where")
-    encoder = TableEncoder(impute=True, ngrams=["where"])
+    encoder = TableEncoder(impute=True, features=Features([], ngrams=["where"]))
     encoder.fit(texts.to_frame(), np.arange(280))
     inputs = encoder.transform(texts.to_frame())
     assert 2 <= inputs.shape[1] <= len(words)

@@ -67,6 +67,28 @@ def test_what_are_not_classes() -> None:
         BINARY.check("all", torch.tensor([0, 1]), "abc")
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "names", "message"),
+    [
+        ([0, 0], [0], "a", "a single class, a"),
+        ([0, 0, 2], [1], "abcd", "the test or validation subset has classes that training lacks: b"),
+        ([0, 0, 2], [2], "abcd", "no training sample of class: b, d"),
+        ([0], [], "abcdefgh", "no training sample of class: b, c, d, e, f and 2 more"),
+        (
+            [0, 2, 5],
+            [2],
+            "012345",
+            r"class: 1, 3, 4\n  → .*numpy\.unique\(targets, return_inverse=True\)\[1\]",
+        ),
+    ],
+)
+def test_nothing_to_learn(train: list[int], test: list[int], names: str, message: str) -> None:
+    subsets = {"train": torch.tensor(train), "test": torch.tensor(test, dtype=torch.int64)}
+    with pytest.raises(DataError, match=message) as caught:
+        MULTICLASS.check_subsets(subsets, names)
+    assert ("(data.source)" in caught.value.hint) == (names != "012345")
+
+
 # -- labels --------------------------------------------------------------------------------------------------
 
 

@@ -206,3 +206,11 @@ def test_a_loss_that_needs_the_targets_own_unit_is_refused() -> None:
         proved(*told)
     assert "data.standardize_targets=false" in str(caught.value)
     proved(*told, "data.standardize_targets=false")
+
+
+def test_a_loss_of_classes_is_not_taken_for_numbers() -> None:
+    """Of one output its soft form is 0, whatever the model does."""
+    with pytest.raises(
+        ConfigError, match="CrossEntropyLoss compares classes, but the data has 1 real-valued"
+    ):
+        proved("data=diabetes", "loss._target_=torch.nn.CrossEntropyLoss")

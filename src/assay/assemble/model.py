@@ -134,6 +134,7 @@ _OWN_UNIT = (
     *(torch.nn.BCELoss, torch.nn.BCEWithLogitsLoss, torch.nn.MultiLabelSoftMarginLoss),
 )
 """Losses for counts, signs or probabilities."""
+_OF_CLASSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMarginLoss)
 _STATED = (
     *("task", "input_shape", "num_classes", "num_targets", "num_train", "num_val", "num_test"),
     *("class_counts", "input_dtype", "vocab_size"),
@@ -173,6 +174,8 @@ def check_fit(config: DictConfig, loss: Any) -> None:
         )
     if issubclass(kind, REAL_VALUED) and not takes_values:
         message = f"{name} compares real values, but the data has {task.in_words(config.spec)}"
+    elif standardized and task.has_real_targets and issubclass(kind, _OF_CLASSES):
+        message = f"{name} compares classes, but the data has {task.in_words(config.spec)}"
     elif standardized and task.has_real_targets and issubclass(kind, _OWN_UNIT):
         message = (
             f"{name} compares with the targets themselves, but would see (target - mean) / std"

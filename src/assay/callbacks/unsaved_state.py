@@ -24,17 +24,19 @@ log = logging.getLogger("assay.notes")
 
 @final
 class UnsavedState(Callback):
-    """Compares numbers, lengths of lists and generators before the first batch and before the second."""
+    """Compares numbers, lengths of lists and generators at three batches: two, and one of the next epoch."""
 
     def __init__(self) -> None:
         self._before: dict[str, str] | None = None
+        self._epoch = 0
         self._is_compared = False
+        self._is_done = False
 
     @override
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if self._is_compared:
+        if self._is_done or (self._is_compared and trainer.current_epoch == self._epoch):
             return
         now = {
             f"{type(owner).__name__}.{name}": text
@@ -44,9 +46,11 @@ class UnsavedState(Callback):
         }
         if self._before is None:
             self._before = now
+            self._epoch = trainer.current_epoch
             return
         self._is_compared = True
         changed = [name for name, text in self._before.items() if now.get(name, text) != text]
+        self._is_done = bool(changed) or trainer.current_epoch != self._epoch
         if changed:
             log.warning(
                 "note: training changes %s, which no checkpoint holds: a resumed run may differ from an "

@@ -11,7 +11,14 @@ from assay.quoting import join_first
 from assay.task.figures.class_figures import Classes, Labels
 from assay.task.figures.value_figures import Embeddings
 from assay.task.predictions import ClassPredictions, EmbeddingPredictions, LabelPredictions
-from assay.task.task import LOGIT_KINDS, Task, check_range, check_trained_classes, wrong_form
+from assay.task.task import (
+    LOGIT_KINDS,
+    NUMBER_CLASSES,
+    Task,
+    check_range,
+    check_trained_classes,
+    wrong_form,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +40,10 @@ def _check_counts(task: Task, targets: Mapping[str, Tensor], class_names: Sequen
     check_trained_classes(counts, class_names, units)
     if empty := task.lacking(targets["train"], class_names):
         message = f"data: no training sample of {unit}: {join_first(empty)}"
-        raise DataError(message, hint=f"remove the empty {unit}, or add samples (data.source)")
+        hint = f"remove the empty {unit}, or add samples (data.source)"
+        if task.by_class and [*class_names] == [*map(str, range(len(class_names)))]:
+            hint = NUMBER_CLASSES
+        raise DataError(message, hint=hint)
 
 
 class SingleLabel(Task):
@@ -101,8 +111,7 @@ class SingleLabel(Task):
             raise DataError(
                 f"data: the targets go up to {highest:,}, but there are only {num_samples:,} samples; "
                 "classes are numbered from 0",
-                hint="number the classes, for example with numpy.unique(targets, return_inverse=True); for "
-                "numbers to predict: data.source.task=regression",
+                hint=f"{NUMBER_CLASSES}; for numbers to predict: data.source.task=regression",
             )
         return tuple(str(label) for label in range(max(highest + 1, self.num_classes or 0)))
 

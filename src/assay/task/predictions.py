@@ -588,12 +588,12 @@ def mask_png(mask: NDArray[np.uint8]) -> bytes:
     """Encode a PNG file whose pixels are the classes, with a palette of colours."""
     image = Image.fromarray(np.ascontiguousarray(mask), "L")
     image.putpalette(palette().tobytes())
-    return _encode_png(image)
+    return encode_png(image)
 
 
 def swatch(label: int) -> bytes:
     """Encode a small PNG file in the colour of a class."""
-    return _encode_png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
+    return encode_png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
 
 
 def side_by_side(picture: bytes, *masks: Array) -> bytes:
@@ -614,7 +614,7 @@ def draw_beside(
     strip = Image.new("RGB", (width, base.height), "white")
     for place, panel in enumerate(panels):
         strip.paste(panel, (place * (base.width + _GAP), 0))
-    return _encode_png(strip)
+    return encode_png(strip)
 
 
 def _overlay_mask(base: Image.Image, mask: Array) -> Image.Image:
@@ -625,7 +625,8 @@ def _overlay_mask(base: Image.Image, mask: Array) -> Image.Image:
     return Image.blend(base, colours, _ALPHA)
 
 
-def _encode_png(image: Image.Image) -> bytes:
+def encode_png(image: Image.Image) -> bytes:
+    """A PNG file of an image."""
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()

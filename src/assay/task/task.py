@@ -370,11 +370,21 @@ def describe_subset(subset: str) -> str:
 
 def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
     """Make the error for targets of another shape or type."""
+    hint = "set data.source.task, or change the targets"
+    if task.by_class and targets.is_floating_point():
+        hint = (
+            "data.source.task=regression for numbers; for classes give integers: targets.long()"
+        )
     return DataError(
         f"data: {describe_subset(subset)}'s targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
         f"a {task.name} task has {task.form}",
-        hint="set data.source.task, or change the targets",
+        hint=hint,
     )
+
+
+NUMBER_CLASSES = (
+    "number the classes from 0 on, for example with numpy.unique(targets, return_inverse=True)[1]"
+)
 
 
 def check_range(subset: str, targets: Tensor, highest: int, unit: str) -> None:
@@ -383,7 +393,7 @@ def check_range(subset: str, targets: Tensor, highest: int, unit: str) -> None:
         raise DataError(
             f"data: {describe_subset(subset)} has targets from {targets.min()} to {targets.max()}; "
             f"{unit} go from 0 to {highest}",
-            hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
+            hint=NUMBER_CLASSES,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from torchvision.transforms.v2.functional import to_pil_image  # type: ignore[im
 from assay.data.core.loaders import KeyedDataset, input_of
 from assay.data.core.transforms import stack
 from assay.quoting import to_utf8
+from assay.task.predictions import encode_png
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -178,9 +178,7 @@ def _png(inputs: Tensor, low: float, high: float) -> bytes | None:
         inputs = ((inputs.double() - low) / (high - low or 1.0) * 255).round().clamp(0, 255)
     image = to_pil_image(inputs.to(torch.uint8))
     image.thumbnail((_LARGEST, _LARGEST))
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
+    return encode_png(image)
 
 
 def _row(inputs: Tensor, columns: Strings) -> dict[str, Any] | None:

@@ -143,11 +143,7 @@ class TableShards(ShardSource):
             self._features = choose_features(train, options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(
-                impute=True,
-                max_categories=_MOST_CATEGORIES,
-                forms=self._features.forms,
-                ngrams=self._features.ngrams,
-                marks=self._features.marks,
+                impute=True, max_categories=_MOST_CATEGORIES, features=self._features
             )
             encoder.target_forms = self._target_forms
         else:

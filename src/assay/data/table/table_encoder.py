@@ -18,6 +18,7 @@ from assay.data.table.column import (
     judge_rows,
 )
 from assay.data.table.date import ISO, Date
+from assay.data.table.features import Features
 from assay.data.table.number import Number, is_amount
 from assay.errors import DataError
 from assay.quoting import join_first
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.core.types import Frame, Rows, Strings, Values
+    from assay.data.core.types import Frame, Rows, Values
     from assay.data.table.column import Column
 
 _KINDS = {"number": Number, "date": Date, "category": Category, "ngrams": Text}
@@ -48,16 +49,11 @@ class TableEncoder:
         self,
         impute: bool = False,
         max_categories: int | None = None,
-        *,
-        forms: Mapping[str, str] | None = None,
-        ngrams: Strings = (),
-        marks: Strings = (),
+        features: Features | None = None,
     ) -> None:
         self._impute = impute
         self._max_categories = max_categories
-        self._forms = forms or {}
-        self._ngrams = ngrams
-        self._marks = marks
+        self._features = features or Features([])
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
         self.target_forms: dict[str, str] = {}
@@ -79,15 +75,15 @@ class TableEncoder:
 
     def _learn(self, cells: Values) -> Column:
         name = str(cells.name)
-        if name in self._marks:
+        if name in self._features.marks:
             return Category(name, "", bool(cells.isna().any()), codes={"": 0}, other=1)
-        form = self._forms.get(name, "")
+        form = self._features.forms.get(name, "")
         if is_amount(form) or (not form and is_number(cells)):
             return Number.learn(cells, form, impute=self._impute)
         if form or is_datetime64_any_dtype(cells):
             return Date.learn(cells, form or ISO, impute=self._impute)
         text = None
-        if name in self._ngrams:
+        if name in self._features.ngrams:
             text = Text.learn(cells, impute=self._impute)
         return text or Category.learn(cells, self._max_categories, impute=self._impute)
 

@@ -194,13 +194,7 @@ class TableSource(Source):
         options = replace(self._asked_of_columns, targets=self.targets, split=self.split_columns)
         chosen = choose_features(frame, options, path, [] if problem is None else [problem])
         self.notes += chosen.notes
-        encoder = TableEncoder(
-            self._impute,
-            self._max_categories,
-            forms=chosen.forms,
-            ngrams=chosen.ngrams,
-            marks=chosen.marks,
-        )
+        encoder = TableEncoder(self._impute, self._max_categories, chosen)
         if is_csv(path):
             dialect = resolve_options(path, self.file_options)
             encoder.csv = {key: str(dialect[key]) for key in PLAIN}
