@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import signal
 import threading
 from contextlib import contextmanager, suppress
@@ -91,28 +92,32 @@ def handle_signals(
 
 
 CGROUPS = Path("/sys/fs/cgroup")
+_MEMORY = (
+    ("memory.max", "memory.current"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+"""Files of a group's limit and of what it takes, by the version of control groups."""
 
 
 def memory_limits(
     cgroups: Path = CGROUPS, proc: Path = Path("/proc")
 ) -> Iterator[tuple[int, int]]:
     """Bytes that each group of this process may take, and has taken."""
-    for folder in control_groups(cgroups, proc):
+    for folder, names in itertools.product(control_groups(cgroups, proc), _MEMORY):
         with suppress(OSError, ValueError):  # without a limit it says max
-            limit, used = (
-                int((folder / name).read_text(encoding="ascii"))
-                for name in ("memory.max", "memory.current")
-            )
+            limit, used = (int((folder / name).read_text(encoding="ascii")) for name in names)
             yield limit, used
 
 
 @functools.cache
 def control_groups(cgroups: Path, proc: Path) -> list[Path]:
-    """This process's group and those around it (version 2); a container may see it as the root."""
+    """This process's group of memory and those around it; a container may see it as the root."""
     folders: list[Path] = []
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
-            if line.startswith("0::"):
-                folder = cgroups / line.removeprefix("0::").strip("/")
-                folders += [folder, *folder.parents[: len(folder.parts) - len(cgroups.parts)]]
-    return [*folders, cgroups]
+            _, controllers, path = line.split(":", 2)
+            root = cgroups / "memory" if controllers else cgroups  # version 1 has a tree for each
+            if not controllers or "memory" in controllers.split(","):
+                folder = root / path.strip("/")
+                folders += [folder, *folder.parents[: len(folder.parts) - len(root.parts)]]
+    return [*folders, cgroups, cgroups / "memory"]

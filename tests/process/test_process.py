@@ -145,13 +145,27 @@ def test_counters(cgroup: str | None, files: dict[str, str], expected: int, tmp_
     assert count_oom_kills(tmp_path / "cgroup", tmp_path / "proc") == expected
 
 
-def test_a_limit_of_a_group_around_this_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "root", "limit", "used"),
+    [
+        ("0::/slurm/job_7/step_0\n", "", "memory.max", "memory.current"),
+        (
+            "9:cpu,cpuacct:/\n4:memory:/slurm/job_7/step_0\n1:name=systemd:/\n0::/\n",
+            "memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+        ),
+    ],
+)
+def test_a_limit_of_a_group_around_this_one(
+    lines: str, root: str, limit: str, used: str, tmp_path: Path
+) -> None:
     (tmp_path / "proc" / "self").mkdir(parents=True)
-    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/slurm/job_7/step_0\n", encoding="utf-8")
+    (tmp_path / "proc" / "self" / "cgroup").write_text(lines, encoding="utf-8")
     for below, number in (("", 70), ("/step_0", 90)):
-        place = tmp_path / "cgroup" / f"slurm/job_7{below}"
+        place = tmp_path / "cgroup" / root / f"slurm/job_7{below}"
         place.mkdir(parents=True)
-        for name, value in (("memory.max", number), ("memory.current", 30)):
+        for name, value in ((limit, number), (used, 30)):
             (place / name).write_text(f"{value}\n", encoding="utf-8")
     (tmp_path / "cgroup" / "memory.max").write_text("max\n", encoding="utf-8")
     assert sorted(memory_limits(tmp_path / "cgroup", tmp_path / "proc")) == [(70, 30), (90, 30)]
