@@ -11,7 +11,7 @@ import shutil
 import struct
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -254,7 +254,8 @@ def test_sixteen_bits_are_kept_and_turned_as_their_exif_says(tmp_path: Path, kin
     exif = Image.Exif()
     exif[0x0112] = 6
     chunk = png_chunk(b"eXIf", exif.tobytes()[6:]) if turned else b""
-    mode, colors = ("GRAY", COLORS[..., :1]) if kind == "LA" else ("RGB", COLORS)
+    mode: Literal["RGB", "GRAY"] = "GRAY" if kind == "LA" else "RGB"
+    colors = COLORS[..., :1] if kind == "LA" else COLORS
     for index, values in enumerate(colors):
         path = tmp_path / "ab"[index] / f"0.{'tif' if kind == 'TIFF' else 'png'}"
         path.parent.mkdir()

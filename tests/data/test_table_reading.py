@@ -364,8 +364,8 @@ def test_white_space_alone_is_an_empty_cell(tmp_path: Path, suffix: str) -> None
         "day": ["2024-01-01", "2024-01-02", "", "2024-01-04", "2024-01-05"],
     }
     frames = []
-    for name, blanks in (("empty", [""]), ("blank", [" ", "   ", "\t", "\u00a0"])):
-        values = {column: {"": blank} for column, blank in zip(cells, cycle(blanks), strict=False)}
+    for name, texts in (("empty", [""]), ("blank", [" ", "   ", "\t", "\u00a0"])):
+        values = {column: {"": blank} for column, blank in zip(cells, cycle(texts), strict=False)}
         table = pd.DataFrame(cells).replace(values)
         frames.append(read_table(write_table(table, tmp_path / f"{name}.{suffix}")))
     empty, blanks = frames
