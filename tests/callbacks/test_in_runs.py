@@ -110,15 +110,15 @@ def epochs(run: Trained) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize("callbacks", [BAR, "callbacks=[last_checkpoint]"])
 def test_every_epoch_has_its_line_in_the_log(train: Train, callbacks: str) -> None:
-    run = train(*SMALL_RUN_LOG, callbacks, "trainer.max_epochs=12")
+    run = train(*SMALL_RUN_LOG, callbacks, "trainer.max_epochs=4")
     lines = epochs(run)
-    assert [number for number, _ in lines] == list(range(1, 13))
+    assert [number for number, _ in lines] == [1, 2, 3, 4]
     rows = [row for row in run.rows if row["val/loss"]]
-    assert [int(row["epoch"]) for row in rows] == list(range(1, 13)), "as on the screen"
+    assert [int(row["epoch"]) for row in rows] == [1, 2, 3, 4], "as on the screen"
     for (_, shown), row in zip(lines, rows, strict=True):
         assert shown == pytest.approx(float(row["val/loss"]), abs=1e-4)
     (test,) = [row for row in run.rows if row["test/loss"]]
-    assert test["epoch"] == "12"
+    assert test["epoch"] == "4"
     assert re.search(r"test +[\d.]+s +loss .*accuracy", said(run))
 
 

@@ -70,26 +70,19 @@ def test_a_table_without_a_target(train: Train, tmp_path: Path) -> None:
     assert errors[1] > 20 * errors[0]
 
 
-def test_pictures_in_no_folders_and_arrays_without_targets(train: Train, tmp_path: Path) -> None:
+def test_pictures_in_no_folders(train: Train, tmp_path: Path) -> None:
     folder = tmp_path / "pictures"
     folder.mkdir()
     generator = np.random.default_rng(0)
     pictures = generator.integers(0, 255, (24, 8, 8, 3), dtype=np.uint8)
     for at, picture in enumerate(pictures):
         Image.fromarray(picture).save(folder / f"{at}.png")
-    options = ("data.batch_size=8", "model.latent_size=4", "predictions.max_megabytes=1")
     run = train(
         *("task=reconstruction", "data=image_folder", f"data.source.root={folder}"),
         *("data.source.classes=false", "data.num_workers=0", "model=conv_autoencoder", "model.widths=[4]"),
-        *options,
+        *("data.batch_size=8", "model.latent_size=4", "predictions.max_megabytes=1"),
     )
     assert run.result.status == "finished"
-    np.save(tmp_path / "inputs.npy", pictures.reshape(24, -1).astype(np.float32))
-    views = train(
-        *("task=reconstruction", "data=arrays", f"data.source.root={tmp_path}", "data.source.targets=null"),
-        *options,
-    )
-    assert views.result.status == "finished"
 
 
 def test_views_of_pictures_without_labels(train: Train, tmp_path: Path) -> None:
