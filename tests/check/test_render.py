@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from assay.check.report import Memory, Report, Step
 from assay.cli.app import app
 from assay.terminal import Console
-from assay_prove.show import format_bytes, format_flops, show_job, show_sweep
+from assay_prove.show import show_job, show_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,14 +85,6 @@ def test_a_sweep_is_a_row_a_job() -> None:
     assert lines[2].split()[:2] == ["1", "optimizer.lr=0.2"]
     assert lines[3] == "all with data=iris tags=[a]"
     assert lines[4].startswith("ready: 2 jobs, checked in ")
-
-
-def test_units() -> None:
-    counts = [0, 999, 1000, 123_456_789, 2.5e12, 10**20]
-    assert [format_flops(n) for n in counts] == [  # type: ignore[arg-type]  # a mean of counts
-        *("0 FLOP", "999 FLOP", "1 kFLOP", "123 MFLOP", "2.5 TFLOP", "100,000 PFLOP")
-    ]
-    assert [format_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "1,023 B", "1 KiB", "1.5 TiB"]
 
 
 def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
