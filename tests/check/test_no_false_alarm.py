@@ -1,4 +1,4 @@
-"""What fits together passes: every experiment, and every pair of options of two groups that are compatible.
+"""What fits together passes: every pair of options of two groups that are compatible.
 
 One job chooses an option of each group, so it tries some ninety pairs at once; jobs are added until every
 compatible pair has been in one.
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hydra._internal.hydra import Hydra
-    from tests.conftest import Trained
 
 Choice = dict[str, str]
 
@@ -172,25 +171,6 @@ def test_every_option_is_known_here() -> None:
     assert set(options()["data"]) == set(DATA)
     assert set(options()["loss"]) == {loss for suits in SUITED_LOSSES.values() for loss in suits}
     assert set(options()["metrics"]) == {m for suits in SUITED_LOSSES.values() for m in suits.values()}
-
-
-READ_LONG = {"stdlib_gpt", "text_topics"}
-"""Experiments whose texts take seconds to read; tests/experiment/test_small_jobs.py tries smaller ones."""
-
-
-@pytest.mark.always("wine_multitask")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(option.name, marks=[pytest.mark.long] * (option.name in READ_LONG))
-        for option in list_options("experiment")
-    ],
-)
-def test_experiment(hydra: Hydra, name: str, digits_run: Trained) -> None:
-    typed = [f"experiment={name}", "device=cpu"]
-    if name == "digits_distillation":
-        typed.append(f"augment.model.run={digits_run.run_dir}")
-    prove_typed(hydra, typed)
 
 
 @pytest.mark.long

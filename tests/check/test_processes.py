@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
-DDP = {"_target_": "lightning.pytorch.strategies.DDPStrategy"}
-
-
 @pytest.fixture(scope="module")
 def composed() -> DictConfig:
     return job_config(compose(["device=cpu", "callbacks=[]"]))
@@ -66,35 +63,6 @@ def test_every_strategy_of_lightnings_registry(composed: DictConfig, strategy: s
     assert started == trainer.num_devices == devices
 
 
-@pytest.mark.parametrize(
-    ("options", "key", "hint"),
-    [
-        ({"strategy": "ddp_spawn"}, "trainer.strategy", "device=ddp_cpu"),
-        ({"strategy": "ddp_notebook"}, "trainer.strategy", "device=ddp_cpu"),
-        ({"strategy": DDP | {"start_method": "fork"}}, "trainer.strategy", "device=ddp_cpu"),
-        ({"devices": 2}, "trainer.devices", "device=ddp_cpu trainer.devices=2"),
-        ({"devices": "2", "accelerator": "auto"}, "trainer.devices", "device=ddp_cpu trainer.devices=2"),
-        ({"devices": 4, "strategy": DDP}, "trainer.devices", "device=ddp_cpu trainer.devices=4"),
-    ],
-)
-def test_processes_that_assay_does_not_start(
-    composed: DictConfig, options: dict[str, Any], key: str, hint: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check(composed, **options)
-    assert caught.value.key == key
-    assert hint in caught.value.hint
-
-
-@pytest.mark.parametrize(("devices", "count"), [("auto", 1), (2, 2), ("3", 3)])
-def test_what_assay_starts_is_what_lightning_expects(
-    composed: DictConfig, devices: object, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)  # the CPU has nothing to do with them
-    started, trainer = check(composed, strategy="ddp", devices=devices)
-    assert started == count == trainer.num_devices
-
-
 def test_a_rank_is_one_of_many(composed: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": RUN_ID}
     for name, value in rank.items():
@@ -109,31 +77,6 @@ JOB = ("data=digits", "model=mlp", "model.hidden=[8]", "device=fsdp2", "trainer.
 def checker() -> Checker:
     """One that has looked at the data, and at most parts, once."""
     return Checker()
-
-
-@pytest.mark.always(
-    "words0-callbacks.ema-whole copy of the model", "words4-trainer.strategy.cpu_offload-there is no GPU"
-)
-@pytest.mark.parametrize(
-    ("words", "key", "says"),
-    [
-        (("callbacks=[default,ema]",), "callbacks.ema", "whole copy of the model"),
-        (("finetune=lora",), "finetune", "sharded before anything is frozen or added"),
-        (("optimizer=lbfgs",), "optimizer", "all weights in one place"),
-        (("trainer.compile=true",), "trainer.compile", "not compiled"),
-        (("trainer.strategy.cpu_offload=true",), "trainer.strategy.cpu_offload", "there is no GPU"),
-        (("precision=fp64",), "trainer.precision", "single precision or bfloat16"),
-        (("trainer.micro_batch=4",), "trainer.micro_batch", "cannot be used with FSDP2"),
-        (("optimizer=sgd", "optimizer.fused=true"), "optimizer.fused", "no fused kernel for shards"),
-        (("trainer.strategy.reshard=true",), "trainer.strategy.reshard", "unknown key"),
-        (("task=reconstruction",), "device", "parts of the model alone"),
-    ],
-)
-def test_is_refused(checker: Checker, words: tuple[str, ...], key: str, says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        checker.check(checker.job([*JOB, *words]))
-    assert (caught.value.key, says in caught.value.message) == (key, True), str(caught.value)
-    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

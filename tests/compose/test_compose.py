@@ -27,7 +27,6 @@ from assay.compose.recipe import settle_recipe
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.rooms import name_source
 from assay.targets.trust import Trust, trust_for
 from assay_sweep.hydra_node import check_hydra
 from assay_sweep.session import plan_sweep
@@ -291,81 +290,6 @@ def test_the_last_of_two_values_counts(data: st.DataObject, key: str, typed: lis
     assert composed(twice) == composed([*others, f"{key}={last}"])
 
 
-@pytest.mark.parametrize(
-    ("typed", "key", "message", "hint"),
-    [
-        ("optimizr.lr=1", "optimizr.lr", "did you mean 'optimizer.lr'?", ""),
-        ("data.bach_size=1", "data.bach_size", "did you mean 'data.batch_size'?", "data has: "),
-        ("data=table data.target=b", "data.target", "'data.source.target'?", "data.source.target=b"),
-        ("data=csv", "data", "unknown option 'csv'", "choose from: arrays"),
-        ("modle=mlp", "modle", "did you mean 'model'?", "model=mlp"),
-        ("module=default module.lr=1", "module.lr", "module=default has no such key", "+module.lr=1"),
-        ("trainer.zzz=1", "trainer.zzz", "unknown key", "in all"),
-        ("optimizer=null", "optimizer", "got null", "choose from: adagrad"),
-        ("augment=null", "augment", "got null", "~augment"),
-        ("optimizer.lr", "optimizer.lr", "has no value", "optimizer.lr=VALUE"),
-        ("optimizer.lr=1,2", "optimizer.lr", "several values", "-m optimizer.lr=1,2"),
-        ("~optimizer.lr=7", "optimizer.lr", "is auto and not 7", "~optimizer.lr"),
-        ("hydra/sweeper/pruner=median", "hydra/sweeper/pruner", "belongs to", "hydra/sweeper=optuna"),
-        ("name=${nowhere}", "name", "'nowhere' not found", ""),
-    ],
-)
-def test_key_message_and_hint(typed: str, key: str, message: str, hint: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        compose(typed.split())
-    assert caught.value.key == key
-    assert message in caught.value.message
-    assert hint in caught.value.hint
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-HEAD = "# @package _global_\n# Mine.\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "where", "says"),
-    [
-        ("model/x", "# X.\na: 1\n  b: 2\n", ":3", "invalid YAML: mapping values are not allowed"),
-        ("model/x", "# X.\na:\n\tb: 1\n", ":3", "indent with spaces"),
-        ("model/x", "# X.\na: 1\na: 2\n", ":3", "duplicate key a"),
-        ("model/x", "# X.\na: !!python/object/apply:os.getcwd []\n", ":2", "expected plain YAML"),
-        ("model/x", "# @package a b\n# X.\na: 1\n", ":1", "invalid first line"),
-        ("model/x", "# X.\ndefaults:\n  - _self_\n  - nothing\na: 1\n", "", "unknown option 'nothing'"),
-        ("model/x", "# X.\ndefaults:\n  - /augment@a: mixxup\n", "", "did you mean 'mixup'?"),
-        ("model/x", "# X.\na: ${oops\n", "", "invalid interpolation"),
-        (
-            "experiment/x",
-            f"{HEAD}defaults:\n  - override /model: mpl\n",
-            "",
-            "model: unknown option 'mpl'",
-        ),
-        ("experiment/x", f"{HEAD}defaults:\n  - override /modle: mlp\n", "", "did you mean 'model'?"),
-        ("experiment/x", f"{HEAD}defaults:\n  - model: mlp\n", "", "override /model: mlp"),
-        ("experiment/x", f"{HEAD}defaults:\n  override /model: mlp\n", "", "defaults must be a list"),
-        ("experiment/x", f"{HEAD}defaults:\n  - override /model: 3\n", "", "defaults"),
-        ("experiment/x", f"{HEAD}defaults:\n  - a: b\n    c: d\n", "", "Too many keys"),
-        ("experiment/x", f"{HEAD}model: [a]\n", "", "Cannot merge"),
-        ("experiment/x", f"{HEAD}hydra:\n  searchpath: [a]\n", "", "hydra.searchpath"),
-        ("experiment/x", f"{HEAD}trusted_packages: [a]\n", ":3", "trusted_packages: "),
-    ],
-)
-def test_own_file(name: str, text: str, where: str, says: str, project: Path) -> None:
-    path = project / "conf" / f"{name}.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text(text, encoding="utf-8")
-    typed = [name.replace("/", "=")]
-    with pytest.raises(ConfigError) as caught, name_source(typed):
-        compose(typed)
-    assert caught.value.file == f"conf/{name}.yaml{where}"
-    assert says in str(caught.value)
-    assert len(str(caught.value).splitlines()) <= 2
-
-
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "model" / "x.yaml"
     path.parent.mkdir()
@@ -378,24 +302,6 @@ def node(key: str, value: Any) -> Any:
     config = OmegaConf.create({"hydra": {"runtime": {"output_dir": "x"}}, "hidden": value})
     OmegaConf.update(config, f"hydra.{key}", value, force_add=True)
     return config
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("launcher._target_", "assay_sweep.launcher.local.LocalLauncher"),
-        ("launcher._target_", "assay_sweep.launcher.ray.RayLauncher"),
-        ("launcher._target_", "assay_sweep.launcher.serial.SerialLauncher"),
-        ("launcher._target_", "assay_sweep.launcher.slurm.SlurmLauncher"),
-        ("sweeper._target_", "assay_sweep.search.grid.GridSearch"),
-        ("sweeper._target_", "assay_sweep.search.optuna.OptunaSearch"),
-        ("sweeper._target_", "assay_sweep.search.random.RandomSearch"),
-        ("sweeper.sampler._target_", "optuna.samplers.TPESampler"),
-        ("job.name", "my-job_2"),
-    ],
-)
-def test_what_hydra_may_be_asked(key: str, value: Any) -> None:
-    check_hydra(node(key, value).hydra, Trust())
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ PAGE = (ROOT / "docs/convert.md").read_text(encoding="utf-8")
 MOVE, CLI = (
     block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 )
-PLUGIN = "hydra_plugins.hydra_submitit_launcher.submitit_launcher"
 CONFIG = """
 seed_everything: 7
 trainer:
@@ -217,24 +216,6 @@ def test_bad_input(folder: Path, files: dict[str, str], words: list[str], said: 
     assert code in (1, 2)
     assert said in document["error"]["message"]
     assert sorted(Path().rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        ("hydra/launcher=submitit_slurm", "hydra/launcher=slurm"),
-        ("hydra/launcher=submitit_local", "hydra/launcher=local"),
-        ("hydra/launcher=joblib", "hydra/launcher=local hydra.launcher.jobs_at_once=4"),
-        ("hydra/launcher=local hydra.launcher.n_jobs=3", "hydra.launcher.jobs_at_once=3"),
-        ("hydra/sweeper=nevergrad", "hydra/sweeper=optuna"),
-        ("hydra/sweeper=optuna hydra.sweeper.n_trials=3", "hydra.sweeper.num_trials=3"),
-        (f"hydra.launcher._target_={PLUGIN}.SlurmLauncher", "hydra/launcher=slurm"),
-        (f"hydra.launcher._target_={PLUGIN}.LocalLauncher", "hydra/launcher=local"),
-    ],
-)  # fmt: skip
-def test_a_launcher_or_sweeper_of_hydras_is_answered_by_assays(folder: Path, words: str, hint: str) -> None:
-    told = typed("check", "-m", "seed=1,2", *words.split(), code=2).output
-    assert f"→ {hint}" in " ".join(told.split())
 
 
 @dataclass

@@ -19,7 +19,6 @@ from tests.command import ASSAY, documented, typed
 import assay.config
 from assay.check.checker import Checker
 from assay.compose.compose import compose, compose_job, loader
-from assay.config import hydra_internals
 from assay.config.serialize import to_raw_dict
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -129,13 +128,6 @@ def test_a_plugin_of_another_hydra_is_named_and_left_out(tmp_path: Path) -> None
     assert "Error importing 'hydra_plugins.old'" in done.stderr
 
 
-def test_what_hydra_1_3_has_is_used_there_and_replaced_in_1_4() -> None:
-    assert (hydra_internals._get_overrides_dirname is None) is IS_1_4
-    assert (hydra_internals._create_interpolation_map is None) is IS_1_4
-    assert hasattr(hydra_internals._POLICY, "_is_execution_whitelisted") is IS_1_4
-    assert hasattr(hydra_internals._POLICY, "_get_active_execution_whitelist") is IS_1_4
-
-
 @pytest.mark.filterwarnings("ignore:hydra.job.override_dirname is deprecated")
 def test_the_name_of_the_overrides() -> None:
     directory = "hydra.run.dir=runs/${hydra.job.override_dirname}"
@@ -207,13 +199,6 @@ def test_a_module_of_options_that_cannot_be_imported_is_named(project: Path) -> 
         compose(["trusted_packages=[broken_lab]"])
 
 
-@pytest.mark.parametrize("override", ["model=../optimizer/adamw", "experiment=climbs"])
-def test_no_way_leads_up_and_into_another_group(override: str, project: Path) -> None:
-    write(project, "conf/experiment/climbs.yaml", "# @package _global_\ndefaults:\n  - ../optimizer: adamw\n")
-    with pytest.raises(ConfigError, match=r"cannot be reached by '\.\.'"):
-        compose([override])
-
-
 @pytest.mark.parametrize("models", ["small_cnn,mlp", "mlp,small_cnn"])
 def test_the_swept_option_without_a_key_is_named(models: str) -> None:
     with pytest.raises(ConfigError, match="unknown key") as refused:
@@ -258,22 +243,6 @@ def test_only_a_node_can_be_printed_alone(word: str, tmp_path: Path) -> None:
     typed("train", "--cfg", "-p", word, "data=wine", code=2, folder=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "words", [["--config-name", "x"], ["--config-path", "x"], ["--cfg", "--resolve"], ["--hydra-help"]]
-)
-def test_what_it_does_not_have(words: list[str], tmp_path: Path) -> None:
-    typed("train", *words, code=2, folder=tmp_path)
-
-
-@pytest.mark.parametrize(
-    "override",
-    ["hydra.job.chdir=true", "hydra.callbacks.x.y=1", "hydra.sweep.subdir=x", "hydra.verbose=true"],
-)
-def test_keys_of_hydra_without_effect_are_refused(override: str) -> None:
-    with pytest.raises(ConfigError):
-        compose([override])
-
-
 @pytest.mark.skipif(not IS_1_4, reason="Hydra 1.3 has none")
 def test_the_whitelist_of_hydra_counts_beside_ours() -> None:
     whitelist: Any = hydra.utils.execution_whitelist  # type: ignore[attr-defined]
@@ -283,11 +252,3 @@ def test_the_whitelist_of_hydra_counts_beside_ours() -> None:
             with pytest.raises(ConfigError):
                 check_name("model", target, ())
     check_name("model", "torch.nn.ReLU", ())
-
-
-def test_a_list_of_options_is_refused_where_a_group_takes_one() -> None:
-    with pytest.raises(
-        ConfigError, match=r"model: expected the name of one option, got \[mlp,linear\]"
-    ) as error:
-        compose(["model=[mlp,linear]"])
-    assert error.value.hint == "for a run of each: assay train -m model=mlp,linear"

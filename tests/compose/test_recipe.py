@@ -13,7 +13,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from assay.check.checker import Checker, check_job
+from assay.check.checker import Checker
 from assay.compose.compose import JobComposer, compose, compose_job, job_config, loader
 from assay.compose.recipe import settle_network
 from assay.errors import ConfigError
@@ -91,23 +91,6 @@ def test_a_job_of_a_sweep_is_settled_as_it_is_alone(typed: str, tmp_path: Path) 
     assert first.config["optimizer"]["fused"] is True is again.config["optimizer"]["fused"]
     assert job.config["optimizer"]["fused"] is None
     assert job.fingerprint == compose_job([*own, typed]).fingerprint
-
-
-@pytest.mark.parametrize(
-    ("overrides", "text"),
-    [
-        (["optimizer.fused=treu"], "expected one of auto, bool, got treu"),
-        (
-            ["optimizer.fused=true", "precision=bf16", "trainer.gradient_clip_val=1.0"],
-            "Lightning cannot clip the gradients of a fused optimizer in mixed precision",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_key(overrides: list[str], text: str) -> None:
-    with pytest.raises(ConfigError, match=text.replace("?", r"\?")) as raised:
-        check_job(compose_job(overrides).to_config())
-    assert raised.value.key == "optimizer.fused"
-    assert raised.value.hint is not None
 
 
 def test_gradients_that_are_sparse_without_a_word_in_the_config_name_the_key(tmp_path: Path) -> None:
@@ -194,9 +177,6 @@ def test_folders_of_pictures(tmp_path: Path, classes: str, loss: str) -> None:
         (tmp_path / name).mkdir()
     found, _, _ = chosen(["data=image_folder", f"data.source.root='{tmp_path}'"])
     assert found == loss
-
-
-AUTOENCODER, ERROR = "assay.model.autoencoder.Autoencoder", "mse"
 
 
 def test_a_value_of_what_the_task_chooses_can_be_typed(table: str, tmp_path: Path) -> None:

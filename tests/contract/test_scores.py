@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from assay.run.result import format_scores
 from assay.task.evaluator import LEFT_OUT
 from assay.terminal import NO_BREAK
 from assay_analysis import predictions_file
-from assay_report.page import Cards, Note, Table
+from assay_report.page import Blocks, Cards, Note, Table
 from assay_report.run_page import run_page
 from assay_serve.evaluate import evaluate
 
@@ -187,15 +188,20 @@ OF_TABLES = ("multiclass", "binary", "one class alone", "multilabel", "regressio
 OF_MODELS = ("segmentation", "language_modelling", "reconstruction", "self_supervised")
 
 
+@functools.cache
+def blocks(run_dir: Path) -> Blocks:
+    """Of the page of a run."""
+    return [block for section in run_page(run_dir).sections for block in section.blocks]
+
+
 def on_page(run_dir: Path) -> dict[str, str]:
-    sections = run_page(run_dir).sections
-    (cards,) = (block for section in sections for block in section.blocks if isinstance(block, Cards))
+    (cards,) = (block for block in blocks(run_dir) if isinstance(block, Cards))
     return {name: value for name, value, _ in cards.cards}
 
 
 def in_table(run_dir: Path) -> dict[str, str]:
     """The test scores of the page's table."""
-    tables = [block for one in run_page(run_dir).sections for block in one.blocks if isinstance(block, Table)]
+    tables = [block for block in blocks(run_dir) if isinstance(block, Table)]
     (shown,) = (one for one in tables if one.columns[0] == "metric")
     place = list(shown.columns).index("test")
     return {cells[0].text: cells[place].text for cells in shown.cells}
@@ -241,8 +247,8 @@ def test_each_score_has_one_value(kind: str, train: Train, tmp_path: Path) -> No
         assert "nan" not in terminal
     lacks = kind in ("multiclass", "one class alone", "multilabel", "multitask")
     assert sum(note.endswith(LEFT_OUT) for note in run.record["notes"]) == lacks
-    notes = [block for section in run_page(run.run_dir).sections for block in section.blocks]
-    assert sum(isinstance(block, Note) and block.text.endswith(LEFT_OUT) for block in notes) == lacks
+    notes = [block for block in blocks(run.run_dir) if isinstance(block, Note)]
+    assert sum(note.text.endswith(LEFT_OUT) for note in notes) == lacks
 
 
 def test_a_configured_metric_keeps_its_own_definition(train: Train, tmp_path: Path) -> None:

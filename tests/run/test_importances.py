@@ -66,7 +66,8 @@ def write_table(folder: Path) -> pd.DataFrame:
 def train(folder: Path, target: str, *overrides: str) -> Any:
     others = {"value", "sign", "size", "tags"} - set(target.strip("[]").split(","))
     typed = [f"data.source.target={target}", f"data.source.exclude=[{','.join(sorted(others))}]", *overrides]
-    short = ["trainer.max_epochs=8", "model.members=1", "device=cpu", "callbacks.progress_bar=null"]
+    quiet = ["device=cpu", "callbacks.progress_bar=null"]
+    short = ["trainer.max_epochs=8", "model.members=1", "model.hidden=[64]", *quiet]
     with chdir(folder), unchanged_process():
         words = ["data=table", "data.source.path=table.csv", f"hydra.run.dir={folder}/run"]
         return assay.train([*words, "data.batch_size=32", *short, *typed])
@@ -154,7 +155,7 @@ def test_classes(tmp_path: Path, target: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("target", "overrides", "first"),
     [
-        ("tags", ['data.source.label_separator=";"'], {"strong", "a, weak one"}),
+        ("tags", ['data.source.label_separator=";"', "baseline=majority"], {"strong", "a, weak one"}),
         ("[value,size]", [], {"strong"}),
     ],
 )

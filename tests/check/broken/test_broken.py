@@ -1,7 +1,8 @@
 """Every config here is broken, and is refused in one message that names the key, before a run begins.
 
 A case: `typed` (the overrides), `key` (the message begins with it), `says` (what else it must hold), `files`
-(written into the project first), `without` (packages that are as good as not installed).
+(written into the project first), `without` (packages that are as good as not installed), `always` (tried in
+every run, as the first one of each file is; the others are long).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Broken:
     key: str = ""
     files: dict[str, str] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
+    always: bool = False
     kind: str = ""
 
     def __str__(self) -> str:
@@ -64,20 +66,17 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_many() -> None:
-    assert len(cases()) >= 160
+    assert len(cases()) >= 400
     names = [str(case) + str(case.files) for case in cases()]
     assert len(set(names)) == len(names), "no case twice"
 
 
 def some_always() -> list[ParameterSet]:
-    """The first case of each kind always, the others in the long proofs."""
-    by_kind: dict[str, list[Broken]] = {}
-    for case in cases():
-        by_kind.setdefault(case.kind, []).append(case)
+    found = cases()
+    first = {case.kind: case for case in reversed(found)}.values()
     return [
-        pytest.param(case, id=str(case), marks=[pytest.mark.long] if place else [])
-        for kind in by_kind.values()
-        for place, case in enumerate(kind)
+        pytest.param(case, id=str(case), marks=[] if case.always or case in first else [pytest.mark.long])
+        for case in found
     ]
 
 
